@@ -1,0 +1,77 @@
+# Leadhand's commands. Each does its own set-up: all it needs is Python 3.11 or newer, git and make.
+#
+#   PYTHON=python3.12   the Python that .venv is made from
+#   ARGS="..."          further arguments for pytest, the benchmark or the mutation run
+
+PYTHON ?= python3
+ARGS   ?=
+JOBS   ?= 2
+SEEDS  ?= 10000
+SEED   ?=
+
+BIN := .venv/bin
+
+# Bytecode is kept, so that every start after the first is quick; and no module from
+# elsewhere may stand in for one of ours.
+unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test fast check bench sim mutants lock clean python run-env dev-env
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: run-env ## see Leadhand work: no key, no account
+	@$(BIN)/leadhand demo
+
+test: dev-env ## run every test
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+fast: dev-env ## run the quick tests: the inner loop, under two minutes
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
+
+check: dev-env ## lint, format, types, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict src
+	@$(BIN)/lint-imports --no-logo
+
+bench: dev-env ## measure, beside the peers, in one run
+	@$(BIN)/python -m bench $(ARGS)
+
+sim: dev-env ## simulate faults: SEEDS=10000, or SEED=42 to repeat one
+	@$(BIN)/python -m leadhand.testing $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+mutants: dev-env ## break the core on purpose; count what the tests notice
+	@$(BIN)/python tests/support/mutants.py $(ARGS)
+
+# One resolution per file, on the oldest Python we support; UPGRADE=--upgrade takes newer versions.
+# No option may write where a package came from: hashes say what it is.
+COMPILE = CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/pip-compile --quiet --generate-hashes \
+	--allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host --no-emit-options $(UPGRADE)
+
+lock: python ## resolve the requirements again, with hashes
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { \
+	  echo "leadhand: locks are made on the oldest Python we support: make lock PYTHON=python3.11" >&2; \
+	  exit 1; }
+	@$(PYTHON) scripts/environment.py lock
+	$(COMPILE) --output-file requirements/base.txt pyproject.toml
+	$(COMPILE) --output-file requirements/build.txt requirements/build.in
+	$(COMPILE) --output-file requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in
+	$(COMPILE) --output-file requirements/lock.txt requirements/lock.in
+
+clean: ## remove environments, caches and builds
+	@rm -rf .venv .venv-bench .venv-lock .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Environments are built once, and again only when a lock file, the project or Python changes.
+run-env dev-env: python
+	@$(PYTHON) scripts/environment.py $(@:-env=)
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "leadhand: Python 3.11 or newer is needed, and $(PYTHON) is $$(command -v $(PYTHON) >/dev/null && $(PYTHON) --version 2>&1 || echo missing)." >&2; \
+	  echo "          Name another one, for example: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	  exit 1; }

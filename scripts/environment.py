@@ -1,0 +1,149 @@
+"""Make a virtual environment ready: `python3 scripts/environment.py run|dev|bench|lock`.
+
+Standard library only, since it runs before anything is installed. What was installed, from
+which lock files and by which Python, is recorded inside the environment; when that still
+holds nothing is done. A changed lock file, Python or place of the checkout means a new
+environment, so that nothing left over can help a test to pass.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Environment:
+    folder: str
+    locks: tuple[str, ...]
+    """Lock files under requirements/, without their ending."""
+    project: bool
+    """Whether Leadhand itself is installed, editable."""
+
+
+ENVIRONMENTS = {
+    "run": Environment(".venv", ("base", "build"), project=True),
+    "dev": Environment(".venv", ("dev",), project=True),
+    "bench": Environment(".venv-bench", ("bench",), project=False),
+    "lock": Environment(".venv-lock", ("lock",), project=False),
+}
+
+COVERS = {"dev": ("base", "build")}
+"""Lock files that hold all of others, with the same versions."""
+
+
+@dataclass
+class Record:
+    """What stands in an environment, as it was recorded when it got there."""
+
+    made: str = ""
+    locks: dict[str, str] = field(default_factory=dict)
+    project: str = ""
+
+
+def main(name: str) -> None:
+    wanted = ENVIRONMENTS[name]
+    # Two commands started at once must not build the same environment together.
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        prepare(wanted)
+
+
+def prepare(wanted: Environment) -> None:
+    folder = ROOT / wanted.folder
+    record = read(folder)
+    made = fingerprint(str(ROOT), sys.version, sys.base_prefix)
+    fresh = record.made != made or not (folder / "bin" / "python").exists()
+    fresh = fresh or any(digest_lock(lock) != known for lock, known in record.locks.items())
+    if fresh:
+        record = Record(made=made)
+    held = set(record.locks).union(*(COVERS.get(lock, ()) for lock in record.locks))
+    missing = [lock for lock in wanted.locks if lock not in held]
+    project = digest_project() if wanted.project else record.project
+    if not missing and project == record.project:
+        return
+
+    say(f"setting up {wanted.folder} (locked packages; this happens once)")
+    if fresh:
+        create(folder)
+    if missing:
+        files = [arg for lock in missing for arg in ("-r", f"requirements/{lock}.txt")]
+        pip(folder, "--require-hashes", *files)
+        record.locks |= {lock: digest_lock(lock) for lock in missing}
+    if project != record.project:
+        pip(folder, "--no-build-isolation", "--no-deps", "--editable", ".")
+        record.project = project
+    write(folder, record)
+
+
+def create(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    # Some systems ship Python without ensurepip; then this Python's own pip serves from outside.
+    bare = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
+    run([sys.executable, "-m", "venv", *bare, str(folder)])
+
+
+def pip(folder: Path, *args: str) -> None:
+    python = folder / "bin" / "python"
+    command = [str(python), "-m", "pip"]
+    if not any(folder.glob("lib/python*/site-packages/pip")):
+        command = [sys.executable, "-m", "pip", "--python", str(python)]
+    run([*command, "install", "--disable-pip-version-check", "--no-input", *args])
+
+
+def run(command: list[str]) -> None:
+    """Run quietly; show all that was said when it fails."""
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+        say(f"set-up failed: {' '.join(command)}")
+        sys.exit(1)
+
+
+def read(folder: Path) -> Record:
+    try:
+        known: dict[str, Any] = json.loads((folder / "record.json").read_text())
+        return Record(**known)
+    except (OSError, ValueError, TypeError):
+        return Record()
+
+
+def write(folder: Path, record: Record) -> None:
+    (folder / "record.json").write_text(json.dumps(vars(record), indent=2) + "\n")
+
+
+def digest_lock(name: str) -> str:
+    path = ROOT / "requirements" / f"{name}.txt"
+    return fingerprint(path.read_text()) if path.exists() else "missing"
+
+
+def digest_project() -> str:
+    """Only what an install reads: changing a lint rule installs nothing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    parts = project["build-system"], project["project"], project["tool"]["hatch"]
+    return fingerprint(json.dumps(parts, sort_keys=True))
+
+
+def fingerprint(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def say(text: str) -> None:
+    print(f"leadhand: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in ENVIRONMENTS:
+        sys.exit(f"usage: environment.py {'|'.join(ENVIRONMENTS)}")
+    main(sys.argv[1])

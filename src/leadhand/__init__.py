@@ -1,0 +1,100 @@
+"""Leadhand: one lead plans, many hands work.
+
+The public names. They load when first used, so that `import leadhand` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leadhand.app import Lead, Outcome
+    from leadhand.core.plan import Goal, Plan, Step
+    from leadhand.core.report import Ask, Failure, Finish, GiveUp, PlannerView, Propose, Report
+    from leadhand.errors import (
+        Ambiguous,
+        Denied,
+        InvalidOutput,
+        LeadhandError,
+        NeedsInfo,
+        Permanent,
+        PlanInvalid,
+        RateLimited,
+        TooComplex,
+        Transient,
+        Unavailable,
+        WorkerFailure,
+    )
+    from leadhand.ports import Context
+    from leadhand.workers.decorator import worker
+
+_HOMES = {
+    "Ambiguous": "errors",
+    "Ask": "core.report",
+    "Context": "ports",
+    "Denied": "errors",
+    "Failure": "core.report",
+    "Finish": "core.report",
+    "GiveUp": "core.report",
+    "Goal": "core.plan",
+    "InvalidOutput": "errors",
+    "Lead": "app",
+    "LeadhandError": "errors",
+    "NeedsInfo": "errors",
+    "Outcome": "app",
+    "Permanent": "errors",
+    "Plan": "core.plan",
+    "PlanInvalid": "errors",
+    "PlannerView": "core.report",
+    "Propose": "core.report",
+    "RateLimited": "errors",
+    "Report": "core.report",
+    "Step": "core.plan",
+    "TooComplex": "errors",
+    "Transient": "errors",
+    "Unavailable": "errors",
+    "WorkerFailure": "errors",
+    "worker": "workers.decorator",
+}
+
+__all__ = [
+    "Ambiguous",
+    "Ask",
+    "Context",
+    "Denied",
+    "Failure",
+    "Finish",
+    "GiveUp",
+    "Goal",
+    "InvalidOutput",
+    "Lead",
+    "LeadhandError",
+    "NeedsInfo",
+    "Outcome",
+    "Permanent",
+    "Plan",
+    "PlanInvalid",
+    "PlannerView",
+    "Propose",
+    "RateLimited",
+    "Report",
+    "Step",
+    "TooComplex",
+    "Transient",
+    "Unavailable",
+    "WorkerFailure",
+    "worker",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'leadhand' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"leadhand.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""The application: Lead and its parts put together, and the doors other processes use."""
+
+from leadhand.app.lead import Lead, Outcome, Steps
+
+__all__ = ["Lead", "Outcome", "Steps"]

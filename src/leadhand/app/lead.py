@@ -1,0 +1,385 @@
+"""Lead: the composition root. Two verbs, `plan` and `run`, over workers, a planner and a store.
+
+    lead = Lead(workers=[fetch, compare, summarise], planner=next_step, store="runs.db")
+    outcome = await lead.run(Goal(text="Compare our competitors"))
+
+`run` takes a Plan, a plan document (dict), a path to one, or a Goal. Each verb has a blocking
+twin for scripts: `plan_sync`, `run_sync`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadhand.codec.documents import read_document
+from leadhand.core import control
+from leadhand.core.check import bind_params, lint
+from leadhand.core.durations import seconds
+from leadhand.core.events import RunStarted
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.plan import Goal, Plan
+from leadhand.core.policy import Policy
+from leadhand.core.report import Propose, StepView, decision_doc
+from leadhand.core.state import State
+from leadhand.core.views import outcome_doc, planner_view
+from leadhand.engine.host import Host, new_run_id
+from leadhand.engine.service import Service, socket_path
+from leadhand.errors import PlanInvalid, UsageError
+from leadhand.planners.document import DocumentPlanner
+from leadhand.planners.script import ScriptPlanner
+from leadhand.workers.machine import LocalMachine
+from leadhand.workers.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from leadhand.core.check import Finding
+    from leadhand.core.plan import Doc, Json
+    from leadhand.engine.run import Run
+    from leadhand.ports import Planner, Store
+    from leadhand.stores.lock import HostLock
+
+DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
+
+
+class Steps(tuple[StepView, ...]):
+    """The steps of a run, in the order they were planned; `steps["build"]` finds one by its id."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        for step in self:
+            if step.id == key:
+                return step
+        raise KeyError(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run stands when `run` returns: ended, or waiting for a person."""
+
+    run: str
+    status: str
+    result: Json = None
+    steps: Steps = field(default_factory=Steps)
+    reason: str = ""
+    cost: float = 0.0
+    duration_s: float = 0.0
+    waiting_for: tuple[Doc, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run succeeded."""
+        return self.status == "succeeded"
+
+
+class Lead:
+    """Workers, a planner and a store, ready to plan and run."""
+
+    def __init__(
+        self,
+        workers: Iterable[Any] = (),
+        planner: Planner | Callable[..., object] | None = None,
+        store: str | Path | Store | None = None,
+        *,
+        policy: Policy | None = None,
+        max_concurrency: int = 1000,
+        actor: str = "",
+        on_notice: Callable[[str, str, str], None] | None = None,
+    ) -> None:
+        self.registry = workers if isinstance(workers, Registry) else Registry(workers)
+        self.planner = _as_planner(planner)
+        self.policy = policy or Policy()
+        self.actor = actor or _whoami()
+        self._store = store if store is not None else DEFAULT_STORE
+        self._max_concurrency = max_concurrency
+        self._on_notice = on_notice
+        self._host: Host | None = None
+        self._users = 0
+        self._opening = asyncio.Lock()
+        self._lock: HostLock | None = None
+        self._service: Service | None = None
+
+    # The two verbs.
+
+    async def plan(self, goal: Goal | str, **more: Any) -> Plan:
+        """Ask the planner for the first steps; nothing is executed."""
+        goal = _as_goal(goal, more)
+        if self.planner is None:
+            raise UsageError("this Lead has no planner: pass planner=, or run a plan document")
+        state = State()
+        state.params = dict(goal.have)
+        state.started = self._started(goal.to_doc(), {}, self.planner, {}, ())
+        decision = await self.planner.decide(planner_view(state, 1, "start"))
+        if not isinstance(decision, Propose):
+            raise UsageError(f"the planner proposed no steps: {decision}")
+        doc = decision_doc(decision)
+        plan: Doc = {"goal": goal.to_doc(), "steps": doc["steps"], "final": doc["final"]}
+        _refuse_errors(lint(plan, self.registry.catalog()))
+        return Plan.from_doc(plan)
+
+    async def run(
+        self,
+        what: Plan | Goal | Doc | str | Path,
+        *,
+        params: Doc | None = None,
+        approve: bool = False,
+        run_id: str = "",
+    ) -> Outcome:
+        """Run a plan, a plan document, a path to one, or a goal; returns when it ended or waits."""
+        async with self.hosting() as host:
+            run = await self.begin(host, what, params=params, run_id=run_id)
+            try:
+                return await finish(run, approve_as=self.actor if approve else "")
+            finally:
+                host.forget(run)
+
+    async def resume(self, run_id: str, *, approve: bool = False) -> Outcome:
+        """Take a run up again where its log ends."""
+        async with self.hosting() as host:
+            run = await host.adopt(run_id, self.registry, self.planner)
+            return await finish(run, approve_as=self.actor if approve else "")
+
+    def plan_sync(self, goal: Goal | str, **more: Any) -> Plan:
+        """`plan` for scripts."""
+        return asyncio.run(self.plan(goal, **more))
+
+    def run_sync(self, what: Plan | Goal | Doc | str | Path, **more: Any) -> Outcome:
+        """`run` for scripts."""
+        return asyncio.run(self.run(what, **more))
+
+    # Parts of `run`, for the command line and tests.
+
+    async def begin(
+        self,
+        host: Host,
+        what: Plan | Goal | Doc | str | Path,
+        *,
+        params: Doc | None = None,
+        run_id: str = "",
+        sources: tuple[str, ...] = (),
+    ) -> Run:
+        """Check everything and start; returns once the start is durable."""
+        planner: Planner
+        if isinstance(what, Goal):
+            if self.planner is None:
+                raise UsageError("a goal needs a planner: pass planner=, or run a plan document")
+            goal: Any = what.to_doc()  # noqa: ASYNC240 - a Goal, not a path
+            head, values, planner, linted = {}, dict(what.have), self.planner, ""
+        else:
+            doc = as_document(what)
+            values, findings = bind_params(doc.get("params", {}), params or {})
+            _refuse_errors([*findings, *lint(doc, self.registry.catalog(), params=values)])
+            goal = doc.get("goal", "")
+            head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}
+            planner = DocumentPlanner(doc)
+            linted = digest(canonical(doc["steps"]))
+        started = self._started(goal, head, planner, values, sources, run_id, linted)
+        return await host.start(started, self.registry, planner)
+
+    def _started(
+        self,
+        goal: Any,
+        head: Doc,
+        planner: Planner,
+        params: Doc,
+        sources: tuple[str, ...],
+        run_id: str = "",
+        linted: str = "",
+    ) -> RunStarted:
+        return RunStarted(
+            run=run_id or new_run_id(),
+            goal=goal,
+            policy=plan_policy(self.policy, head, goal),
+            planner=planner.name,
+            catalog=list(self.registry.catalog().workers.values()),
+            replans=planner.replans,
+            splits=planner.splits,
+            consult=head.get("consult") or planner.consult,
+            plan=head,
+            params=params,
+            actor=self.actor,
+            workers=sources,
+            linted=linted,
+        )
+
+    def hosting(self) -> _Hosting:
+        """`async with lead.hosting() as host`: opened once, however many runs share it."""
+        return _Hosting(self)
+
+    async def _acquire(self) -> Host:
+        async with self._opening:
+            if self._host is None:
+                self._host = await self._open()
+            self._users += 1
+            return self._host
+
+    async def _open(self) -> Host:
+        store, self._lock = open_store(self._store)
+        host = Host(
+            store,
+            machine=LocalMachine(store.database_id),
+            max_concurrency=self._max_concurrency,
+            on_notice=self._on_notice,
+        )
+        try:
+            await host.open()
+            if isinstance(self._store, (str, Path)):
+                self._service = Service(host, socket_path(Path(self._store)))
+                await self._service.open()
+        except BaseException:
+            await self._close(host)
+            raise
+        return host
+
+    async def _release(self) -> None:
+        async with self._opening:
+            self._users -= 1
+            if not self._users and self._host is not None:
+                host, self._host = self._host, None
+                await self._close(host)
+
+    async def _close(self, host: Host) -> None:
+        try:
+            if self._service is not None:
+                await self._service.close()
+            await host.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+            self._service = self._lock = None
+
+
+class _Hosting:
+    def __init__(self, lead: Lead) -> None:
+        self._lead = lead
+
+    async def __aenter__(self) -> Host:
+        return await self._lead._acquire()  # noqa: SLF001 - its other half
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._lead._release()  # noqa: SLF001 - its other half
+
+
+async def _approve(run: Run, review: str, actor: str) -> None:
+    said = run.say(
+        lambda state, now: control.answer(state, review, "approve", actor, now), wait=True
+    )
+    if said is not None:
+        await said
+
+
+async def finish(run: Run, approve_as: str = "") -> Outcome:
+    """Wait until a run ended or waits; `approve_as` answers its reviews as that person."""
+    while True:
+        await run.settled()
+        reviews = [q.id for q in run.state.questions.values() if q.kind == "review"]
+        if not approve_as or not reviews:
+            return outcome_of(run)
+        await _approve(run, reviews[0], approve_as)
+
+
+def outcome_of(run: Run) -> Outcome:
+    """The outcome of a run as it stands."""
+    doc = outcome_doc(run.state)
+    return Outcome(
+        run=doc["run"],
+        status=doc["status"],
+        result=run.whole(doc["result"]),
+        steps=Steps(run.step_views()),
+        reason=doc["reason"],
+        cost=doc["cost"],
+        duration_s=doc["duration"],
+        waiting_for=tuple(doc.get("waiting_for", ())),
+    )
+
+
+def open_store(store: str | Path | Store) -> tuple[Store, HostLock | None]:
+    """A store from a path, locked, made with its folder; or the store itself."""
+    if not isinstance(store, (str, Path)):
+        return store, None
+    from leadhand.stores.lock import HostLock
+    from leadhand.stores.sqlite import SqliteStore
+
+    lock = HostLock(store)
+    lock.acquire(str(socket_path(Path(store))))
+    try:
+        return SqliteStore(store), lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def as_document(what: Plan | Doc | str | Path) -> Doc:
+    """A plan document, from whatever form it has."""
+    if isinstance(what, Plan):
+        return what.to_doc()
+    if isinstance(what, dict):
+        return what
+    return read_document(Path(what))
+
+
+def plan_policy(policy: Policy, head: Doc, goal: Any) -> Policy:
+    """The run's constants: the host's, with what the plan asks for put in."""
+    import msgspec
+
+    limits = head.get("limits") or {}
+    wanted: Doc = {}
+    if head.get("resources"):
+        wanted["resources"] = {**policy.resources, **head["resources"]}
+    if limits.get("concurrency"):
+        wanted["max_concurrency"] = min(policy.max_concurrency, limits["concurrency"])
+    if limits.get("workers"):
+        wanted["worker_concurrency"] = {**policy.worker_concurrency, **limits["workers"]}
+    budget = head.get("budget")
+    if budget is None and isinstance(goal, dict):
+        budget = goal.get("budget")
+    if isinstance(budget, dict):
+        budget = budget.get("cost")
+    if budget is not None:
+        wanted["budget"] = float(budget) if policy.budget is None else min(policy.budget, budget)
+    deadline = head.get("deadline")
+    if isinstance(deadline, (int, float)) or (isinstance(deadline, str) and _is_duration(deadline)):
+        wanted["wall_s"] = seconds(deadline)
+    return msgspec.structs.replace(policy, **wanted)
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        seconds(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse_errors(findings: Iterable[Finding]) -> None:
+    errors = [finding for finding in findings if finding.level == "error"]
+    if errors:
+        raise PlanInvalid(errors)
+
+
+def _as_goal(goal: Goal | str, more: Doc) -> Goal:
+    if isinstance(goal, Goal):
+        return goal
+    want = more.get("want", ())
+    wanted = (want,) if isinstance(want, str) else tuple(want)
+    return Goal(text=goal, want=wanted, have=more.get("have", {}))
+
+
+def _as_planner(planner: Planner | Callable[..., object] | None) -> Planner | None:
+    if planner is None or hasattr(planner, "decide"):
+        return planner  # type: ignore[return-value]
+    return ScriptPlanner(planner)
+
+
+def _whoami() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

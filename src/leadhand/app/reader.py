@@ -1,0 +1,67 @@
+"""Reading runs without owning them: what `show`, `watch`, `ls` and `logs` stand on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.codec.events import decode
+from leadhand.core.host import HOST_STREAM, HostState, evolve_host
+from leadhand.engine.run import fold
+from leadhand.errors import UsageError
+from leadhand.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leadhand.core.events import Event
+    from leadhand.core.state import State
+    from leadhand.ports import Entry, RunHeader
+
+
+class Reader:
+    """A database, read only; a host may be writing to it meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise UsageError(
+                f"there is no database at {path}; run something first, or give --store"
+            )
+        self.store = SqliteStore.open_reader(path)
+
+    def runs(self) -> list[RunHeader]:
+        """All runs, oldest first."""
+        return [header for header in self.store.runs() if header.run != HOST_STREAM]
+
+    def resolve(self, prefix: str) -> str:
+        """The one run whose id begins like that."""
+        found = [header.run for header in self.runs() if header.run.startswith(prefix)]
+        if prefix in found:
+            return prefix
+        if not found:
+            raise UsageError(f"there is no run {prefix}; `leadhand ls` lists them")
+        if len(found) > 1:
+            raise UsageError(f"{prefix} could be any of: {', '.join(sorted(found)[:8])}")
+        return found[0]
+
+    def entries(self, run: str, after: int = 0) -> list[Entry]:
+        """A run's stored entries."""
+        return self.store.read(run, after)
+
+    def events(self, run: str, after: int = 0) -> list[tuple[Entry, Event]]:
+        """A run's events, with their headers."""
+        return [(entry, decode(entry.version, entry.body)) for entry in self.entries(run, after)]
+
+    def state(self, run: str) -> State:
+        """A run, folded."""
+        return fold(self.entries(run))
+
+    def host_state(self) -> HostState:
+        """What all runs share, folded."""
+        state = HostState()
+        for _entry, event in self.events(HOST_STREAM):
+            evolve_host(state, event)
+        return state
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        await self.store.close()

@@ -1,0 +1,138 @@
+"""The hash chains that make a changed log show.
+
+Two chains run through a database.
+
+The *run chain* has a link for each entry, over the bytes as they are stored (verify first,
+decode later; a re-encoding is never hashed):
+
+    sha256( previous hash          32 bytes, zeros before the first entry
+          | length of the run's name, 4 bytes | seq, 8 | at, 8, signed | version, 4
+          | the run's name, UTF-8
+          | body )
+
+All numbers are big-endian. The only part without a length before it is the body, and it
+comes last, so two different entries cannot give the same input.
+
+The *batch chain* has a link for each commit, over the hashes of the entries committed:
+
+    sha256( previous hash, 32 | first position, 8 | last position, 8 | entry hashes, 32 each )
+
+A run chain alone cannot show that its tail, or a whole run, is gone; the batch chain shows
+both, and its head is what anchors outside the database will sign.
+
+Everything here is pure.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from leadhand.ports import Entry, RunHeader
+
+GENESIS = bytes(32)
+"""The hash before the first link of either chain."""
+
+_pack_entry = Struct(">32sIQqI").pack
+_pack_batch = Struct(">32sQQ").pack
+
+
+class Problem(NamedTuple):
+    """One thing wrong with a log."""
+
+    run: str
+    """Empty when the batch chain is concerned."""
+    seq: int
+    """Of the entry, or the number of the batch."""
+    rule: str
+    """gap, order, hash, run, head, batch."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.run or 'batch'} {self.seq}: {self.message}"
+
+
+class Batch(NamedTuple):
+    """One commit: the positions it gave out and its link in the batch chain."""
+
+    number: int
+    first: int
+    last: int
+    hash: bytes
+
+
+def link(prev: bytes, run: str, seq: int, at: int, version: int, body: bytes) -> bytes:
+    """The hash of an entry that follows the one with hash `prev`."""
+    name = run.encode()
+    return sha256(_pack_entry(prev, len(name), seq, at, version) + name + body).digest()
+
+
+def link_batch(
+    prev: bytes, first_position: int, last_position: int, entry_hashes: Sequence[bytes]
+) -> bytes:
+    """The hash of a commit that follows the one with hash `prev`."""
+    digest = sha256(_pack_batch(prev, first_position, last_position))
+    # In small pieces: from 2,048 bytes on hashlib lets go of the GIL, and in a process with a
+    # busy event loop getting it back takes far longer than the hashing.
+    for start in range(0, len(entry_hashes), 60):
+        digest.update(b"".join(entry_hashes[start : start + 60]))
+    return digest.digest()
+
+
+def verify(entries: Iterable[Entry], start: bytes = GENESIS, after: int = 0) -> list[Problem]:
+    """What is wrong with the entries of one run that follow seq `after` with hash `start`.
+
+    Goes on after a problem from the hash that is stored, so that each is reported once.
+    """
+    problems: list[Problem] = []
+    prev, last, of = start, after, None
+    for run, seq, at, version, body, digest in entries:
+        of = run if of is None else of
+        if run != of:
+            problems.append(Problem(of, seq, "run", f"an entry of {run} stands in this log"))
+            continue
+        if seq > last + 1:
+            missing = f"{last + 1}" if seq == last + 2 else f"{last + 1} to {seq - 1}"
+            problems.append(Problem(run, seq, "gap", f"missing before it: {missing}"))
+        elif seq <= last:
+            problems.append(Problem(run, seq, "order", f"comes after {last}"))
+        elif link(prev, run, seq, at, version, body) != digest:
+            problems.append(Problem(run, seq, "hash", "does not match its hash"))
+        prev, last = digest, seq
+    return problems
+
+
+def verify_head(entries: Sequence[Entry], header: RunHeader) -> list[Problem]:
+    """Whether a run's last entry is the one its header names: an entry cut off its end shows."""
+    seq, digest = (entries[-1].seq, entries[-1].hash) if entries else (0, GENESIS)
+    if (seq, digest) == (header.seq, header.hash):
+        return []
+    return [Problem(header.run, seq, "head", f"the log ends here, but {header.seq} was committed")]
+
+
+def verify_batches(
+    batches: Iterable[Batch], hashes: Iterable[tuple[int, bytes]], start: bytes = GENESIS
+) -> list[Problem]:
+    """What is wrong with the batch chain over (position, entry hash) pairs in order."""
+    problems: list[Problem] = []
+    prev, number, position = start, 0, 0
+    stored = dict(hashes)
+    for batch in batches:
+        if batch.number != number + 1 or batch.first != position + 1:
+            problems.append(Problem("", batch.number, "gap", "missing before it: a commit"))
+        span = range(batch.first, batch.last + 1)
+        found = [stored.pop(place) for place in span if place in stored]
+        if len(found) != len(span):
+            message = f"{len(span) - len(found)} of its {len(span)} entries are missing"
+            problems.append(Problem("", batch.number, "batch", message))
+        elif link_batch(prev, batch.first, batch.last, found) != batch.hash:
+            problems.append(Problem("", batch.number, "hash", "does not match its hash"))
+        prev, number, position = batch.hash, batch.number, batch.last
+    if stored:
+        message = f"{len(stored)} entries belong to no commit"
+        problems.append(Problem("", number, "batch", message))
+    return problems

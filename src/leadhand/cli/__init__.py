@@ -1,0 +1,1 @@
+"""The command line: prints views, decides nothing. Start at `main.py`."""

@@ -1,0 +1,117 @@
+"""Where output goes: data to stdout, everything else to stderr.
+
+While a command runs, file descriptor 1 points at stderr and the real stdout is kept aside
+under another number. So whatever workers, their imports or their children print can never
+get between the data that a script reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import IO, Any
+
+from leadhand.cli.text import clean_lines
+
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
+
+
+class Console:
+    """One command's output."""
+
+    def __init__(self, data: IO[str], *, as_json: bool) -> None:
+        self._data = data
+        self.json = as_json
+        self.terminal = _is_terminal(sys.stderr) and not os.environ.get("CI")
+        """Whether a person sees stderr live: cursor movement and a `Next:` line make sense."""
+        self.can_prompt = self.terminal and not as_json and _is_terminal(sys.stdin)
+        self.colour = wants_colour()
+
+    def out(self, text: str) -> None:
+        """A line of data."""
+        self._data.write(f"{text}\n")
+        self._data.flush()
+
+    def document(self, doc: Any) -> None:
+        """The one document of `--json`."""
+        self.out(json.dumps(doc, indent=2, ensure_ascii=False, default=str))
+
+    def record(self, doc: Any) -> None:
+        """One of the lines of a `--json` stream."""
+        self.out(json.dumps(doc, ensure_ascii=False, separators=(",", ":"), default=str))
+
+    def say(self, text: str = "") -> None:
+        """A line for the person who watches; never data."""
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def next(self, text: str) -> None:
+        """What to do next, for a person."""
+        if self.terminal and not self.json:
+            self.say(f"Next: {text}")
+
+    def paint(self, text: str, colour: str) -> str:
+        """The text in a colour, where colours are wanted."""
+        return f"\033[{_COLOURS[colour]}m{text}\033[0m" if self.colour else text
+
+
+@contextlib.contextmanager
+def guarded(*, as_json: bool) -> Iterator[Console]:
+    """Keep the real stdout for data while everything else that is printed goes to stderr."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # closed by the caller: nobody wants the data
+        kept = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(OSError):
+        os.dup2(2, 1)
+    with contextlib.suppress(AttributeError, ValueError):
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    data = os.fdopen(kept, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
+    try:
+        yield Console(data, as_json=as_json)
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(kept, 1)
+        data.close()
+
+
+def fill_closed_streams() -> None:
+    """Open what the caller closed, on nothing.
+
+    Otherwise the next file we open gets that number, and a stray print would be written into
+    it: into the database, say.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for life
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for life
+
+
+def error_line(message: str) -> str:
+    """How an error reads on stderr."""
+    word = "\033[1;31merror\033[0m" if wants_colour() else "error"
+    return f"leadhand: {word}: {clean_lines(message)}"
+
+
+def wants_colour() -> bool:
+    """Whether stderr may have colours: NO_COLOR and dumb terminals say no."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(sys.stderr)
+
+
+def _is_terminal(stream: IO[str] | None) -> bool:
+    try:
+        dumb = os.environ.get("TERM") == "dumb"
+        return stream is not None and stream.isatty() and not dumb
+    except ValueError:  # closed
+        return False

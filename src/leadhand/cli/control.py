@@ -1,0 +1,89 @@
+"""`leadhand pause`, `cancel` and `stop-all`: words to a run, or to all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import actor_of, driver_of, reading, settings_of, store_option
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.settings import Settings
+
+
+@command("pause", "leadhand pause 7kq3")
+@click.argument("run")
+@click.option("--reason", default="", help="Recorded with it.")
+@store_option
+def pause(console: Console, run: str, reason: str, store: str | None) -> int:
+    """Start nothing new in a run; what is running may finish. `leadhand resume` lifts it."""
+    settings = settings_of(store)
+    ident, answer = say(settings, run, "pause", reason=reason)
+    _print(console, ident, answer, f"run {ident} is paused")
+    console.next(f"leadhand resume {ident}")
+    return 0
+
+
+@command("cancel", "leadhand cancel 7kq3 --reason 'wrong version'")
+@click.argument("run")
+@click.option("--reason", default="", help="Recorded with it.")
+@store_option
+def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
+    """Stop a run: nothing new starts, and what is running is ended.
+
+    Without a host alive the wish is recorded, and `leadhand resume` carries it out.
+    """
+    settings = settings_of(store)
+    ident, answer = say(settings, run, "cancel", reason=reason)
+    _print(console, ident, answer, f"run {ident} is being cancelled")
+    if not answer.get("hosted"):
+        console.say(f"Nothing hosts this run. Carry it out with: leadhand resume {ident}")
+    return 0
+
+
+@command("stop-all", "leadhand stop-all --reason 'incident 42'\nleadhand stop-all --lift")
+@click.option("--lift", is_flag=True, help="Let runs start steps again.")
+@click.option("--reason", default="", help="Recorded with it.")
+@store_option
+def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> int:  # noqa: FBT001 - click passes it
+    """Start nothing new in any run, now and after restarts, until it is lifted."""
+    from leadhand.app import door
+
+    settings = settings_of(store)
+    with reading(settings):  # a database must be there: there is nothing to stop otherwise
+        pass
+    verb = "lift" if lift else "stop_all"
+    details = {} if lift else {"reason": reason}
+    answer = asyncio.run(door.say(settings.store, "", verb, actor=actor_of(settings), **details))
+    if console.json:
+        console.document(answer)
+    elif lift:
+        console.say("lifted: runs may start steps again")
+    else:
+        console.say("stopped: nothing new starts in any run on this database")
+        console.next("leadhand stop-all --lift")
+    return 0
+
+
+def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, Doc]:
+    """Say something to a run named by a prefix; durable when it returns."""
+    from leadhand.app import door
+
+    with reading(settings) as reader:
+        ident = reader.resolve(run)
+        driver = driver_of(settings, reader, reader.state(ident))
+    actor = actor_of(settings)
+    answer = asyncio.run(door.say(settings.store, ident, verb, actor=actor, **details))
+    return ident, {**answer, "hosted": bool(driver)}
+
+
+def _print(console: Console, ident: str, answer: Doc, text: str) -> None:
+    if console.json:
+        console.document({"run": ident, **answer})
+    else:
+        console.say(text)

@@ -1,0 +1,168 @@
+"""`--detach`: a background host, and the word it sends back when its start is durable.
+
+The parent checks everything, then starts `leadhand host` in a session of its own with a
+request on standard input and a pipe for one answer: the run's id, or why there is none. So
+the caller gets the right message and exit code whatever goes wrong at the start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import Command, error_document
+from leadhand.cli.text import clean, clean_lines
+from leadhand.errors import LeadhandError
+from leadhand.settings import FOLDER, Settings, load_settings, make_store_folder
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+
+LOG_TAIL_BYTES = 2000
+
+
+class _NotStarted(LeadhandError):
+    """The background host could not start; it said why, and with which exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]
+
+
+def log_path(store: Path) -> Path:
+    """Where a background host writes what it has to say."""
+    return store.parent / "host.log" if store.parent.name == FOLDER else Path(f"{store}.log")
+
+
+def start_background(console: Console, settings: Settings, request: Doc) -> int:
+    """Start a host and wait until the run's start is durable; prints the run's id."""
+    make_store_folder(settings.store)
+    log = log_path(settings.store)
+    told, tell = os.pipe()
+    try:
+        with log.open("ab") as output:
+            begin = output.tell()
+            # -P: a file of the project must not stand in for a module of ours.
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "leadhand.cli", "host", "--tell", str(tell)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=[tell],
+                start_new_session=True,
+            )
+    finally:
+        os.close(tell)
+    assert child.stdin is not None
+    try:
+        child.stdin.write(json.dumps(request).encode())
+        child.stdin.close()
+    except BrokenPipeError:
+        pass  # it died; the answer below says why
+    with os.fdopen(told, "rb") as pipe:
+        answer = pipe.read()
+    ident = _understood(answer, child, log, begin)
+    if console.json:
+        console.document({"run": ident, "pid": child.pid, "log": str(log)})
+    else:
+        console.out(ident)
+        console.say(f"run {ident} goes on in the background (process {child.pid}, log {log})")
+        console.say(f"Watch it with: leadhand watch {ident}")
+    child.returncode = 0  # it outlives us on purpose: nothing to warn about
+    return 0
+
+
+def _understood(answer: bytes, child: subprocess.Popen[bytes], log: Path, begin: int) -> str:
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        child.wait()
+        with log.open("rb") as file:
+            file.seek(begin)
+            said = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace")
+        message = f"the background host ended before it began: {clean_lines(said.strip())}"
+        raise _NotStarted(message, child.returncode if child.returncode > 0 else 1) from None
+    if "error" in found:
+        error = found["error"]
+        fix = f" Fix: {error['fix']}" if error.get("fix") else ""
+        raise _NotStarted(f"{error['message']}{fix}", int(error["exit"]))
+    return str(found["run"])
+
+
+@click.command("host", cls=Command, hidden=True, example="(used by --detach)")
+@click.option("--tell", type=int, required=True)
+def host(console: Console, tell: int) -> int:
+    """Host one run in the background; reads its request from standard input."""
+    os.set_inheritable(tell, False)
+    request = json.loads(sys.stdin.buffer.read())
+
+    def answer(doc: Doc) -> None:
+        nonlocal tell
+        if tell >= 0:
+            os.write(tell, json.dumps(doc).encode())
+            os.close(tell)
+            tell = -1
+
+    try:
+        return _host(console, request, lambda run: answer({"run": run}))
+    except Exception as error:
+        answer(error_document(error) or {"error": {"message": clean(error), "exit": 1}})
+        raise
+
+
+def _host(console: Console, request: Doc, started: Any) -> int:
+    from dataclasses import replace
+
+    from leadhand.cli.hosting import host as host_job
+
+    job = _resume_job(request) if request.get("resume") else _run_job(request)
+    return host_job(console, replace(job, stay=True, started=started))
+
+
+def _settings(request: Doc) -> Settings:
+    from dataclasses import replace
+
+    import msgspec
+
+    from leadhand.core.policy import Policy
+
+    settings = load_settings({"project.store": request["store"]})
+    if request.get("policy") is None:
+        return settings
+    return replace(settings, policy=msgspec.convert(request["policy"], Policy))
+
+
+def _run_job(request: Doc) -> Any:
+    from leadhand.cli.options import registry_of
+    from leadhand.cli.run import Prepared, job_of
+    from leadhand.core.plan import Goal
+
+    settings = _settings(request)
+    sources = tuple(request["workers"])
+    goal = None if request["goal"] is None else Goal.from_doc(request["goal"])
+    prepared = Prepared(
+        settings,
+        registry_of(settings, sources),
+        sources,
+        request["actor"],
+        request["doc"],
+        request["values"],
+        goal,
+        request["planner"],
+    )
+    return job_of(prepared, approve=request["approve"])
+
+
+def _resume_job(request: Doc) -> Any:
+    from leadhand.cli.resume import job_of, loaded
+
+    settings = _settings(request)
+    found = loaded(settings, request["resume"], tuple(request["workers"]), request["planner"])
+    return job_of(found, request["actor"], approve=request["approve"])

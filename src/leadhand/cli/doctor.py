@@ -1,0 +1,221 @@
+"""`leadhand doctor`: what is installed, configured, and wrong, each with its fix."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import registry_of, settings_of, store_option, workers_option
+from leadhand.cli.text import clean
+from leadhand.errors import LeadhandError
+from leadhand.settings import KEYS, Settings
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+
+SPACE_MIN_BYTES = 100 << 20
+WAL_FIXED = (3, 51, 3)
+"""Earlier versions can damage a file that two connections write at once. We use only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One thing that was looked at."""
+
+    what: str
+    value: str
+    problem: str = ""
+    fix: str = ""
+    warning: bool = False
+
+
+@command("doctor", "leadhand doctor")
+@workers_option
+@store_option
+def doctor(console: Console, workers: tuple[str, ...], store: str | None) -> int:
+    """Show what is installed and configured, where each setting came from, and what is wrong."""
+    looks = list(_machine())
+    settings: Settings | None = None
+    try:
+        settings = settings_of(store, workers)
+    except LeadhandError as error:
+        looks.append(_broken("settings", error))
+    if settings is not None:
+        for part in (_store, _settings, _workers, _notify):
+            looks += _safely(part, settings)
+    bad = [look for look in looks if look.problem and not look.warning]
+    if console.json:
+        console.document(_document(looks, settings, healthy=not bad))
+        return 1 if bad else 0
+    for look in looks:
+        mark = "ok" if not look.problem else "note" if look.warning else "BAD"
+        console.out(f"{mark:<4}  {look.what:<14} {clean(look.value)}")
+        if look.problem:
+            console.out(f"      {clean(look.problem)}")
+        if look.fix:
+            console.out(f"      {clean(look.fix)}")
+    return 1 if bad else 0
+
+
+def _document(looks: list[Look], settings: Settings | None, *, healthy: bool) -> Doc:
+    checks = []
+    for look in looks:
+        status = "ok" if not look.problem else "warning" if look.warning else "problem"
+        row: Doc = {"what": look.what, "value": look.value, "status": status}
+        checks.append(row | {"problem": look.problem or None, "fix": look.fix or None})
+    doc: Doc = {"healthy": healthy, "checks": checks}
+    if settings is not None:
+        doc["settings"] = {key: {"value": v, "from": o} for key, v, o in setting_rows(settings)}
+    return doc
+
+
+def _broken(what: str, error: LeadhandError) -> Look:
+    message, _, fix = str(error).partition(" Fix: ")
+    return Look(what, "cannot be used", message, fix)
+
+
+def _safely(part: Callable[[Settings], Iterator[Look]], settings: Settings) -> list[Look]:
+    looks: list[Look] = []
+    try:
+        looks.extend(part(settings))
+    except LeadhandError as error:
+        looks.append(_broken(part.__name__.lstrip("_"), error))
+    return looks
+
+
+def _machine() -> Iterator[Look]:
+    import sqlite3
+
+    yield Look("python", f"{platform.python_version()} ({sys.executable})")
+    version = sqlite3.sqlite_version
+    old = tuple(map(int, version.split("."))) < WAL_FIXED
+    yield Look(
+        "sqlite",
+        version,
+        "has a bug that damages a file when two connections write at once" if old else "",
+        "Leadhand uses one, so it is not affected; let no other program write the database."
+        if old
+        else "",
+        warning=True,
+    )
+    bubblewrap = shutil.which("bwrap")
+    yield Look(
+        "bubblewrap",
+        bubblewrap or "not installed",
+        "" if bubblewrap else "workers that ask for a sandbox cannot run",
+        "" if bubblewrap else "Install the package bubblewrap.",
+        warning=True,
+    )
+
+
+def _store(settings: Settings) -> Iterator[Look]:
+    from leadhand.app.door import host_info
+    from leadhand.stores.connect import refuse_network
+
+    path = settings.store
+    yield Look(
+        "store", str(path), "" if path.exists() else "is made by the first run", warning=True
+    )
+    folder = next(each for each in (path.parent, *path.parent.parents) if each.exists())
+    refuse_network(path)
+    if not os.access(folder, os.W_OK):
+        yield Look("folder", str(folder), "is read-only for you", f"chmod u+w {folder}")
+    free = shutil.disk_usage(folder).free
+    yield Look(
+        "disk",
+        f"{free >> 20:,} MB free",
+        "little space is left" if free < SPACE_MIN_BYTES else "",
+        "Free some space." if free < SPACE_MIN_BYTES else "",
+    )
+    if not path.exists():
+        return
+    holder = host_info(path)
+    yield Look("host", f"process {holder['pid']}" if holder else "none alive")
+    yield from _content(path)
+
+
+def _content(path: Path) -> Iterator[Look]:
+    import asyncio
+
+    from leadhand.app.reader import Reader
+    from leadhand.stores import sql
+
+    reader = Reader(path)
+    try:
+        newest = sql.migrations()[-1].number
+        yield Look("schema", f"version {newest}, {len(reader.runs())} runs")
+        shared = reader.host_state()
+        if shared.stopped:
+            yield Look(
+                "stop-all",
+                f"in force, by {shared.stopped_by}",
+                "nothing new starts",
+                "leadhand stop-all --lift",
+                warning=True,
+            )
+    finally:
+        asyncio.run(reader.close())
+
+
+def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
+    """Every setting: its key, its value, and where that came from."""
+    values: dict[str, Any] = {
+        "project.store": str(settings.store),
+        "project.workers": list(settings.workers),
+        "project.planner": settings.planner,
+        "project.actor": settings.actor,
+        "notify.command": list(settings.notify_command),
+        "notify.webhook": "(set)" if settings.notify_webhook else "",
+    }
+    for table, keys in KEYS.items():
+        for key, kind in keys.items():
+            dotted = f"{table}.{key}"
+            value = getattr(settings.policy, kind.field) if kind.field else values[dotted]
+            yield dotted, value, settings.origin(dotted)
+    for name in settings.declared:
+        yield f"workers.{name}", "(declared)", settings.origin(f"workers.{name}")
+
+
+def _settings(settings: Settings) -> Iterator[Look]:
+    files = ", ".join(map(str, settings.files)) or "none; see `leadhand init`"
+    yield Look("settings", files)
+    for key, value, origin in setting_rows(settings):
+        if origin != "default":
+            yield Look("", f"{key} = {value}   (from {origin})")
+
+
+def _workers(settings: Settings) -> Iterator[Look]:
+    registry = registry_of(settings)
+    names = ", ".join(worker.spec.name for worker in registry)
+    missing = "" if len(registry) else "no plan can run without workers"
+    fix = "" if len(registry) else "Name modules in [project] workers, or give --workers."
+    yield Look(
+        "workers", f"{len(registry)}: {names}" if names else "none", missing, fix, warning=True
+    )
+
+
+def _notify(settings: Settings) -> Iterator[Look]:
+    if settings.notify_command:
+        program = settings.notify_command[0]
+        found = (
+            shutil.which(program, path=os.environ.get("PATH")) or (settings.root / program).exists()
+        )
+        problem = "" if found else "there is no such program"
+        yield Look(
+            "notify",
+            f"command {program}",
+            problem,
+            "" if found else "Install it, or mend the path.",
+        )
+    if settings.notify_webhook:
+        yield Look("notify", "webhook")
+    if not settings.notify_command and not settings.notify_webhook:
+        yield Look("notify", "nobody is told when something waits or a run ends")

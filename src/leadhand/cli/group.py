@@ -1,0 +1,238 @@
+"""Commands with click, loaded when used, behind one boundary for errors.
+
+A command is a function `(console, **options) -> exit code or None`. It raises for whatever it
+cannot do; here, and only here, errors become a message, a document and an exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from leadhand.cli.console import Console, error_line, fill_closed_streams, guarded
+from leadhand.cli.main import COMMANDS, HIDDEN, help_text
+from leadhand.cli.text import clean_lines
+from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid
+
+Body = Callable[..., int | None]
+
+
+class Command(click.Command):
+    """A command whose body gets a console; its help begins with an example."""
+
+    def __init__(self, *args: Any, example: str = "", **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.example = example
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The example first: most people need no more."""
+        formatter.write_paragraph()
+        for line in self.example.strip().splitlines():
+            formatter.write(f"  {line}\n")
+        super().format_help_text(ctx, formatter)
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the body with stdout kept for data."""
+        as_json = bool(ctx.params.pop("as_json", False))
+        assert self.callback is not None
+        with guarded(as_json=as_json) as console:
+            body = functools.partial(self.callback, console)
+            try:
+                return ctx.invoke(body, **ctx.params) or 0
+            except Exception as error:
+                if as_json and (doc := error_document(error)) is not None:
+                    console.document(doc)
+                raise
+
+
+def command(name: str, example: str, **more: Any) -> Callable[[Body], click.Command]:
+    """Make a function a command with `--json`."""
+
+    def decorate(body: Body) -> click.Command:
+        made = click.command(name, cls=Command, example=example, **more)(body)
+        made.params.append(
+            click.Option(["--json", "as_json"], is_flag=True, help="Machine-readable output.")
+        )
+        return made
+
+    return decorate
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; loads one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = HIDDEN.get(cmd_name) or COMMANDS.get(cmd_name, ("",))[0]
+        if not name:
+            return None
+        module = importlib.import_module(f"leadhand.cli.{name}")
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return found
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and args[0] not in HIDDEN:
+            from leadhand.core.wording import closest
+
+            meant = closest(args[0], COMMANDS)
+            fix = f"Did you mean `leadhand {meant}`?" if meant else "`leadhand --help` lists them."
+            raise click.UsageError(f"there is no command {args[0]!r}. {fix}")
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return help_text()
+
+
+def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's form
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"leadhand {version('leadhand')}")
+    except PackageNotFoundError:
+        click.echo("leadhand, run from its source")
+    ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
+def group() -> None:
+    """All commands."""
+
+
+def execute(args: list[str]) -> int:
+    """Run one command; every error ends here as a message and an exit code."""
+    fill_closed_streams()
+    try:
+        result = group.main(args, prog_name="leadhand", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write("\n")
+        return 130
+    except BrokenPipeError:
+        _forget_stdout()
+        return 128 + 13  # as if SIGPIPE had ended it, which is what the reader meant
+    except click.ClickException as error:
+        if "--json" in args and not isinstance(error, click.exceptions.NoArgsIsHelpError):
+            _print_document(error)
+        _tell_usage(error)
+        return 2
+    except Exception as error:  # noqa: BLE001 - the boundary
+        _tell(error)
+        return exit_code_of(error)
+
+
+def exit_code_of(error: Exception) -> int:
+    """The exit code that goes with an error."""
+    if isinstance(error, LeadhandError):
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno is not None:
+        denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+        return 4 if denied else 1
+    return 70
+
+
+def error_document(error: Exception) -> dict[str, Any] | None:
+    """An error as the document that `--json` prints."""
+    if isinstance(error, BrokenPipeError | click.exceptions.Exit | click.Abort):
+        return None
+    message, fix = message_of(error)
+    doc: dict[str, Any] = {"code": _code(error), "exit": exit_code_of(error), "message": message}
+    if isinstance(error, click.ClickException):
+        doc["exit"] = 2
+    if fix:
+        doc["fix"] = fix
+    if isinstance(error, PlanInvalid):
+        doc["findings"] = [finding_document(each) for each in error.findings]
+    return {"error": doc}
+
+
+def finding_document(finding: Any) -> Any:
+    """A finding as `--json` prints it."""
+    return finding._asdict() if hasattr(finding, "_asdict") else str(finding)
+
+
+def message_of(error: Exception) -> tuple[str, str]:
+    """What is wrong, and the fix when the error names one."""
+    if isinstance(error, DocumentError) and hasattr(error, "place"):
+        return f"{error.place}: {error.message}", error.fix
+    if isinstance(error, click.ClickException):
+        text = error.format_message()
+    elif isinstance(error, LeadhandError):
+        text = str(error)
+    elif isinstance(error, OSError) and error.errno is not None:
+        name = f"{error.filename}: " if error.filename else ""
+        text = f"{name}{error.strerror}"
+    else:
+        text = f"{type(error).__name__}: {error}"
+    message, _, fix = text.partition(" Fix: ")
+    return message, fix
+
+
+def _code(error: Exception) -> str:
+    if isinstance(error, click.ClickException):
+        return "usage-error"
+    if isinstance(error, LeadhandError):
+        name = type(error).__name__
+        return "".join(f"-{c.lower()}" if c.isupper() else c for c in name).lstrip("-")
+    return "os-error" if exit_code_of(error) != 70 else "bug"
+
+
+def _tell(error: Exception) -> None:
+    message, fix = message_of(error)
+    bug = exit_code_of(error) == 70
+    if isinstance(error, PlanInvalid):
+        _write(clean_lines(message))
+        total = len(error.findings)
+        message = f"the plan has {total} error{'' if total == 1 else 's'}; nothing was run"
+    if bug:
+        fix = "Set LEADHAND_DEBUG=1 to see where, and please report it."
+        message = f"this is a bug in Leadhand: {message}"
+    _write(error_line(message))
+    if fix:
+        _write(f"  {fix}")
+    if os.environ.get("LEADHAND_DEBUG") and (bug or not isinstance(error, LeadhandError | Bug)):
+        traceback.print_exception(error)
+
+
+def _tell_usage(error: click.ClickException) -> None:
+    message, fix = message_of(error)
+    _write(error_line(message))
+    if fix:
+        _write(f"  {fix}")
+    ctx = getattr(error, "ctx", None)
+    if ctx is not None and ctx.parent is not None:
+        _write(f"  `{ctx.command_path} --help` says more.")
+
+
+def _print_document(error: click.ClickException) -> None:
+    with guarded(as_json=True) as console:
+        console.document(error_document(error))
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{text}\n")
+
+
+def _forget_stdout() -> None:
+    """Whoever read us is gone; let nothing complain about it at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+__all__ = ["Command", "Console", "command", "execute", "group"]

@@ -1,0 +1,203 @@
+"""Hosting a run in this process: show it, hear signals, tell people, say how it ended.
+
+The engine does the work; this file waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from leadhand.cli.notify import Notifier
+from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, print_result
+from leadhand.cli.signals import Signals
+from leadhand.cli.text import clean
+from leadhand.cli.views import View, view_for
+from leadhand.codec.events import decode
+from leadhand.core import control
+from leadhand.core.views import exit_code, outcome_doc, run_status
+from leadhand.errors import Conflict, NotAllowed
+from leadhand.settings import Settings, make_store_folder
+
+if TYPE_CHECKING:
+    from leadhand.app.lead import Lead
+    from leadhand.cli.console import Console
+    from leadhand.core.plan import Json
+    from leadhand.core.state import State
+    from leadhand.engine.host import Host
+    from leadhand.engine.run import Run
+
+LOOK_S = 0.2
+
+Begin = Callable[["Lead", "Host"], Awaitable["Run"]]
+MakeLead = Callable[[Callable[[str, str, str], None]], "Lead"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run to be hosted, and how."""
+
+    settings: Settings
+    lead: MakeLead
+    begin: Begin
+    approve_as: str = ""
+    """Answer reviews as this person."""
+    stay: bool = False
+    """Host it while it waits for a person, instead of leaving."""
+    quiet: bool = False
+    after: int = 0
+    """Events up to this seq were shown long ago."""
+    started: Callable[[str], None] = lambda _run: None
+    """Told the run's id once its start is durable."""
+
+
+def host(console: Console, job: Job) -> int:
+    """Host a run until it ends or waits; returns the exit code."""
+    make_store_folder(job.settings.store)
+    return asyncio.run(_Session(console, job).run())
+
+
+class _Session:
+    def __init__(self, console: Console, job: Job) -> None:
+        self._console = console
+        self._job = job
+        self._view: View | None = None
+        self._ident = ""
+        self._seq = job.after
+
+    async def run(self) -> int:
+        try:
+            return await self._host(Notifier(self._job.settings, self._note))
+        except BaseException as error:
+            self._close_view()
+            if self._ident:
+                self._console.say(f"Go on with: leadhand resume {self._ident}")
+            if isinstance(error, Conflict):
+                raise explained(error) from error
+            raise
+
+    async def _host(self, notifier: Notifier) -> int:
+        lead = self._job.lead(notifier)
+        async with lead.hosting() as opened:
+            refuse_when_stopped(opened)
+            with Signals(self._drain_note, self._second) as signals:
+                run = await self._job.begin(lead, opened)
+                self._ident = run.id
+                self._job.started(run.id)
+                view = self._view = view_for(self._console, quiet=self._job.quiet)
+                watcher = asyncio.create_task(self._watch(opened, run, view))
+                try:
+                    await self._until_over(opened, run, signals)
+                finally:
+                    watcher.cancel()
+                    await asyncio.gather(watcher, return_exceptions=True)
+            self._tick(opened, run, view)
+            self._close_view()
+            result = run.whole(outcome_doc(run.state)["result"])
+            await notifier.finish()
+        return self._finish(run.state, result, signals.number)
+
+    async def _until_over(self, opened: Host, run: Run, signals: Signals) -> None:
+        over = asyncio.create_task(self._over(run))
+        told = asyncio.create_task(signals.came.wait())
+        tasks: list[asyncio.Task[Any]] = [over, told]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not over.done():
+                drained = asyncio.create_task(opened.drain())
+                tasks.append(drained)
+                await asyncio.wait([over, drained], return_when=asyncio.FIRST_COMPLETED)
+            for task in (over, *tasks[2:]):
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _over(self, run: Run) -> None:
+        """Until the run ended, or waits for a person and we need not stay."""
+        while True:
+            status = await run.settled()
+            if status in ENDED:
+                return
+            if status == "waiting" and not await self._approve(run) and not self._job.stay:
+                return
+            await asyncio.sleep(LOOK_S)  # paused, or waiting: somebody else will speak
+
+    async def _approve(self, run: Run) -> bool:
+        reviews = [each.id for each in run.state.questions.values() if each.kind == "review"]
+        actor = self._job.approve_as
+        if not actor or not reviews:
+            return False
+        said = run.say(
+            lambda state, now: control.answer(state, reviews[0], "approve", actor, now), wait=True
+        )
+        if said is not None:
+            await said
+        return True
+
+    async def _watch(self, opened: Host, run: Run, view: View) -> None:
+        while True:
+            self._tick(opened, run, view)
+            await asyncio.sleep(view.period_s)
+
+    def _tick(self, opened: Host, run: Run, view: View) -> None:
+        entries = opened.store.read(run.id, self._seq)
+        if entries:
+            self._seq = entries[-1].seq
+        logged = [(entry, decode(entry.version, entry.body)) for entry in entries]
+        stopped = opened.shared.stopped_by if opened.shared.stopped else ""
+        view.tick(run.state, opened.time().at, run.progress, logged, stopped)
+
+    def _drain_note(self, number: int) -> None:
+        word = "Ctrl-C" if number == 2 else "SIGTERM"
+        self._note(
+            f"{word}: nothing new starts; waiting for what is running. Again ends it at once."
+        )
+
+    def _note(self, text: str) -> None:
+        (self._view.note if self._view else self._console.say)(text)
+
+    def _close_view(self) -> None:
+        if self._view is not None:
+            self._view.close()
+
+    def _second(self) -> None:
+        self._close_view()
+        if self._ident:
+            self._console.say(f"Ended at once. Go on with: leadhand resume {self._ident}")
+
+    def _finish(self, state: State, result: Json, signal: int) -> int:
+        status = run_status(state)
+        interrupted = bool(signal) and status not in ENDED
+        if not self._job.quiet or self._console.json or status not in ENDED:
+            print_outcome(self._console, state)
+        if self._console.json:
+            self._console.document(outcome_document(state, result))
+        elif status in ENDED:
+            print_result(self._console, result)
+        if status in ENDED:
+            self._console.next(f"leadhand logs {state.run}   or   leadhand verify {state.run}")
+        return 128 + signal if interrupted else exit_code(state)
+
+
+def explained(error: Conflict) -> Conflict:
+    """A second host is the conflict people meet: say what can be done about it."""
+    if "is the host of this database" not in str(error) or " Fix: " in str(error):
+        return error
+    return Conflict(
+        f"{error}. Fix: let it finish (`leadhand ls` names its runs, `leadhand watch RUN` shows "
+        "one), end it (a TERM signal drains it), or use another database with --store."
+    )
+
+
+def refuse_when_stopped(opened: Host) -> None:
+    """Nothing may start while stop-all is in force."""
+    if opened.shared.stopped:
+        by = clean(opened.shared.stopped_by, 60)
+        raise NotAllowed(
+            f"everything on this database was stopped by {by}. Fix: leadhand stop-all --lift"
+        )

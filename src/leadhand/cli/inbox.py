@@ -1,0 +1,137 @@
+"""`leadhand inbox` and `leadhand answer`: what waits for a person, and the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.control import say
+from leadhand.cli.group import command
+from leadhand.cli.options import reading, settings_of, store_option
+from leadhand.cli.text import clean, clean_lines, iso, moment
+from leadhand.core.views import inbox_row
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from leadhand.app.reader import Reader
+    from leadhand.core.plan import Doc
+
+
+@command("inbox", "leadhand inbox")
+@store_option
+def inbox(console: Console, store: str | None) -> int:
+    """Everything that waits for a person, with the command that answers it."""
+    settings = settings_of(store)
+    rows: list[Doc] = []
+    if settings.store.exists():
+        with reading(settings) as reader:
+            rows = open_rows(reader)
+    if console.json:
+        console.document([{**row, "since": iso(row["since"])} for row in rows])
+        return 0
+    if not rows:
+        console.say("nothing waits for you")
+    for row in rows:
+        console.out(f"{row['id']}  {row['kind']}, since {moment(row['since'])}")
+        console.out(f"    {clean(row['text'], 1000)}")
+        console.out(f"    leadhand answer {row['id']} {_form(row)}")
+    return 0
+
+
+def open_rows(reader: Reader) -> list[Doc]:
+    """What waits, oldest first. Summaries say which runs need to be looked at."""
+    rows: list[Doc] = []
+    for header in reader.runs():
+        summary = json.loads(header.summary) if header.summary else {}
+        if summary.get("status") in ("succeeded", "failed", "cancelled", "rejected"):
+            continue
+        state = reader.state(header.run)
+        rows += [inbox_row(state, ident) for ident in state.questions]
+    return sorted(rows, key=lambda row: row["since"])
+
+
+def _form(row: Doc) -> str:
+    return "|".join(row["choices"]) if row["choices"] else '--text "…"'
+
+
+@command("answer", "leadhand answer 7kq3/review-1 approve\nleadhand answer q1 --text 'use staging'")
+@click.argument("ident", metavar="ID")
+@click.argument("choice", required=False)
+@click.option("--text", default="", help="An answer in words, or why.")
+@click.option("--data", help="An answer as JSON.")
+@store_option
+def answer(
+    console: Console,
+    ident: str,
+    choice: str | None,
+    text: str,
+    data: str | None,
+    store: str | None,
+) -> int:
+    """Answer a question or a review.
+
+    ID is RUN/QUESTION as `leadhand inbox` prints it; the run may be shortened, or left out
+    when only one question has that name. On a terminal the choices are asked for.
+    """
+    settings = settings_of(store)
+    with reading(settings) as reader:
+        row = find(open_rows(reader), reader, ident)
+    details: dict[str, Any] = {"id": row["id"].partition("/")[2], "text": text}
+    details["choice"] = _choice(console, row, choice, said=bool(text or data))
+    if data is not None:
+        details["data"] = _data(data)
+    run, answered = say(settings, row["run"], "answer", **details)
+    if console.json:
+        told = {"id": row["id"], "choice": details["choice"], **answered, "run": run}
+        console.document(told)
+        return 0
+    console.say(f"answered {row['id']}: {clean(details['choice'] or text)}")
+    if not answered["hosted"]:
+        console.say(f"Nothing hosts this run. Go on with: leadhand resume {run}")
+    return 0
+
+
+def find(rows: list[Doc], reader: Reader, ident: str) -> Doc:
+    """The open question an id names."""
+    run, slash, name = ident.partition("/")
+    if slash:
+        full = reader.resolve(run)
+        found = [row for row in rows if row["id"] == f"{full}/{name}"]
+    else:
+        found = [row for row in rows if row["id"].partition("/")[2] == ident]
+        # Just a run is enough when one thing waits in it.
+        found = found or [row for row in rows if row["run"].startswith(ident)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{ident} could be any of: {', '.join(row['id'] for row in found[:8])}")
+    known = ", ".join(row["id"] for row in rows[:8]) or "nothing"
+    raise UsageError(f"{ident} does not wait for an answer. Open: {known}")
+
+
+def _choice(console: Console, row: Doc, choice: str | None, *, said: bool) -> str:
+    choices = row["choices"]
+    if choice is not None:
+        if choices and choice not in choices:
+            raise UsageError(
+                f"{choice!r} is no answer to {row['id']}; choose: {', '.join(choices)}"
+            )
+        return choice
+    if not choices and said:
+        return ""
+    if not console.can_prompt:
+        wanted = f"one of {', '.join(choices)}" if choices else "--text or --data"
+        raise UsageError(f"{row['id']} needs an answer: {wanted}")
+    console.say(clean_lines(row["text"]))
+    kind = click.Choice(choices) if choices else None
+    return str(click.prompt("Your answer", type=kind, err=True))
+
+
+def _data(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--data is not JSON: {error}") from None

@@ -1,0 +1,86 @@
+"""The entry point, and the list of all commands.
+
+`leadhand --help` is answered from the table below, before anything is imported: help must be
+instant, since people ask for it when they are stuck. A command's module is imported only when
+that command is used.
+"""
+
+from __future__ import annotations
+
+import sys
+
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Begin": {
+        "demo": ("demo", "See a deployment killed half-way, and finished all the same"),
+        "init": ("init", "Write leadhand.toml, a worker stub and an example plan"),
+    },
+    "Plans": {
+        "lint": ("lint", "Check a plan and report everything that is wrong with it"),
+        "show": ("show", "Show a plan or a run; --graph draws it"),
+        "schema": ("schema", "Print the JSON Schema of plan documents"),
+    },
+    "Runs": {
+        "run": ("run", "Run a plan, or pursue a goal"),
+        "apply": ("run", "Run exactly this plan; refuse it when it is stale"),
+        "resume": ("resume", "Take a run up again where its log ends"),
+        "watch": ("watch", "Follow a run live"),
+        "ls": ("ls", "List runs, or workers"),
+        "logs": ("logs", "What was meant and what was done; a step's own output"),
+        "verify": ("verify", "Check hash chains and every invariant over the log"),
+    },
+    "Control": {
+        "inbox": ("inbox", "What waits for a person"),
+        "answer": ("inbox", "Answer a question or a review"),
+        "pause": ("control", "Start nothing new in a run"),
+        "cancel": ("control", "Stop a run"),
+        "stop-all": ("control", "Start nothing new in any run, until lifted"),
+        "doctor": ("doctor", "What is installed, configured, and wrong"),
+    },
+}
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+HIDDEN = {"host": "detach"}
+
+EXIT_CODES = """\
+Exit codes: 0 succeeded, 1 failed, 2 usage, 3 plan invalid or rejected, 4 not allowed,
+  5 waiting for a person, 6 limit reached, 7 stale or conflicting, 8 still running or
+  paused, 9 cancelled, 70 a bug of ours, 130 and 143 signals."""
+
+
+def help_text() -> str:
+    """What `leadhand --help` prints."""
+    lines = [
+        "Usage: leadhand COMMAND [OPTIONS]",
+        "",
+        "  leadhand demo                        see it work: no key, no account",
+        "  leadhand init && leadhand run plan.yaml",
+        "",
+        "A planner proposes steps, workers carry them out, and every outcome is checked,",
+        "durable and explained. `leadhand COMMAND --help` says more.",
+    ]
+    for title, commands in SECTIONS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:<10} {text}" for name, (_, text) in commands.items()]
+    lines += [
+        "",
+        "Options:",
+        "  --help     This text",
+        "  --version  The version",
+        "",
+        "Every command takes --json. Ids may be shortened as long as they are unique.",
+        EXIT_CODES,
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    args = sys.argv[1:] if argv is None else argv
+    if args in (["--help"], ["-h"], ["help"]):
+        print(help_text())  # noqa: T201 - the one place that needs nothing else
+        return
+    if not args:
+        print(help_text(), file=sys.stderr)  # noqa: T201 - as above
+        sys.exit(2)
+    from leadhand.cli.group import execute
+
+    sys.exit(execute(args))

@@ -1,0 +1,187 @@
+"""What several commands share: options, settings, workers, planners and plans."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leadhand.errors import UsageError
+from leadhand.settings import Settings, load_settings, source_of
+
+if TYPE_CHECKING:
+    from leadhand.app.reader import Reader
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import State
+    from leadhand.workers.registry import Registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NO_CATALOG = "no workers are configured, so nothing is said about them; give --workers"
+
+
+def store_option(function: F) -> F:
+    """`--store PATH`."""
+    made = click.option(
+        "--store", metavar="PATH", help="The database; default .leadhand/leadhand.db."
+    )
+    return made(function)
+
+
+def workers_option(function: F) -> F:
+    """`--workers MODULE`."""
+    made = click.option(
+        "--workers",
+        "workers",
+        multiple=True,
+        metavar="MODULE",
+        help="A module or .py file that holds workers; may be given several times.",
+    )
+    return made(function)
+
+
+def set_option(function: F) -> F:
+    """`--set K=V`."""
+    made = click.option(
+        "--set", "sets", multiple=True, metavar="K=V", help="A value for a parameter of the plan."
+    )
+    return made(function)
+
+
+def settings_of(
+    store: str | None = None, workers: Iterable[str] = (), planner: str | None = None, **policy: Any
+) -> Settings:
+    """Settings with a command's flags put in."""
+    flags = {"project.store": store, "project.planner": planner}
+    flags["project.workers"] = list(workers) or None  # type: ignore[assignment]
+    flags |= {f"policy.{key}": value for key, value in policy.items()}
+    return load_settings(flags)
+
+
+def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
+    """The workers that are configured: from modules, and declared in settings files."""
+    from leadhand.workers.declared import declared_workers
+    from leadhand.workers.registry import Registry, load_workers
+
+    _importable(settings.root)
+    found: list[Any] = []
+    for source in settings.workers if sources is None else sources:
+        found += load_workers(source)
+    for folder in dict.fromkeys(settings.folders.values()):
+        tables = {
+            n: table for n, table in settings.declared.items() if settings.folders[n] == folder
+        }
+        found += declared_workers(tables, folder)
+    return Registry(found)
+
+
+def planner_of(name: str, root: Path) -> Any:
+    """A planner by `module:function` or `file.py:function`."""
+    from leadhand.workers.loading import load_module
+
+    module_name, _, function = name.rpartition(":")
+    if not module_name or not function.isidentifier():
+        raise UsageError(
+            f"{name!r} does not name a planner. "
+            "Fix: write MODULE:FUNCTION, as in planning:next_step."
+        )
+    _importable(root)
+    module = load_module(source_of(module_name, Path.cwd()))
+    planner = getattr(module, function, None)
+    if planner is None:
+        raise UsageError(f"{module_name} has no {function!r}")
+    if not callable(planner) and not hasattr(planner, "decide"):
+        raise UsageError(f"{name} is neither a function nor a planner")
+    return planner
+
+
+def _importable(root: Path) -> None:
+    """Modules named in settings are found beside them, as with `python -m`."""
+    for folder in (str(root), str(Path.cwd())):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    importlib.invalidate_caches()
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`K=V` texts as a mapping."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{option} {text!r}: write it as NAME=VALUE")
+        if key.strip() in found:
+            raise UsageError(f"{option} {key.strip()}: is given twice")
+        found[key.strip()] = value
+    return found
+
+
+def json_pairs(texts: Iterable[str], option: str) -> Doc:
+    """`K=V` texts whose values are JSON where they can be read so, else texts."""
+    import json
+
+    found: Doc = {}
+    for key, text in pairs(texts, option).items():
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+    return found
+
+
+def read_plan(source: str) -> Doc:
+    """A plan document from a file, or from standard input for `-`."""
+    from leadhand.codec.documents import BYTES_MAX, read_document
+
+    if source == "-":
+        return read_document(sys.stdin.buffer.read(BYTES_MAX + 1), name="standard input")
+    return read_document(Path(source))
+
+
+def values_of(doc: Doc, sets: Mapping[str, str]) -> tuple[Doc, list[Any]]:
+    """The plan's parameters with `--set` put in, and what is wrong with them."""
+    from leadhand.core.check import bind_texts
+
+    declared = doc.get("params", {})
+    return bind_texts(declared if isinstance(declared, dict) else {}, sets)
+
+
+@contextlib.contextmanager
+def reading(settings: Settings) -> Iterator[Reader]:
+    """The database, for reading, whether it has a host or not."""
+    import asyncio
+
+    from leadhand.app.reader import Reader
+
+    reader = Reader(settings.store)
+    try:
+        yield reader
+    finally:
+        asyncio.run(reader.close())
+
+
+def driver_of(settings: Settings, reader: Reader, state: State) -> int:
+    """The process that drives a run now, or 0: a database may have a host that does not."""
+    from leadhand.app.door import host_info
+
+    holder = host_info(settings.store)
+    if holder is None or state.owner != reader.host_state().owner:
+        return 0
+    return int(holder["pid"])
+
+
+def actor_of(settings: Settings) -> str:
+    """Who speaks: as configured, else the name the operating system knows."""
+    import getpass
+
+    if settings.actor:
+        return settings.actor
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

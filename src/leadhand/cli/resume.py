@@ -1,0 +1,223 @@
+"""`leadhand resume`: host a run again, from where its log ends."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    actor_of,
+    driver_of,
+    planner_of,
+    reading,
+    registry_of,
+    settings_of,
+    store_option,
+    workers_option,
+)
+from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, whole
+from leadhand.core.views import run_status
+from leadhand.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.app.reader import Reader
+    from leadhand.core.state import State
+    from leadhand.settings import Settings
+    from leadhand.workers.registry import Registry
+
+
+@command("resume", "leadhand resume 7kq3")
+@click.argument("run")
+@workers_option
+@click.option("--planner", metavar="M:F", help="The run's planner, as module:function.")
+@click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this.")
+@click.option("--detach", is_flag=True, help="Go on in the background.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended.")
+@store_option
+def resume(console: Console, run: str, **options: Any) -> int:
+    """Take a run up again where its log ends; also lifts a pause.
+
+    Finished steps are not run again. A step that was running when its host died is repeated
+    only if it may be; otherwise its worker is asked whether it happened, or you are. Workers
+    come from where the run had them, and from leadhand.toml.
+    """
+    settings = settings_of(options["store"], options["workers"], options["planner"])
+    actor = actor_of(settings)
+    with reading(settings) as reader:
+        ident = reader.resolve(run)
+        state = reader.state(ident)
+        if run_status(state) in ENDED:
+            return _ended(console, reader, state)
+        driver = driver_of(settings, reader, state)
+    if driver:
+        return _lift(console, settings, ident, actor, driver)
+    found = loaded(settings, ident, options["workers"], options["planner"] or "")
+    if options["detach"]:
+        from leadhand.cli.detach import start_background
+
+        request = {
+            "resume": ident,
+            "workers": list(options["workers"]),
+            "planner": options["planner"] or "",
+            "store": str(settings.store),
+            "actor": actor,
+            "approve": options["yes"],
+        }
+        return start_background(console, settings, request)
+    from leadhand.cli.hosting import host
+
+    job = job_of(found, actor, approve=options["yes"])
+    return host(console, replace(job, quiet=options["quiet"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A run and everything that is needed to go on with it."""
+
+    settings: Settings
+    run: str
+    registry: Registry
+    planner: Any
+    seq: int
+    """Where its log ends."""
+
+
+def loaded(settings: Settings, ident: str, workers: tuple[str, ...], planner: str) -> Loaded:
+    """Find the workers and the planner of a run; UsageError names what is missing."""
+    with reading(settings) as reader:
+        state = reader.state(ident)
+    started = state.started
+    if started is None:
+        raise UsageError(f"run {ident} has no beginning")
+    registry, trouble = _registry(settings, workers, started.workers)
+    known = {worker.spec.name for worker in registry}
+    missing = sorted(needed(state) - known)
+    if missing:
+        because = f" ({'; '.join(trouble)})" if trouble else ""
+        raise UsageError(
+            f"run {ident} needs workers that are not loaded: {', '.join(missing)}{because}. "
+            "Fix: give --workers MODULE, or name them in [project] workers of leadhand.toml."
+        )
+    return Loaded(settings, ident, registry, _planner(settings, state, planner), state.seq)
+
+
+def _registry(
+    settings: Settings, workers: tuple[str, ...], recorded: tuple[str, ...]
+) -> tuple[Registry, list[str]]:
+    """Workers as given, else from where the run had them and from the settings."""
+    if workers:
+        return registry_of(settings), []
+    sources: list[str] = []
+    trouble: list[str] = []
+    for source in dict.fromkeys((*recorded, *settings.workers)):
+        try:
+            registry_of(replace(settings, declared={}, folders={}), [source])
+        except UsageError as error:
+            if source in settings.workers:
+                raise
+            trouble.append(str(error))  # it matters only if a worker is missing in the end
+        else:
+            sources.append(source)
+    return registry_of(settings, sources), trouble
+
+
+def needed(state: State) -> set[str]:
+    """The workers that steps which have not ended may use."""
+    from leadhand.core.state import SETTLED
+
+    names: set[str] = set()
+    for step in state.steps.values():
+        if step.status not in SETTLED:
+            names.add(step.worker)
+            names.update(step.doc.get("alternatives", ()))
+    for doc in state.pending.add if state.pending else ():
+        names.add(str(doc.get("worker", "")))
+    return names
+
+
+def _planner(settings: Settings, state: State, name: str) -> Any:
+    from leadhand.planners.document import DocumentPlanner
+
+    assert state.started is not None
+    if state.started.planner == DocumentPlanner.name:
+        unplanned = not state.steps and state.pending is None and state.planner.answer is None
+        if unplanned and state.stopping is None:
+            raise Conflict(
+                f"run {state.run} was ended before its plan was recorded, so nothing was done. "
+                "Fix: start the plan again with leadhand run."
+            )
+        return DocumentPlanner({"steps": []})
+    name = name or settings.planner
+    if not name:
+        raise UsageError(
+            f"run {state.run} was planned by {state.started.planner}, which is not loaded. "
+            "Fix: give --planner MODULE:FUNCTION."
+        )
+    return planner_of(name, settings.root)
+
+
+def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
+    """A loaded run as a job for the host."""
+    from leadhand.app.lead import Lead
+    from leadhand.cli.hosting import Job
+    from leadhand.core import control
+
+    settings = found.settings
+
+    def lead(on_notice: Callable[[str, str, str], None]) -> Lead:
+        return Lead(
+            found.registry,
+            found.planner,
+            settings.store,
+            policy=settings.policy,
+            actor=actor,
+            on_notice=on_notice,
+        )
+
+    async def begin(made: Lead, opened: Any) -> Any:
+        hosted = await opened.adopt(found.run, made.registry, made.planner)
+        if hosted.state.paused and hosted.state.ended is None:
+            said = hosted.say(lambda state, _now: control.resume(state, actor), wait=True)
+            if said is not None:
+                await said
+        return hosted
+
+    return Job(
+        settings=settings,
+        lead=lead,
+        begin=begin,
+        approve_as=actor if approve else "",
+        after=found.seq,
+    )
+
+
+def _lift(console: Console, settings: Settings, ident: str, actor: str, driver: int) -> int:
+    """Another process drives the run: all there is to do is to lift a pause."""
+    from leadhand.app.door import say
+
+    answer = asyncio.run(say(settings.store, ident, "resume", actor=actor))
+    if console.json:
+        console.document({"run": ident, "status": answer.get("status"), "host": driver})
+    else:
+        console.say(f"run {ident} is hosted by process {driver} ({answer.get('status')})")
+        console.next(f"leadhand watch {ident}")
+    return 0
+
+
+def _ended(console: Console, reader: Reader, state: State) -> int:
+    """Say that there is nothing to go on with; gives the exit code."""
+    from leadhand.core.views import exit_code, run_result
+
+    console.say(f"run {state.run} has ended; there is nothing to go on with")
+    print_outcome(console, state)
+    if console.json:
+        result = whole(run_result(state), reader.store.get_artifact)
+        console.document(outcome_document(state, result))
+    return exit_code(state)

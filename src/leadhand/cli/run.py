@@ -1,0 +1,242 @@
+"""`leadhand run` and `leadhand apply`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    actor_of,
+    json_pairs,
+    pairs,
+    planner_of,
+    read_plan,
+    registry_of,
+    set_option,
+    settings_of,
+    store_option,
+    values_of,
+    workers_option,
+)
+from leadhand.cli.text import clean
+from leadhand.errors import PlanInvalid, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.plan import Doc
+    from leadhand.settings import Settings
+    from leadhand.workers.registry import Registry
+
+PLAN_ENDINGS = (".json", ".yaml", ".yml")
+
+
+def _common(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `run` and `apply`."""
+    options = [
+        workers_option,
+        set_option,
+        click.option("--review", is_flag=True, help="Wait for a person whatever the risk."),
+        click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this."),
+        click.option("--dry-run", is_flag=True, help="Show what would run; execute nothing."),
+        click.option("--detach", is_flag=True, help="Run in the background; print the run's id."),
+        click.option("--budget", type=float, metavar="N", help="Stop when this much was spent."),
+        click.option("--concurrency", type=int, metavar="N", help="At most N steps at once."),
+        click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended."),
+        store_option,
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that was checked before a start."""
+
+    settings: Settings
+    registry: Registry
+    sources: tuple[str, ...]
+    actor: str
+    doc: Doc | None = None
+    values: Doc | None = None
+    goal: Any = None
+    planner: str = ""
+
+
+@command("run", "leadhand run plan.yaml --set version=v2.1.4")
+@click.argument("what", metavar="PLAN|GOAL")
+@_common
+@click.option("--planner", metavar="M:F", help="For a goal: the planner, as module:function.")
+@click.option("--have", multiple=True, metavar="K=V", help="For a goal: something given.")
+@click.option("--want", multiple=True, metavar="FACT", help="For a goal: a fact that is wanted.")
+def run(console: Console, what: str, **options: Any) -> int:
+    """Run a plan, or pursue a goal with a planner.
+
+    PLAN is a JSON or YAML file, or - for standard input; any other text is a goal, and needs
+    a planner. The plan is checked first, and everything wrong with it is reported at once.
+    The result is printed on stdout, progress on stderr. Ctrl-C lets running steps finish and
+    prints how to go on; twice ends at once.
+    """
+    if is_plan(what):
+        for name in ("planner", "have", "want"):
+            if options[name]:
+                raise UsageError(f"--{name} goes with a goal, and {what} is a plan")
+        return _execute(console, prepare_plan(console, what, options), options)
+    return _execute(console, _prepare_goal(what, options), options)
+
+
+@command("apply", "leadhand apply plan.yaml")
+@click.argument("plan")
+@_common
+def apply(console: Console, plan: str, **options: Any) -> int:
+    """Run exactly this plan, and refuse it when it is stale.
+
+    A plan with a `base` was made for certain workers. If those have changed since, nothing is
+    run, the exit code is 7, and the message says what changed.
+    """
+    from leadhand.cli.stale import refuse_stale
+
+    prepared = prepare_plan(console, plan, options)
+    assert prepared.doc is not None
+    refuse_stale(prepared.doc, prepared.registry.catalog(), prepared.settings)
+    return _execute(console, prepared, options)
+
+
+def is_plan(what: str) -> bool:
+    """Whether a word names a plan; a file that should be there and is not is one too."""
+    if what == "-" or what.lower().endswith(PLAN_ENDINGS):
+        return True
+    try:
+        return Path(what).exists() or what.startswith((f".{os.sep}", os.sep))
+    except OSError:  # too long for a file's name: a goal
+        return False
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    policy = {"budget": options["budget"], "concurrency": options["concurrency"]}
+    if options["review"]:
+        policy["review"] = True
+    return settings_of(options["store"], options["workers"], options.get("planner"), **policy)
+
+
+def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepared:
+    """Read and check a plan; PlanInvalid holds all that is wrong with it."""
+    from leadhand.core.check import lint
+
+    settings = _settings(options)
+    doc = read_plan(plan)
+    registry = registry_of(settings)
+    values, wrong = values_of(doc, pairs(options["sets"], "--set"))
+    checked = None if wrong else values
+    catalog = registry.catalog()
+    found = [*wrong, *lint(doc, catalog, params=checked, resources=settings.policy.resources)]
+    errors = [each for each in found if each.level == "error"]
+    if errors:
+        raise PlanInvalid(errors)
+    for each in found:
+        console.say(clean(each))
+    return Prepared(settings, registry, settings.workers, actor_of(settings), doc, values)
+
+
+def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
+    from leadhand.core.plan import Goal
+
+    if options["sets"]:
+        raise UsageError("--set goes with a plan; for a goal, say what is given with --have K=V")
+    settings = _settings(options)
+    if not settings.planner:
+        raise UsageError(
+            f"{clean(text, 60)!r} is not a file, so it is taken for a goal, and a goal needs a "
+            "planner. Fix: give --planner MODULE:FUNCTION (the built-in goal planner is not part "
+            "of this version), or the path of a plan."
+        )
+    have = json_pairs(options["have"], "--have")
+    goal = Goal(text=text, want=tuple(options["want"]), have=have, budget=options["budget"])
+    registry = registry_of(settings)
+    planner_of(settings.planner, settings.root)
+    name = settings.planner
+    return Prepared(
+        settings, registry, settings.workers, actor_of(settings), goal=goal, planner=name
+    )
+
+
+def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> int:
+    if options["dry_run"]:
+        return _dry_run(console, prepared)
+    if options["detach"]:
+        from leadhand.cli.detach import start_background
+
+        return start_background(console, prepared.settings, request_of(prepared, options["yes"]))
+    from leadhand.cli.hosting import host
+
+    job = job_of(prepared, approve=options["yes"])
+    return host(console, replace(job, quiet=options["quiet"]))
+
+
+def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
+    """A prepared run as a job for the host."""
+    from leadhand.app.lead import Lead
+    from leadhand.cli.hosting import Job
+
+    settings = prepared.settings
+
+    def lead(on_notice: Callable[[str, str, str], None]) -> Lead:
+        planner = planner_of(prepared.planner, settings.root) if prepared.planner else None
+        return Lead(
+            prepared.registry,
+            planner,
+            settings.store,
+            policy=settings.policy,
+            actor=prepared.actor,
+            on_notice=on_notice,
+        )
+
+    async def begin(made: Lead, opened: Any) -> Any:
+        what = prepared.goal if prepared.doc is None else prepared.doc
+        return await made.begin(opened, what, params=prepared.values, sources=prepared.sources)
+
+    return Job(
+        settings=settings, lead=lead, begin=begin, approve_as=prepared.actor if approve else ""
+    )
+
+
+def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a field of the request
+    """A prepared run as a document for the background host."""
+    import msgspec
+
+    settings = prepared.settings
+    return {
+        "doc": prepared.doc,
+        "values": prepared.values,
+        "goal": None if prepared.goal is None else prepared.goal.to_doc(),
+        "planner": prepared.planner,
+        "workers": list(prepared.sources),
+        "store": str(settings.store),
+        "policy": msgspec.to_builtins(settings.policy),
+        "actor": prepared.actor,
+        "approve": approve,
+    }
+
+
+def _dry_run(console: Console, prepared: Prepared) -> int:
+    from leadhand.cli.show import show_checked
+
+    catalog, policy = prepared.registry.catalog(), prepared.settings.policy
+    doc = prepared.doc
+    if doc is None:
+        import asyncio
+
+        from leadhand.app.lead import Lead
+
+        planner = planner_of(prepared.planner, prepared.settings.root)
+        lead = Lead(prepared.registry, planner, policy=policy, actor=prepared.actor)
+        doc = asyncio.run(lead.plan(prepared.goal)).to_doc()
+        console.say("The planner's first steps; it would be asked again after them.")
+    return show_checked(console, doc, catalog, policy)

@@ -1,0 +1,257 @@
+"""`leadhand show`: a plan before it runs, or a run as it stands."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.graph import draw
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    driver_of,
+    pairs,
+    read_plan,
+    reading,
+    registry_of,
+    set_option,
+    settings_of,
+    store_option,
+    values_of,
+    workers_option,
+)
+from leadhand.cli.text import clean, count, table
+from leadhand.core.durations import text as duration
+from leadhand.errors import PlanInvalid, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan import Doc
+    from leadhand.core.policy import Policy
+
+VALUE_MAX = 40
+
+
+@command("show", "leadhand show plan.yaml --graph\nleadhand show 7kq3")
+@click.argument("what", metavar="PLAN|RUN")
+@click.option(
+    "--graph",
+    "form",
+    is_flag=False,
+    flag_value="ascii",
+    type=click.Choice(["ascii", "mermaid", "dot"]),
+    help="Draw it: ascii (the default), mermaid or dot.",
+)
+@workers_option
+@set_option
+@store_option
+def show(
+    console: Console,
+    what: str,
+    form: str | None,
+    workers: tuple[str, ...],
+    sets: tuple[str, ...],
+    store: str | None,
+) -> int:
+    """Show a plan (what would run, in order, with risk, effects and limits) or a run.
+
+    PLAN is a JSON or YAML file, or - for standard input; anything else is taken for the id of
+    a run. Nothing is executed.
+    """
+    settings = settings_of(store=store, workers=workers)
+    if (
+        what == "-"
+        or Path(what).exists()
+        or os.sep in what
+        or what.endswith((".json", ".yaml", ".yml"))
+    ):
+        doc = read_plan(what)
+        return show_plan(console, doc, registry_of(settings).catalog(), settings.policy, sets, form)
+    if not settings.store.exists():
+        raise UsageError(
+            f"{what}: there is no such plan file, and no database at {settings.store} "
+            "that could hold a run of this name"
+        )
+    return _show_run(console, settings, what, form)
+
+
+def show_plan(
+    console: Console,
+    doc: Doc,
+    catalog: Catalog,
+    policy: Policy,
+    sets: tuple[str, ...],
+    form: str | None = None,
+) -> int:
+    """A plan as it would run, once it was checked."""
+    from leadhand.core.check import lint
+
+    given = pairs(sets, "--set")
+    values, wrong = values_of(doc, given) if given else (None, [])
+    known = catalog if catalog.workers else None
+    found = [*wrong, *lint(doc, known, params=values, resources=policy.resources)]
+    errors = [each for each in found if each.level == "error"]
+    if errors:
+        raise PlanInvalid(errors)
+    for each in found:
+        console.say(clean(each))
+    if form is not None and not console.json:
+        for line in draw(doc["steps"], form):
+            console.out(line)
+        return 0
+    return show_checked(console, doc, catalog, policy)
+
+
+def show_checked(console: Console, doc: Doc, catalog: Catalog, policy: Policy) -> int:
+    """A plan that has no errors."""
+    rows = plan_rows(doc, catalog, policy)
+    if console.json:
+        console.document(_plan_document(doc, rows))
+        return 0
+    _print_plan(console, doc, rows)
+    return 0
+
+
+def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
+    """Each step in the order it would run, with everything that would hold for it."""
+    from leadhand.core import graph
+    from leadhand.core.catalog import effective_risk
+    from leadhand.core.durations import seconds
+
+    by_id = {step["id"]: step for step in doc["steps"]}
+    rows = []
+    for ident in graph.order(graph.edges(doc["steps"])):
+        step = by_id[ident]
+        offer = catalog.offer(step.get("worker", ""), step.get("action", ""))
+        limit = step.get("timeout")
+        effects = {*(step.get("effects") or ()), *((offer.effects if offer else None) or ())}
+        rows.append(
+            {
+                "id": ident,
+                "worker": step.get("worker", ""),
+                "action": step.get("action", ""),
+                "parameters": step.get("parameters", {}),
+                "after": list(graph.dependencies(step)),
+                "risk": effective_risk(doc.get("risk_level"), step, catalog),
+                "effects": sorted(effects),
+                "timeout": seconds(limit)
+                if limit is not None
+                else (offer.timeout_s if offer and offer.timeout_s else policy.timeout_s),
+                "attempts": _attempts(step, policy),
+                "idempotent": step.get("idempotent", offer.idempotent if offer else False),
+                "criteria": step.get("success_criteria"),
+                "failure_action": step.get("failure_action"),
+            }
+        )
+    return rows
+
+
+def _attempts(step: Doc, policy: Policy) -> int:
+    retry = step.get("retry")
+    if isinstance(retry, int) and not isinstance(retry, bool):
+        return retry
+    if isinstance(retry, dict):
+        return int(retry.get("attempts", policy.attempts_max))
+    return policy.attempts_max
+
+
+def _plan_document(doc: Doc, rows: list[Doc]) -> Doc:
+    return {
+        "plan": doc.get("plan_id", ""),
+        "goal": doc.get("goal", ""),
+        "final": doc.get("final", True),
+        "estimated_duration": doc.get("estimated_duration"),
+        "risk": _highest(rows),
+        "rollback_plan": doc.get("rollback_plan"),
+        "steps": rows,
+    }
+
+
+def _highest(rows: list[Doc]) -> str:
+    from leadhand.core.plan import worst
+
+    return worst(*(row["risk"] for row in rows))
+
+
+def _print_plan(console: Console, doc: Doc, rows: list[Doc]) -> None:
+    goal = doc.get("goal", "")
+    goal = goal.get("text", "") if isinstance(goal, dict) else goal
+    console.out(
+        clean(f"{doc.get('plan_id') or 'Plan'}: {goal}" if goal else doc.get("plan_id", "Plan"))
+    )
+    lines = table(
+        ("", "STEP", "WORKER", "AFTER", "RISK", "LIMIT"),
+        (
+            (
+                str(number),
+                clean(row["id"]),
+                clean(f"{row['worker']} {row['action']}".strip()),
+                clean(", ".join(row["after"]), VALUE_MAX),
+                row["risk"],
+                duration(row["timeout"]),
+            )
+            for number, row in enumerate(rows, 1)
+        ),
+    )
+    console.out(f"  {lines[0]}")
+    for line, row in zip(lines[1:], rows, strict=True):
+        console.out(f"  {line}")
+        for more in (_parameters(row["parameters"]), _notes(row)):
+            if more:
+                console.out(f"       {clean(more)}")
+    effects = sum(bool(row["effects"]) for row in rows)
+    planned = doc.get("estimated_duration")
+    end = f", estimated {planned}" if planned is not None else ""
+    rollback = doc.get("rollback_plan")
+    if rollback:
+        name = (
+            rollback if isinstance(rollback, str) else rollback.get("plan_id", "given in the plan")
+        )
+        end += f", rollback: {clean(name)}"
+    console.out(
+        f"{count(len(rows), 'step')}, {effects} with declared effects, risk {_highest(rows)}{end}"
+    )
+
+
+def _parameters(parameters: Doc) -> str:
+    """Parameters in a cell, each value short: the whole stands in --json."""
+    import json
+
+    def value(each: Any) -> str:
+        text = each if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
+        return text if len(text) <= VALUE_MAX else text[: VALUE_MAX - 1] + "…"
+
+    return " ".join(f"{name}={value(each)}" for name, each in parameters.items())
+
+
+def _notes(row: Doc) -> str:
+    parts = [f"effects: {', '.join(row['effects'])}"] if row["effects"] else []
+    if row["criteria"]:
+        criteria = row["criteria"] if isinstance(row["criteria"], list) else [row["criteria"]]
+        parts.append(f"must hold: {', '.join(map(str, criteria))}")
+    if row["failure_action"]:
+        parts.append(f"on failure: {row['failure_action']}")
+    if row["idempotent"]:
+        parts.append("repeatable")
+    return "; ".join(parts)
+
+
+def _show_run(console: Console, settings: Any, what: str, form: str | None) -> int:
+    from leadhand.cli.outcome import print_run, run_document
+
+    with reading(settings) as reader:
+        state = reader.state(reader.resolve(what))
+        if console.json:
+            console.document(run_document(reader, state))
+        elif form is not None:
+            from leadhand.core.views import shown_status
+
+            statuses = {step.id: shown_status(step) for step in state.steps.values()}
+            for line in draw([step.doc for step in state.steps.values()], form, statuses):
+                console.out(line)
+        else:
+            print_run(console, state, hosted=bool(driver_of(settings, reader, state)))
+    return 0

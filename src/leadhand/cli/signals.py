@@ -1,0 +1,46 @@
+"""Ctrl-C and SIGTERM: the first drains, the second ends at once.
+
+Ending at once is safe: the log says what was in flight, commands die with their host, and the
+next host goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from typing import Self
+
+
+class Signals:
+    """Listens while a run is hosted."""
+
+    def __init__(self, first: Callable[[int], None], second: Callable[[], None]) -> None:
+        self.number = 0
+        """The signal that came first, or 0."""
+        self.came = asyncio.Event()
+        self._first = first
+        self._second = second
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread
+                loop.add_signal_handler(number, self._arrived, int(number))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(ValueError, RuntimeError):
+                loop.remove_signal_handler(number)
+
+    def _arrived(self, number: int) -> None:
+        if self.number:
+            self._second()
+            os._exit(128 + number)
+        self.number = number
+        self.came.set()
+        self._first(number)

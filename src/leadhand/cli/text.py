@@ -1,0 +1,62 @@
+"""Small helpers for text on a terminal. Pure.
+
+What workers, planners and plans say is not ours: control characters could move the cursor,
+recolour or hide what stands beside them, so they are shown, never sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import zip_longest
+
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if code != 9}
+_SHOWN |= {code: f"\\u{code:04x}" for code in (*_BIDI, 0x2028, 0x2029)}
+_SHOWN |= {10: "\\n", 13: "\\r"}
+_LINES = {code: shown for code, shown in _SHOWN.items() if code != 10}
+
+
+def clean(value: object, limit: int = 0) -> str:
+    """One line that cannot do anything to a terminal, cut to `limit` characters."""
+    text = str(value)
+    if limit and len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return text.translate(_SHOWN)
+
+
+def clean_lines(value: object) -> str:
+    """The same for a text of several lines."""
+    return str(value).replace("\r\n", "\n").translate(_LINES)
+
+
+def clock(at: int) -> str:
+    """A moment in the log, in local time, to the millisecond."""
+    moment = datetime.fromtimestamp(at / 1e6, UTC).astimezone()
+    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+
+
+def moment(at: int) -> str:
+    """A moment with its date, for people."""
+    return f"{datetime.fromtimestamp(at / 1e6, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def iso(at: int) -> str:
+    """A moment for machines."""
+    return datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="microseconds")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows in columns; the last column is as long as it likes."""
+    body = [list(head), *[list(row) for row in rows]]
+    columns = zip_longest(*body, fillvalue="")
+    widths = [max(map(len, column)) for column in columns]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in body
+    ]
+
+
+def count(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,177 @@
+"""Two ways to watch a run: live on a terminal, append-only lines everywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leadhand.cli.rows import Progress, Row, header, rows, title
+from leadhand.cli.text import clean, clock
+from leadhand.core import events as ev
+from leadhand.core.ledger import describe
+
+if TYPE_CHECKING:
+    from leadhand.cli.console import Console
+    from leadhand.core.state import State
+    from leadhand.ports import Entry
+
+HEARTBEAT_S = 30.0
+LIVE_S = 0.2
+PLAIN_S = 0.2
+
+TOLD = (
+    ev.AttemptStarted,
+    ev.AttemptReported,
+    ev.AttemptLost,
+    ev.ProbeStarted,
+    ev.ProbeReported,
+    ev.StepRefused,
+    ev.RecoveryDecided,
+    ev.StepSkipped,
+    ev.StepCancelled,
+    ev.PlannerFailed,
+    ev.ProposalRefused,
+    ev.RevisionProposed,
+    ev.QuestionAsked,
+    ev.QuestionAnswered,
+    ev.ReviewRequested,
+    ev.RevisionApproved,
+    ev.RevisionRejected,
+    ev.RunPaused,
+    ev.RunResumed,
+    ev.CancelRequested,
+    ev.StopDecided,
+    ev.GoalChecked,
+)
+"""The events that the plain view prints; `leadhand logs` prints all."""
+
+Logged = Sequence[tuple["Entry", ev.Event]]
+
+
+class View(Protocol):
+    """Shows a run while it goes on."""
+
+    period_s: float
+
+    def tick(
+        self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
+    ) -> None:
+        """Show how it stands; `logged` holds the events since the last time."""
+
+    def note(self, text: str) -> None:
+        """Say something that is not about a step."""
+
+    def close(self) -> None:
+        """Leave the terminal in order."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    period_s = 1.0
+
+    def tick(
+        self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
+    ) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Plain:
+    """One line for each thing that happened, and a sign of life every half minute."""
+
+    period_s = PLAIN_S
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._spoke = 0
+        self._titled = False
+
+    def tick(
+        self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
+    ) -> None:
+        """Print what is new."""
+        if not self._titled and state.started is not None:
+            self._titled = True
+            self._spoke = now
+            self._console.say(title(state))
+        for entry, event in logged:
+            if isinstance(event, TOLD):
+                self._console.say(f"{clock(entry.at)}  {clean(describe(event), 500)}")
+                self._spoke = now
+        if now - self._spoke >= HEARTBEAT_S * 1e6 and state.ended is None:
+            self._spoke = now
+            self._console.say(f"{clock(now)}  {header(state, now, stopped=stopped)}")
+
+    def note(self, text: str) -> None:
+        """A line among the others."""
+        self._console.say(text)
+
+    def close(self) -> None: ...
+
+
+class Live:
+    """A picture that changes in place."""
+
+    period_s = LIVE_S
+
+    def __init__(self) -> None:
+        from rich.console import Console as RichConsole
+        from rich.live import Live as RichLive
+
+        self._rich = RichConsole(file=sys.stderr, highlight=False, emoji=False)
+        self._live = RichLive(console=self._rich, auto_refresh=False, vertical_overflow="crop")
+        self._live.start()
+
+    def tick(
+        self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
+    ) -> None:
+        """Draw it anew."""
+        room = max(3, self._rich.size.height - 6)
+        found, rest = rows(state, now, progress, room)
+        self._live.update(
+            picture(title(state), header(state, now, stopped=stopped), found, rest), refresh=True
+        )
+
+    def note(self, text: str) -> None:
+        """A line above the picture."""
+        self._rich.print(text, markup=False)
+
+    def close(self) -> None:
+        """Keep the last picture, and give the cursor back."""
+        with contextlib.suppress(Exception):
+            self._live.stop()
+
+
+def picture(first: str, second: str, found: Sequence[Row], rest: str) -> Any:
+    """The picture of a run, for rich."""
+    from rich.text import Text
+
+    styles = {"succeeded": "green", "failed": "bold red", "running": "cyan", "probing": "cyan"}
+    styles |= {"waiting_for_person": "bold yellow", "retrying": "yellow"}
+    lines = [Text(first, "bold", no_wrap=True, overflow="ellipsis"), Text(second)]
+    wide = max((len(row.id) for row in found), default=0)
+    worker = max((len(row.worker) for row in found), default=0)
+    for row in found:
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"  {row.icon} {row.word:<13} ", styles.get(row.status, "dim"))
+        line.append(f"{row.id:<{wide}}  ", "bold" if row.status == "running" else "")
+        line.append(f"{row.worker:<{worker}}  ", "dim")
+        line.append(row.detail, "bold yellow" if row.overdue else "")
+        lines.append(line)
+    if rest:
+        lines.append(Text(f"  {rest}", "dim"))
+    return Text("\n").join(lines)
+
+
+def view_for(console: Console, *, quiet: bool) -> View:
+    """The view that fits where the output goes."""
+    if quiet:
+        return Silent()
+    if console.terminal and not console.json:
+        return Live()
+    return Plain(console)

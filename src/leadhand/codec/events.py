@@ -1,0 +1,82 @@
+"""Events to stored bytes and back, for ever.
+
+An event is stored as JSON, keys in the order its author gave them, so that a log can be read
+with nothing but a text viewer and a step stands in it as it was written. The hash chain covers
+these bytes and never a re-encoding of them.
+
+Old logs always load. When a change of an event would break that, raise EVENT_VERSION in
+`core/events.py` and add an upcaster here: a function from the document of version n to that of
+n + 1. They work on documents because the classes of version n are gone. Verify first, then
+upcast: the chain speaks of what was stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import msgspec
+
+from leadhand.core.events import EVENT_VERSION, RUN_EVENTS, Event
+from leadhand.core.host import HOST_EVENTS
+from leadhand.core.plan import Doc
+from leadhand.errors import StoreCorrupt, StoreError
+
+EVENTS: tuple[type[Event], ...] = RUN_EVENTS + HOST_EVENTS
+
+UPCASTERS: dict[int, Callable[[Doc], Doc]] = {}
+"""From a version to the next one."""
+
+_ENCODER = msgspec.json.Encoder()
+_UNION: Any = reduce(or_, EVENTS)
+_DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(_UNION)
+_NAMES = frozenset(event.__name__ for event in EVENTS)
+
+
+def encode(event: Event) -> bytes:
+    """The bytes of an event: the same event gives the same bytes."""
+    return _ENCODER.encode(event)
+
+
+def decode(version: int, body: bytes) -> Event:
+    """The event in some bytes that were written at a version."""
+    if version == EVENT_VERSION:
+        try:
+            return _DECODER.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _explained(body, error) from None
+    if version > EVENT_VERSION:
+        raise StoreError(
+            f"this log was written by a newer Leadhand (event version {version}, "
+            f"this one knows {EVENT_VERSION}); upgrade to read it"
+        )
+    return _upcast(version, body)
+
+
+def _upcast(version: int, body: bytes) -> Event:
+    try:
+        doc = msgspec.json.decode(body)
+        for number in range(version, EVENT_VERSION):
+            doc = UPCASTERS[number](doc)
+        event: Event = msgspec.convert(doc, _UNION)
+    except KeyError:
+        raise StoreError(f"there is no way to read events of version {version}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _explained(body, error) from None
+    return event
+
+
+def _explained(body: bytes, error: Exception) -> StoreError:
+    """Why some bytes are no event: from a newer program, or damaged."""
+    try:
+        kind = msgspec.json.decode(body)["type"]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        return StoreCorrupt(f"an event cannot be read: {error}")
+    if isinstance(kind, str) and kind not in _NAMES:
+        return StoreError(
+            f'the event "{kind[:60]}" is not known here: '
+            "this log was written by a newer Leadhand; upgrade to read it"
+        )
+    return StoreCorrupt(f"an event of type {str(kind)[:60]} cannot be read: {error}")

@@ -1,0 +1,101 @@
+"""Worker descriptions: what planners and checks know of a worker without seeing it.
+
+The engine registers the real workers; the core, the planners and the log see only these.
+A run records the descriptions it was started with, so a log explains itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core.plan import worst
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from leadhand.core.plan import Doc, Risk
+
+ANY_ACTION = ""
+"""The action name of a worker that offers a single unnamed one: it takes any."""
+
+
+class Offer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One action a worker offers."""
+
+    parameters: dict[str, Any] | None = None
+    """JSON Schema of its parameters object; None means anything goes."""
+    returns: dict[str, Any] | None = None
+    """JSON Schema of its data; the report is checked against it."""
+    checks: tuple[str, ...] = ()
+    """Named checks that success criteria may call."""
+    result_check: bool = False
+    """Whether it declares a check of its own result, used when a step has no criteria."""
+    risk: str | None = None
+    effects: tuple[str, ...] | None = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    idempotent: bool = False
+    probe: bool = False
+    """Whether it can tell afterwards if an unseen attempt happened."""
+    timeout_s: float | None = None
+    est_s: float | None = None
+    cost: float = 0.0
+    needs: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One worker: its name, kind, version and what it offers."""
+
+    name: str
+    kind: str = "function"
+    version: str = ""
+    description: str = ""
+    offers: dict[str, Offer] = {}
+    max_concurrency: int | None = None
+    trusted: bool = True
+    """False when its results come from outside and must be treated as untrusted data."""
+
+    def offer(self, action: str) -> Offer | None:
+        """The offer that answers an action, the unnamed one answering any."""
+        return self.offers.get(action) or self.offers.get(ANY_ACTION)
+
+    def default_risk(self) -> Risk:
+        """Undeclared risk: low for functions, medium for whatever reaches outside."""
+        return "low" if self.kind == "function" else "medium"
+
+
+class Catalog:
+    """The workers a run may use, by name."""
+
+    def __init__(self, specs: Iterable[WorkerSpec] = ()) -> None:
+        self.workers: Mapping[str, WorkerSpec] = {spec.name: spec for spec in specs}
+
+    def offer(self, worker: str, action: str) -> Offer | None:
+        """What a worker offers for an action, or None."""
+        spec = self.workers.get(worker)
+        return spec.offer(action) if spec else None
+
+    def risk(self, worker: str, action: str) -> Risk:
+        """The risk a worker declares for an action, or its kind's default."""
+        spec = self.workers.get(worker)
+        if spec is None:
+            return "low"
+        offer = spec.offer(action)
+        return worst(offer.risk) if offer and offer.risk else spec.default_risk()
+
+    def digest(self) -> str:
+        """A digest of all descriptions: what a plan was planned against."""
+        specs = [self.workers[name] for name in sorted(self.workers)]
+        return hashlib.sha256(msgspec.json.encode(specs, order="sorted")).hexdigest()
+
+
+def effective_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> Risk:
+    """The maximum of what plan, step and every worker that may do it declare."""
+    action = step.get("action", "")
+    names = [step.get("worker", ""), *step.get("alternatives", ())]
+    return worst(plan_risk, step.get("risk_level"), *(catalog.risk(name, action) for name in names))

@@ -1,0 +1,119 @@
+"""What people and workers say to a run, turned into events.
+
+Each function checks what was said against the state and returns the move that records it, or
+raises with a message for the one who said it. Reports are fenced here: one whose epoch is
+not the current one becomes a note of its cost and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core import events as ev
+from leadhand.core.decide import SECOND, Move
+from leadhand.core.effects import Effect, StopAttempt
+from leadhand.core.revise import approval, findings
+from leadhand.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Json
+    from leadhand.core.state import Now, Question, State
+
+
+def is_current(state: State, step: str, epoch: int) -> bool:
+    """Whether an epoch is the one in flight for a step."""
+    return state.in_flight.get(step) == epoch
+
+
+def report(state: State, reported: ev.AttemptReported) -> Move:
+    """A verified report, or a note that it came too late; nothing once the run has ended."""
+    if state.ended is not None:
+        return Move([], [])
+    if is_current(state, reported.step, reported.epoch):
+        return Move([reported], [])
+    late = ev.ReportIgnored(reported.step, reported.attempt, reported.epoch, reported.cost)
+    return Move([late], [])
+
+
+def pause(state: State, actor: str, reason: str = "") -> Move:
+    """No new starts."""
+    _open(state)
+    return Move([] if state.paused else [ev.RunPaused(actor, reason)], [])
+
+
+def resume(state: State, actor: str) -> Move:
+    """Starts are allowed again."""
+    _open(state)
+    return Move([ev.RunResumed(actor)] if state.paused else [], [])
+
+
+def cancel(state: State, actor: str, reason: str, now: Now) -> Move:
+    """Stop: no new starts, and what is in flight is ended."""
+    _open(state)
+    if state.stopping is not None and state.stopping.status == "cancelled":
+        return Move([], [])
+    deadline = now.at + int(state.policy.cancel_grace_s * SECOND)
+    stops: list[Effect] = [
+        StopAttempt(step, state.steps[step].attempts, epoch, "cancelled")
+        for step, epoch in state.in_flight.items()
+    ]
+    if state.planner.epoch:
+        stops.append(StopAttempt("", state.planner.calls, state.planner.epoch, "cancelled"))
+    return Move([ev.CancelRequested(actor, deadline, reason)], stops)
+
+
+def answer(
+    state: State,
+    ident: str,
+    choice: str,
+    actor: str,
+    now: Now,
+    *,
+    text: str = "",
+    data: Json = None,
+) -> Move:
+    """A person's answer to a question or a review."""
+    _open(state)
+    question = state.questions.get(ident)
+    if question is None:
+        known = ", ".join(state.questions) or "nothing is open"
+        raise Conflict(f"{ident} is not open in run {state.run}; open: {known}")
+    if question.choices and choice not in question.choices:
+        raise UsageError(
+            f"{choice!r} is no answer to {ident}; choose: {', '.join(question.choices)}"
+        )
+    if question.kind == "review":
+        return _review(state, question, choice, actor, text, now)
+    answered = ev.QuestionAnswered(id=ident, choice=choice, actor=actor, text=text, data=data)
+    events: list[ev.Event] = [answered]
+    because = f"{actor} said so" + (f": {text}" if text else "")
+    if question.step and choice == "skip":
+        events.append(ev.StepSkipped(question.step, because, tolerated=True))
+    elif question.step and choice == "abort" and state.stopping is None:
+        events.append(ev.StopDecided("failed", f"step {question.step} failed; {because}"))
+    return Move(events, [])
+
+
+def _review(state: State, question: Question, choice: str, actor: str, text: str, now: Now) -> Move:
+    revision = state.pending
+    if revision is None or revision.number != question.revision:
+        raise Conflict(f"revision {question.revision} no longer waits")
+    if choice == "approve":
+        stale = findings(state, revision.add, revision.cancel, final=revision.final)
+        if stale:
+            reason = f"{actor} approved it, but it no longer fits: {'; '.join(stale)}"
+            refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
+            return Move([refused, ev.ProposalRefused(state.planner.calls, stale)], [])
+        approved = approval(revision.number, revision.hash, revision.add, actor, text, now)
+        return Move([approved], [])
+    rejected = ev.RevisionRejected(revision.number, revision.hash, actor, text)
+    events: list[ev.Event] = [rejected]
+    if state.stopping is None:
+        reason = f"{actor} rejected revision {revision.number}" + (f": {text}" if text else "")
+        events.append(ev.StopDecided("rejected", reason))
+    return Move(events, [])
+
+
+def _open(state: State) -> None:
+    if state.ended is not None:
+        raise Conflict(f"run {state.run} has ended ({state.ended.status})")

@@ -1,0 +1,372 @@
+"""Everything that can have happened in a run. Past tense, frozen, JSON only.
+
+An event is a fact: it says what was decided or seen, with every number that was chosen
+(attempt, epoch, deadline, backoff), so that folding a log needs no policy. Two ledgers read
+the same log: INTENT (what was meant, allowed, answered, and why) and EXECUTION (what was
+started, reported, verified). The header (run, seq, at, version) and the hash are kept
+outside the body, in `audit/chain.py`.
+
+Adding an event: give it a class here, a case in `state.evolve`, a line in `views.describe`.
+Changing one: raise EVENT_VERSION and write an upcaster in `codec`; old logs load for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from leadhand.core.catalog import WorkerSpec
+from leadhand.core.policy import Policy
+
+EVENT_VERSION = 1
+DECIDE_VERSION = 1
+
+Doc = dict[str, Any]
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """Base of all events."""
+
+
+class RunStarted(Event, frozen=True, tag=True, kw_only=True):
+    """A person stated a goal."""
+
+    run: str
+    goal: Any
+    policy: Policy
+    planner: str
+    catalog: list[WorkerSpec]
+    replans: bool = False
+    """Whether the planner can be asked to plan around a failure."""
+    splits: bool = False
+    """Whether the planner can split a step into smaller ones."""
+    consult: str = "on_surprise"
+    plan: Doc = {}
+    """The plan document without its steps, when the run was started from one."""
+    params: Doc = {}
+    actor: str = ""
+    workers: tuple[str, ...] = ()
+    """Modules or files the workers were loaded from, so that `resume` finds them."""
+    linted: str = ""
+    """Digest of the steps that were checked before the start, so they need not be again."""
+    decide_version: int = DECIDE_VERSION
+
+
+class RunHosted(Event, frozen=True, tag=True):
+    """A host took the run up; whatever an earlier host had in flight is lost."""
+
+    owner: int
+
+
+class PlannerAsked(Event, frozen=True, tag=True):
+    """The planner was asked to look at the state."""
+
+    call: int
+    epoch: int
+    deadline: int
+    why: str
+
+
+class PlannerAnswered(Event, frozen=True, tag=True):
+    """The planner answered. A proposal that became a revision is named; its steps stand there."""
+
+    call: int
+    epoch: int
+    decision: Doc
+    cost: float = 0.0
+
+
+class PlannerFailed(Event, frozen=True, tag=True):
+    """The planner raised, timed out, was lost, or answered something that is no decision."""
+
+    call: int
+    epoch: int
+    reason: str
+    lost: bool = False
+    """Its host died; that is nobody's fault and does not count."""
+
+
+class ProposalRefused(Event, frozen=True, tag=True):
+    """A proposal had findings; the planner is told them."""
+
+    call: int
+    findings: list[str]
+
+
+class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
+    """A new version of the plan, as a delta on the one before."""
+
+    number: int
+    author: str
+    base: str
+    hash: str
+    add: list[Doc]
+    cancel: list[str] = []
+    final: bool = True
+    outlook: list[Doc] = []
+    because: str = ""
+    risk: str = "low"
+
+
+class ReviewRequested(Event, frozen=True, tag=True):
+    """A revision waits for a person."""
+
+    number: int
+    hash: str
+    reason: str
+
+
+class RevisionApproved(Event, frozen=True, tag=True):
+    """A revision was let through, by the policy or by a person."""
+
+    number: int
+    hash: str
+    actor: str
+    reason: str = ""
+    instants: dict[str, int] = {}
+    """When the steps with a `not_before` may start, in UTC microseconds."""
+
+
+class RevisionRejected(Event, frozen=True, tag=True):
+    """A revision was refused by a person."""
+
+    number: int
+    hash: str
+    actor: str
+    reason: str = ""
+
+
+class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
+    """Something waits for a person's answer."""
+
+    id: str
+    kind: str
+    text: str
+    choices: list[str] = []
+    step: str = ""
+    attempt: int = 0
+
+
+class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):
+    """A person answered."""
+
+    id: str
+    choice: str
+    actor: str
+    text: str = ""
+    data: Any = None
+
+
+class AttemptStarted(Event, frozen=True, tag=True, gc=False):
+    """An attempt may be made: durable before the worker is called."""
+
+    step: str
+    attempt: int
+    epoch: int
+    worker: str
+    deadline: int
+    spec: str
+    """Hash of the step as approved."""
+    exec: str
+    """Hash of the step as resolved: what was really run."""
+
+
+class AttemptSpawned(Event, frozen=True, tag=True):
+    """A command was started as an operating-system process."""
+
+    step: str
+    epoch: int
+    pid: int
+    start_time: int
+    boot_id: str
+
+
+class AttemptReported(Event, frozen=True, tag=True, gc=False):
+    """A worker reported and the engine judged: `met` is the verdict, not the claim."""
+
+    step: str
+    attempt: int
+    epoch: int
+    met: bool
+    data: Any = None
+    data_ref: str = ""
+    """Artifact that holds the data when it is large."""
+    failure: Doc | None = None
+    findings: tuple[str, ...] = ()
+    """Which criteria did not hold, and why."""
+    recommendations: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    cost: float = 0.0
+    output: str = ""
+    """What it printed, when that is short; else `output_ref` names the artifact."""
+    output_ref: str = ""
+    surprise: str = ""
+    """Why a success should make the planner look again."""
+
+
+class ReportIgnored(Event, frozen=True, tag=True):
+    """A report came for an attempt that is no longer the current one. Only its cost counts."""
+
+    step: str
+    attempt: int
+    epoch: int
+    cost: float = 0.0
+
+
+class AttemptLost(Event, frozen=True, tag=True):
+    """Nobody saw how an attempt ended: its time ran out, or its host died."""
+
+    step: str
+    attempt: int
+    epoch: int
+    failure_class: str
+    reason: str
+
+
+class ProbeStarted(Event, frozen=True, tag=True):
+    """The worker is asked whether an unseen attempt happened."""
+
+    step: str
+    attempt: int
+    epoch: int
+    deadline: int
+
+
+class ProbeReported(Event, frozen=True, tag=True):
+    """The probe's answer: done (with its data), not_done, unknown, or lost with its host."""
+
+    step: str
+    attempt: int
+    epoch: int
+    outcome: str
+    data: Any = None
+    data_ref: str = ""
+    reason: str = ""
+    met: bool = False
+    findings: tuple[str, ...] = ()
+
+
+class StepRefused(Event, frozen=True, tag=True):
+    """A step could not be started: a reference did not resolve, a worker is gone."""
+
+    step: str
+    failure_class: str
+    reason: str
+
+
+class RecoveryDecided(Event, frozen=True, tag=True, kw_only=True):
+    """What follows a failed attempt, and why."""
+
+    step: str
+    attempt: int
+    failure_class: str
+    strategy: str
+    reason: str
+    until: int = 0
+    worker: str = ""
+
+
+class StepSkipped(Event, frozen=True, tag=True):
+    """A step will not run because of another step, or because a person said so."""
+
+    step: str
+    reason: str
+    tolerated: bool = False
+    """A person said so, and the run may still succeed."""
+
+
+class StepCancelled(Event, frozen=True, tag=True):
+    """A step was taken out of the plan, or the run was stopped before it."""
+
+    step: str
+    reason: str
+
+
+class RunPaused(Event, frozen=True, tag=True):
+    """No new starts until resumed."""
+
+    actor: str
+    reason: str = ""
+
+
+class RunResumed(Event, frozen=True, tag=True):
+    """Starts are allowed again."""
+
+    actor: str
+
+
+class CancelRequested(Event, frozen=True, tag=True):
+    """A person wants the run to stop; what is in flight is ended, at the latest by `deadline`."""
+
+    actor: str
+    deadline: int
+    reason: str = ""
+
+
+class StopDecided(Event, frozen=True, tag=True):
+    """No further step will start; what is in flight may finish, then the run ends."""
+
+    status: str
+    reason: str
+    limit: str = ""
+
+
+class GoalCheckStarted(Event, frozen=True, tag=True):
+    """All is done; the goal's acceptance criteria are being checked."""
+
+
+class GoalChecked(Event, frozen=True, tag=True):
+    """The goal's acceptance criteria were checked."""
+
+    met: bool
+    findings: list[str] = []
+
+
+class RunEnded(Event, frozen=True, tag=True):
+    """The last event of a run."""
+
+    status: str
+    reason: str = ""
+    result: Any = None
+    result_ref: str = ""
+    limit: str = ""
+
+
+INTENT: tuple[type[Event], ...] = (
+    RunStarted,
+    PlannerAsked,
+    PlannerAnswered,
+    PlannerFailed,
+    ProposalRefused,
+    RevisionProposed,
+    ReviewRequested,
+    RevisionApproved,
+    RevisionRejected,
+    QuestionAsked,
+    QuestionAnswered,
+    RecoveryDecided,
+    StepSkipped,
+    StepCancelled,
+    RunPaused,
+    RunResumed,
+    CancelRequested,
+    StopDecided,
+    RunEnded,
+)
+
+EXECUTION: tuple[type[Event], ...] = (
+    RunHosted,
+    AttemptStarted,
+    AttemptSpawned,
+    AttemptReported,
+    ReportIgnored,
+    AttemptLost,
+    ProbeStarted,
+    ProbeReported,
+    StepRefused,
+    GoalCheckStarted,
+    GoalChecked,
+)
+
+RUN_EVENTS: tuple[type[Event], ...] = INTENT + EXECUTION

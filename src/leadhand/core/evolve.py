@@ -1,0 +1,360 @@
+"""`evolve`: folds one event into the state.
+
+Laws of this file
+1. No policy. A handler never chooses; it writes down what its event says was chosen.
+2. An event that does not fit the state raises IllegalEvent before anything is changed: a
+   log that folds is a log that makes sense.
+3. A handler touches the steps its event names and their direct dependents, nothing more.
+   (Two exceptions pay once for the whole plan: letting a revision through, and the end.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import events as ev
+from leadhand.core.catalog import Catalog
+from leadhand.core.durations import seconds
+from leadhand.core.evolve_steps import (
+    STEP_HANDLERS,
+    cancel_step,
+    close_question,
+    doom,
+    end,
+    known,
+    make_ready,
+)
+from leadhand.core.graph import dependencies, tails
+from leadhand.core.state import (
+    MOVABLE,
+    REPLACEABLE,
+    SETTLED,
+    IllegalEvent,
+    Question,
+    Revision,
+    State,
+    StepState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Waits = dict[str, dict[str, bool]]
+"""For each new step the ids it waits for, each with whether it minds how that one ends."""
+
+
+def evolve(state: State, event: ev.Event, at: int) -> None:
+    """Fold one event into the state."""
+    if state.ended is not None:
+        raise IllegalEvent(f"{type(event).__name__} after the run ended")
+    handler = HANDLERS.get(type(event))
+    if handler is None:
+        raise IllegalEvent(f"unknown event {type(event).__name__}")
+    if state.started is None and handler is not _run_started:
+        raise IllegalEvent(f"{type(event).__name__} before the run started")
+    handler(state, event, at)
+    state.seq += 1
+    state.last_at = at
+
+
+# The run as a whole.
+
+
+def _run_started(state: State, event: ev.RunStarted, at: int) -> None:
+    if state.started is not None:
+        raise IllegalEvent("the run started twice")
+    state.run = event.run
+    state.started = event
+    state.started_at = at
+    state.policy = event.policy
+    state.consults_reports = event.consult == "every_report"
+    state.catalog = Catalog(event.catalog)
+    state.params = event.params
+
+
+def _run_hosted(state: State, event: ev.RunHosted, _at: int) -> None:
+    if event.owner <= state.owner:
+        raise IllegalEvent(f"host {event.owner} came after host {state.owner}")
+    state.owner = event.owner
+    state.goal_asked = state.goal_met is not None
+    state.orphans.extend(state.in_flight.items())
+    if state.planner.epoch:
+        state.orphans.append(("", state.planner.epoch))
+
+
+def _run_paused(state: State, _event: ev.RunPaused, _at: int) -> None:
+    state.paused = True
+
+
+def _run_resumed(state: State, _event: ev.RunResumed, _at: int) -> None:
+    state.paused = False
+
+
+def _cancel_requested(state: State, event: ev.CancelRequested, _at: int) -> None:
+    reason = f"cancelled by {event.actor}" + (f": {event.reason}" if event.reason else "")
+    state.stopping = ev.StopDecided("cancelled", reason)
+    state.cancel_deadline = event.deadline
+    state.add_timer(event.deadline, "run", "cancel", 0)
+
+
+def _stop_decided(state: State, event: ev.StopDecided, _at: int) -> None:
+    if state.stopping is not None:
+        raise IllegalEvent("the run is stopping already")
+    state.stopping = event
+
+
+def _goal_check_started(state: State, _event: ev.GoalCheckStarted, _at: int) -> None:
+    state.goal_asked = True
+
+
+def _goal_checked(state: State, event: ev.GoalChecked, _at: int) -> None:
+    if not state.goal_asked:
+        raise IllegalEvent("nobody asked for the goal to be checked")
+    state.goal_findings = event.findings
+    if event.met or state.started is None or not state.started.replans:
+        state.goal_met = event.met
+        return
+    state.goal_asked = False
+    state.finish = None
+    state.planner.rounds += 1
+    state.planner.findings = event.findings
+    state.planner.due = "surprise: the goal is not met: " + "; ".join(event.findings)
+
+
+def _run_ended(state: State, event: ev.RunEnded, at: int) -> None:
+    if state.in_flight:
+        raise IllegalEvent(f"the run ended with attempts in flight: {sorted(state.in_flight)}")
+    state.ended = event
+    state.ended_at = at
+    state.planner.epoch = 0
+    state.goal_asked = False
+    state.questions.clear()
+    for step in state.steps.values():
+        if step.status not in SETTLED:
+            step.status = "failed" if step.failure else "cancelled"
+            step.reason = step.reason or event.reason
+            step.ended = at
+
+
+# The planner and its revisions.
+
+
+def _planner_asked(state: State, event: ev.PlannerAsked, _at: int) -> None:
+    planner = state.planner
+    if planner.epoch or event.call != planner.calls + 1 or event.epoch != state.epoch + 1:
+        raise IllegalEvent(f"planner call {event.call} does not follow call {planner.calls}")
+    state.epoch = planner.epoch = event.epoch
+    planner.calls = event.call
+    planner.due = ""
+    planner.deadline = event.deadline
+    state.add_timer(event.deadline, "planner", "", event.epoch)
+
+
+def _planner_answered(state: State, event: ev.PlannerAnswered, _at: int) -> None:
+    _planner_done(state, event.epoch)
+    decision = event.decision
+    if decision.get("kind") == "finish":
+        state.finish = decision
+    elif "revision" not in decision:
+        state.planner.answer = decision
+    if "notes" in decision:
+        state.planner.notes = decision["notes"]
+    state.spent += event.cost
+
+
+def _planner_failed(state: State, event: ev.PlannerFailed, _at: int) -> None:
+    _planner_done(state, event.epoch)
+    planner = state.planner
+    planner.findings = [event.reason]
+    if planner.due in ("", "report"):
+        planner.due = "the last call failed"
+    if not event.lost:
+        planner.rounds += 1
+
+
+def _planner_done(state: State, epoch: int) -> None:
+    if not epoch or state.planner.epoch != epoch:
+        raise IllegalEvent(f"planner epoch {epoch} is not the current one")
+    state.planner.epoch = 0
+    if state.orphans and state.orphans[0] == ("", epoch):
+        state.orphans.popleft()
+
+
+def _proposal_refused(state: State, event: ev.ProposalRefused, _at: int) -> None:
+    planner = state.planner
+    planner.answer = None
+    planner.findings = event.findings
+    planner.rounds += 1
+    planner.due = "the last proposal was refused"
+
+
+def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> None:
+    if event.number != state.revision + 1 or event.base != state.head or state.pending:
+        raise IllegalEvent(f"revision {event.number} does not follow revision {state.revision}")
+    planner = state.planner
+    planner.answer = None
+    planner.rounds = 0
+    planner.findings = []
+    state.outlook = event.outlook
+    state.pending = Revision(
+        event.number, event.hash, event.add, event.cancel, event.final, event.author, event.risk
+    )
+
+
+def _review_requested(state: State, event: ev.ReviewRequested, at: int) -> None:
+    _pending(state, event.number, event.hash)
+    ident = f"review-{event.number}"
+    state.questions[ident] = Question(
+        ident, "review", event.reason, ["approve", "reject"], "", at, event.number
+    )
+
+
+def _revision_rejected(state: State, event: ev.RevisionRejected, _at: int) -> None:
+    _pending(state, event.number, event.hash)
+    state.questions.pop(f"review-{event.number}", None)
+    state.pending = None
+
+
+def _revision_approved(state: State, event: ev.RevisionApproved, at: int) -> None:
+    revision = _pending(state, event.number, event.hash)
+    waits = {doc["id"]: dependencies(doc) for doc in revision.add}
+    _fits(state, revision, waits)
+    state.questions.pop(f"review-{event.number}", None)
+    state.pending = None
+    state.revision = revision.number
+    state.head = revision.hash
+    state.final = revision.final
+    if revision.add or revision.cancel:
+        state.revisions_idle += 1
+    for ident in revision.cancel:
+        cancel_step(state, ident, f"revision {revision.number} took it out", at)
+    _install(state, revision, event.instants, waits)
+    if revision.add or revision.final:
+        _forsake(state, f"revision {revision.number} goes on without it", at)
+
+
+def _pending(state: State, number: int, digest: str) -> Revision:
+    revision = state.pending
+    if revision is None or revision.number != number or revision.hash != digest:
+        raise IllegalEvent(f"revision {number} {digest[:12]} is not the one that waits")
+    return revision
+
+
+def _fits(state: State, revision: Revision, waits: Waits) -> None:
+    """Whether the plan as it stands can be changed so: looked at before anything is."""
+    steps, number = state.steps, revision.number
+    old = [doc["supersedes"] for doc in revision.add if doc.get("supersedes")]
+    fresh = waits.keys().isdisjoint(steps) and len(waits) == len(revision.add)
+    if not fresh or len({*revision.cancel, *old}) < len(revision.cancel) + len(old):
+        raise IllegalEvent(f"revision {number} adds, cancels or supersedes a step twice")
+    for ident in revision.cancel:
+        known(state, ident, MOVABLE)
+    for ident in old:
+        known(state, ident, REPLACEABLE)
+    for names in waits.values():
+        if any(name not in waits and name not in steps for name in names):
+            raise IllegalEvent(f"revision {number} depends on a step that is not in the plan")
+
+
+def _install(state: State, revision: Revision, instants: dict[str, int], waits: Waits) -> None:
+    steps = state.steps
+    tail = _tails(revision.add, waits)
+    for doc in revision.add:
+        ident = doc["id"]
+        steps[ident] = StepState(
+            doc, len(steps), doc["worker"], tail.get(ident, 0.0), not_before=instants.get(ident, 0)
+        )
+    state.unsettled += len(revision.add)
+    for doc in revision.add:
+        old = doc.get("supersedes")
+        if old:
+            _supersede(state, steps[old], steps[doc["id"]])
+    for ident, names in waits.items():
+        _wire(state, steps[ident], names)
+
+
+def _tails(docs: list[dict[str, Any]], waits: Waits) -> dict[str, float]:
+    est = {doc["id"]: seconds(doc["est"]) for doc in docs if "est" in doc}
+    return tails(waits, est) if est else {}
+
+
+def _wire(state: State, step: StepState, names: dict[str, bool]) -> None:
+    for ident, tolerant in names.items():
+        dependency = state.follow(ident)
+        assert dependency is not None
+        dependency.used = True
+        if dependency.status not in SETTLED:
+            _depend(dependency, (step.id, tolerant))
+            step.blockers += 1
+        elif dependency.status != "succeeded" and not tolerant:
+            doom(state, step, dependency.id)
+    if not step.blockers and not step.doomed:
+        make_ready(state, step)
+
+
+def _depend(step: StepState, *dependents: tuple[str, bool]) -> None:
+    if isinstance(step.dependents, tuple):
+        step.dependents = []
+    step.dependents.extend(dependents)
+
+
+def _supersede(state: State, old: StepState, new: StepState) -> None:
+    waiting = [pair for pair in old.dependents if state.steps[pair[0]].status == "waiting"]
+    _depend(new, *waiting)
+    new.used = old.used
+    old.dependents = ()
+    if old.status not in SETTLED:
+        state.unsettled -= 1
+        close_question(state, old)
+    elif state.is_bad(old):
+        state.bad -= 1
+    old.status = "superseded"
+    old.ticket = 0
+    old.superseded_by = new.id
+
+
+def _forsake(state: State, reason: str, at: int) -> None:
+    """The planner has planned around its failed steps: whoever still waits for them is out."""
+    stack = []
+    for ident in state.forsaken:
+        step = state.steps[ident]
+        if step.status == "failed":
+            step.tolerated = True
+            state.bad -= 1
+            stack.append(step)
+    state.forsaken.clear()
+    while stack:
+        failed = stack.pop()
+        dependents, failed.dependents = failed.dependents, ()
+        for ident, tolerant in dependents:
+            step = state.steps[ident]
+            if step.status != "waiting":
+                continue
+            step.blockers -= 1
+            if not tolerant:
+                end(state, step, "cancelled", at, reason, settle=False)
+                stack.append(step)
+            elif not step.blockers and not step.doomed:
+                make_ready(state, step)
+
+
+HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
+    **STEP_HANDLERS,
+    ev.RunStarted: _run_started,
+    ev.RunHosted: _run_hosted,
+    ev.PlannerAsked: _planner_asked,
+    ev.PlannerAnswered: _planner_answered,
+    ev.PlannerFailed: _planner_failed,
+    ev.ProposalRefused: _proposal_refused,
+    ev.RevisionProposed: _revision_proposed,
+    ev.ReviewRequested: _review_requested,
+    ev.RevisionApproved: _revision_approved,
+    ev.RevisionRejected: _revision_rejected,
+    ev.RunPaused: _run_paused,
+    ev.RunResumed: _run_resumed,
+    ev.CancelRequested: _cancel_requested,
+    ev.StopDecided: _stop_decided,
+    ev.GoalCheckStarted: _goal_check_started,
+    ev.GoalChecked: _goal_checked,
+    ev.RunEnded: _run_ended,
+}

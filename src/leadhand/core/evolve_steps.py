@@ -1,0 +1,329 @@
+"""The half of `evolve` that speaks of steps and attempts. The laws stand in `evolve.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import events as ev
+from leadhand.core.state import (
+    MOVABLE,
+    STARTABLE,
+    IllegalEvent,
+    Question,
+    State,
+    StepState,
+    uses_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+STRATEGIES = frozenset(
+    {"retry", "reroute", "ask", "probe", "replan", "continue", "abort", "abandon"}
+)
+UNDECIDED = frozenset({"undecided"})
+
+
+def known(state: State, ident: str, allowed: Collection[str]) -> StepState:
+    """A step that must be there, and stand in one of some ways."""
+    step = state.steps.get(ident)
+    if step is None or step.status not in allowed:
+        raise IllegalEvent(f"step {ident} is {step.status if step else 'not in the plan'}")
+    return step
+
+
+def make_ready(state: State, step: StepState) -> None:
+    """All it waited for is settled."""
+    step.status = "ready"
+    if state.awake:
+        state.offer(step)
+
+
+def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
+    step = known(state, event.step, STARTABLE)
+    epoch = event.epoch
+    if event.attempt != step.attempts + 1 or epoch != state.epoch + 1:
+        raise IllegalEvent(f"attempt {event.attempt} of {event.step} is out of order")
+    step.status = "running"
+    step.ticket = 0
+    step.attempts = event.attempt
+    step.worker = event.worker
+    if not step.started:
+        step.started = at
+    _occupy(state, step, epoch, event.deadline)
+
+
+def _occupy(state: State, step: StepState, epoch: int, deadline: int) -> None:
+    state.epoch = step.epoch = state.in_flight[step.id] = epoch
+    step.deadline = deadline
+    busy = state.busy_workers
+    busy[step.worker] = busy.get(step.worker, 0) + 1
+    if "uses" in step.doc:
+        for name, amount in uses_of(step.doc):
+            state.busy_resources[name] = state.busy_resources.get(name, 0) + amount
+    if state.policy.budget is not None:
+        state.reserved += state.price(step)
+    if state.awake:
+        state.add_timer(deadline, step.status, step.id, epoch)
+
+
+def _release(state: State, step: StepState) -> None:
+    epoch = state.in_flight.pop(step.id)
+    if state.orphans and state.orphans[0] == (step.id, epoch):
+        state.orphans.popleft()
+    step.epoch = 0
+    state.busy_workers[step.worker] -= 1
+    parked = state.ready.parked
+    if parked:
+        state.ready.freed(f"worker {step.worker}")
+    if "uses" in step.doc:
+        for name, amount in uses_of(step.doc):
+            state.busy_resources[name] -= amount
+            if parked:
+                state.ready.freed(f"resource {name}")
+    if state.policy.budget is not None:
+        state.reserved -= state.price(step)
+
+
+def _current(state: State, ident: str, epoch: int, status: str) -> StepState:
+    step = state.steps.get(ident)
+    if step is None or step.status != status or step.epoch != epoch:
+        raise IllegalEvent(f"epoch {epoch} is not the current one of step {ident}")
+    return step
+
+
+def _attempt_spawned(state: State, event: ev.AttemptSpawned, _at: int) -> None:
+    if state.in_flight.get(event.step) != event.epoch:
+        raise IllegalEvent(f"epoch {event.epoch} is not the current one of step {event.step}")
+
+
+def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
+    step = _current(state, event.step, event.epoch, "running")
+    _release(state, step)
+    step.report = event
+    if event.cost:
+        state.spent += event.cost
+        step.cost += event.cost
+    if event.recommendations:
+        state.recommendations.extend(event.recommendations)
+    if state.consults_reports and not state.planner.due:
+        state.planner.due = "report"
+    if event.met:
+        step.data = event.data
+        step.data_ref = event.data_ref
+        succeed(state, step, at)
+        if event.surprise and state.started is not None and state.started.replans:
+            state.planner.due = f"surprise: step {event.step}: {event.surprise}"
+    else:
+        _fail_attempt(state, step, event.failure or {})
+
+
+def succeed(state: State, step: StepState, at: int) -> None:
+    step.failure = None
+    state.succeeded += 1
+    state.revisions_idle = 0
+    end(state, step, "succeeded", at, "")
+
+
+def _fail_attempt(state: State, step: StepState, failure: dict[str, Any]) -> None:
+    step.tries = {**(step.tries or {}), step.worker: step.tried(step.worker) + 1}
+    _fail(state, step, failure)
+
+
+def _fail(state: State, step: StepState, failure: dict[str, Any]) -> None:
+    step.status = "undecided"
+    step.failure = failure
+    step.failures = (*step.failures, failure)
+    state.failed_attempts.append((step.id, step.attempts, step.worker, failure))
+    state.undecided.append(step.id)
+
+
+def _report_ignored(state: State, event: ev.ReportIgnored, _at: int) -> None:
+    state.spent += event.cost
+
+
+def _attempt_lost(state: State, event: ev.AttemptLost, _at: int) -> None:
+    step = _current(state, event.step, event.epoch, "running")
+    _release(state, step)
+    failure = {"class": event.failure_class, "message": event.reason, "effect": "unknown"}
+    _fail_attempt(state, step, failure)
+
+
+def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
+    step = known(state, event.step, STARTABLE)
+    step.ticket = 0
+    step.started = step.started or at
+    failure = {"class": event.failure_class, "message": event.reason, "effect": "none"}
+    _fail(state, step, failure)
+
+
+def _probe_started(state: State, event: ev.ProbeStarted, _at: int) -> None:
+    step = known(state, event.step, UNDECIDED)
+    if event.epoch != state.epoch + 1:
+        raise IllegalEvent(f"probe {event.epoch} of {event.step} is out of order")
+    step.status = "probing"
+    _occupy(state, step, event.epoch, event.deadline)
+
+
+def _probe_reported(state: State, event: ev.ProbeReported, at: int) -> None:
+    step = _current(state, event.step, event.epoch, "probing")
+    _release(state, step)
+    if event.outcome == "done" and event.met:
+        step.data = event.data
+        step.data_ref = event.data_ref
+        succeed(state, step, at)
+        return
+    failure = dict(step.failure or {})
+    failure["probed"] = event.outcome != "lost"
+    failure["effect"] = {"done": "done", "not_done": "none"}.get(event.outcome, "unknown")
+    if event.outcome == "done":
+        failure["class"] = "criteria_unmet"
+    if event.reason:
+        failure["message"] = f"{failure.get('message', '')}; probe: {event.reason}"
+    step.status = "undecided"
+    step.failure = failure
+    state.undecided.append(step.id)
+
+
+def _recovery_decided(state: State, event: ev.RecoveryDecided, at: int) -> None:
+    if not state.undecided or state.undecided[0] != event.step:
+        raise IllegalEvent(f"step {event.step} is not the one to be decided")
+    if event.strategy not in STRATEGIES:
+        raise IllegalEvent(f"unknown strategy {event.strategy}")
+    state.undecided.popleft()
+    step = state.steps[event.step]
+    step.reason = event.reason
+    match event.strategy:
+        case "retry" | "reroute":
+            step.worker = event.worker
+            step.status = "backing_off"
+            step.until = event.until
+            state.add_timer(event.until, "retry", event.step, 0)
+        case "ask" | "probe":
+            pass
+        case "replan":
+            end(state, step, "failed", at, event.reason, settle=False)
+            state.forsaken.append(event.step)
+            state.planner.due = f"surprise: step {event.step} failed: {event.reason}"
+        case "continue":
+            step.tolerated = True
+            end(state, step, "failed", at, event.reason)
+        case _:
+            end(state, step, "failed", at, event.reason, settle=False)
+
+
+def _step_skipped(state: State, event: ev.StepSkipped, at: int) -> None:
+    step = known(state, event.step, MOVABLE)
+    if state.doomed and state.doomed[0] == event.step:
+        state.doomed.popleft()
+    step.tolerated = event.tolerated
+    end(state, step, "skipped", at, event.reason)
+
+
+def _step_cancelled(state: State, event: ev.StepCancelled, at: int) -> None:
+    cancel_step(state, event.step, event.reason, at)
+
+
+def end(
+    state: State, step: StepState, status: str, at: int, reason: str, *, settle: bool = True
+) -> None:
+    """Settle a step. A success unblocks its dependents, anything else dooms those who mind."""
+    step.status = status
+    step.reason = reason
+    step.ended = at
+    step.ticket = 0
+    state.unsettled -= 1
+    if state.is_bad(step):
+        state.bad += 1
+    if step.question:
+        close_question(state, step)
+    if not settle:
+        return
+    succeeded = status == "succeeded"
+    dependents, step.dependents = step.dependents, ()
+    for ident, tolerant in dependents:
+        dependent = state.steps[ident]
+        if dependent.status != "waiting":
+            continue
+        dependent.blockers -= 1
+        if not succeeded and not tolerant:
+            doom(state, dependent, step.id)
+        elif not dependent.blockers and not dependent.doomed:
+            make_ready(state, dependent)
+
+
+def doom(state: State, step: StepState, dependency: str) -> None:
+    if not step.doomed:
+        step.doomed = dependency
+        state.doomed.append(step.id)
+
+
+def cancel_step(state: State, ident: str, reason: str, at: int) -> None:
+    end(state, known(state, ident, MOVABLE), "cancelled", at, reason)
+
+
+def close_question(state: State, step: StepState) -> None:
+    state.questions.pop(step.question, None)
+    step.question = ""
+
+
+# Questions.
+
+
+def _question_asked(state: State, event: ev.QuestionAsked, at: int) -> None:
+    step = known(state, event.step, UNDECIDED) if event.step else None
+    if event.id in state.questions:
+        raise IllegalEvent(f"question {event.id} is open already")
+    state.asked += 1
+    state.planner.answer = None if event.kind == "planner" else state.planner.answer
+    state.questions[event.id] = Question(
+        event.id, event.kind, event.text, event.choices, event.step, at
+    )
+    if step is not None:
+        step.status = "asking"
+        step.question = event.id
+
+
+def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> None:
+    question = state.questions.pop(event.id, None)
+    if question is None:
+        raise IllegalEvent(f"question {event.id} is not open")
+    state.answers.append(
+        {
+            "question": question.text,
+            "step": question.step,
+            "choice": event.choice,
+            "text": event.text,
+            "data": event.data,
+            "actor": event.actor,
+        }
+    )
+    if question.kind == "planner":
+        state.planner.due = "answer"
+    if not question.step:
+        return
+    step = state.steps[question.step]
+    step.question = ""
+    if event.choice == "retry":
+        step.tries = None
+        make_ready(state, step)
+    elif event.choice == "done":
+        step.data = event.data
+        succeed(state, step, at)
+
+
+STEP_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
+    ev.AttemptStarted: _attempt_started,
+    ev.AttemptSpawned: _attempt_spawned,
+    ev.AttemptReported: _attempt_reported,
+    ev.ReportIgnored: _report_ignored,
+    ev.AttemptLost: _attempt_lost,
+    ev.ProbeStarted: _probe_started,
+    ev.ProbeReported: _probe_reported,
+    ev.StepRefused: _step_refused,
+    ev.RecoveryDecided: _recovery_decided,
+    ev.StepSkipped: _step_skipped,
+    ev.StepCancelled: _step_cancelled,
+    ev.QuestionAsked: _question_asked,
+    ev.QuestionAnswered: _question_answered,
+}

@@ -1,0 +1,154 @@
+"""Success criteria: what may be written, and the one reader that says so.
+
+A criterion is the name of a check (`all_tests_pass`: a bare word) or an expression over the
+report (`data.failed == 0 and len(data.rows) > 3`). Expressions come from planners and from
+documents of strangers, so the language is a list of what is allowed, not of what is not:
+literals, a few names, `.key` and `[index]`, comparisons, and/or/not, in, + - * / // %, and calls
+of a few functions. No attribute that begins with an underscore, no `**`, no comprehension, no
+f-string, no keyword argument.
+
+`parse` gives the tree that was checked; whoever evaluates must evaluate that tree and nothing
+else. The core never evaluates.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import lru_cache
+
+LENGTH_MAX = 2000
+NODES_MAX = 500
+DEPTH_MAX = 40
+
+NAMES = frozenset(
+    {"data", "status", "error", "cost", "artifacts", "recommendations", "true", "false", "null"}
+)
+GOAL_NAMES = frozenset({"result", "data", "steps", "true", "false", "null"})
+"""What the acceptance criteria of a goal may speak of."""
+FUNCTIONS = frozenset(
+    {
+        "len",
+        "min",
+        "max",
+        "sum",
+        "abs",
+        "round",
+        "any",
+        "all",
+        "str",
+        "int",
+        "float",
+        "bool",
+        "sorted",
+    }
+)
+_ALLOWED: tuple[type[ast.AST], ...] = (
+    ast.Expression,
+    ast.Constant,
+    ast.Name,
+    ast.Load,
+    ast.Attribute,
+    ast.Subscript,
+    ast.Compare,
+    ast.BoolOp,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.Call,
+    ast.List,
+    ast.Tuple,
+    ast.boolop,
+    ast.cmpop,
+)
+_OPERATORS = (
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.Not,
+    ast.USub,
+    ast.UAdd,
+)
+_WORDS = {
+    ast.Lambda: "a lambda",
+    ast.IfExp: "an if",
+    ast.ListComp: "a comprehension",
+    ast.SetComp: "a comprehension",
+    ast.DictComp: "a comprehension",
+    ast.GeneratorExp: "a comprehension",
+    ast.JoinedStr: "an f-string",
+    ast.NamedExpr: "an assignment",
+    ast.Slice: "a slice",
+    ast.Starred: "a star",
+    ast.Set: "a set",
+    ast.Dict: "an object",
+    ast.Pow: "a power",
+    ast.Await: "an await",
+}
+_CHECK_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def is_check_name(text: str) -> bool:
+    """Whether a criterion is the name of a check: a bare word. Anything else is an expression."""
+    return _CHECK_NAME.fullmatch(text.strip()) is not None
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str, names: frozenset[str] = NAMES) -> ast.Expression:
+    """Read an expression over some names; ValueError says what is not allowed."""
+    if len(text) > LENGTH_MAX:
+        raise ValueError(
+            f"an expression may have at most {LENGTH_MAX} characters, this one has {len(text)}"
+        )
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except SyntaxError as error:
+        raise ValueError(f"it is not an expression: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise ValueError("it is not an expression") from None
+    _check(tree, names)
+    return tree
+
+
+def _check(tree: ast.Expression, names: frozenset[str]) -> None:
+    count = 0
+    stack: list[tuple[ast.AST, int]] = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        count += 1
+        if depth > DEPTH_MAX or count > NODES_MAX:
+            raise ValueError("it is too complicated; write a named check instead")
+        _check_node(node, names)
+        if isinstance(
+            node, ast.Call
+        ):  # The name of a function is no value; its own check is above.
+            stack += ((child, depth + 1) for child in node.args)
+        else:
+            stack += ((child, depth + 1) for child in ast.iter_child_nodes(node))
+
+
+def _check_node(node: ast.AST, names: frozenset[str]) -> None:
+    match node:
+        case ast.Call(func=ast.Name(id=name), keywords=[]) if name in FUNCTIONS:
+            return
+        case ast.Call(func=ast.Name(id=name)):
+            raise ValueError(
+                f"{name}(…) cannot be called so; the functions are {', '.join(sorted(FUNCTIONS))}"
+            )
+        case ast.Call():
+            raise ValueError("only functions by name can be called, no methods")
+        case ast.Name(id=name) if name not in names:
+            raise ValueError(f'"{name}" is not a known name; use {", ".join(sorted(names))}')
+        case ast.Attribute(attr=name) if name.startswith("_"):
+            raise ValueError(f'"{name}" begins with an underscore, which is not allowed')
+        case ast.Constant(value=value) if not isinstance(
+            value, (str, int, float, bool, type(None))
+        ):
+            raise ValueError(f"a {type(value).__name__} cannot stand in an expression")
+        case _ if isinstance(node, _ALLOWED + _OPERATORS):
+            return
+        case _:
+            what = _WORDS.get(type(node), f"{type(node).__name__}")
+            raise ValueError(f"{what} cannot stand in an expression")

@@ -1,0 +1,191 @@
+"""The step graph: what must come before what.
+
+A step waits for the steps it names in `depends_on`, and for those whose results it uses (a
+reference in its parameters, a name in its `context`): whoever needs a result needs not say so
+twice. `dependencies` is the one place that knows this.
+
+Every other function takes the graph as a mapping from id to the ids it waits for. All are
+linear in steps and edges, and none recurses: a chain of 100,000 steps is an ordinary plan.
+Ids that are waited for but are not in the mapping (steps already in the run) are ignored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from leadhand.core import refs
+from leadhand.core.plan import dependency_id, dependency_tolerant
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from leadhand.core.plan import Doc
+
+
+def dependencies(step: Doc) -> dict[str, bool]:
+    """The ids a step waits for, each with whether it may start although that one failed.
+
+    Declared ones come first, in their order. One that is only implied by the use of a result
+    is not tolerant: there is no result to use unless it succeeded.
+    """
+    found = {
+        dependency_id(entry): dependency_tolerant(entry) for entry in step.get("depends_on", ())
+    }
+    for name in used(step):
+        found.setdefault(name, False)
+    return found
+
+
+def used(step: Doc) -> list[str]:
+    """The ids of the steps whose results this one uses, without itself, each once."""
+    found: dict[str, None] = {}
+    for ref in refs.find(step.get("parameters")):
+        if ref.kind == "steps":
+            found[ref.name] = None
+    undo = step.get("undo")
+    if isinstance(undo, dict):
+        # An undo may use the result of the very step it takes back: that is no dependency.
+        own = step.get("id")
+        found.update(
+            (ref.name, None) for ref in refs.find(undo) if ref.kind == "steps" and ref.name != own
+        )
+    context = step.get("context")
+    if context:
+        found.update((name, None) for name in ([context] if isinstance(context, str) else context))
+    return list(found)
+
+
+def edges(steps: Iterable[Doc]) -> dict[str, tuple[str, ...]]:
+    """The graph of some steps: what each waits for."""
+    return {step["id"]: tuple(dependencies(step)) for step in steps}
+
+
+def dependents(graph: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """The graph turned round: who waits for each."""
+    found: dict[str, list[str]] = {name: [] for name in graph}
+    for name, waits_for in graph.items():
+        for other in waits_for:
+            if other in found:
+                found[other].append(name)
+    return found
+
+
+def sinks(graph: Mapping[str, Collection[str]]) -> list[str]:
+    """The steps that nobody waits for: what the plan is for."""
+    waited_for = {other for waits_for in graph.values() for other in waits_for}
+    return [name for name in graph if name not in waited_for]
+
+
+def ancestors(graph: Mapping[str, Collection[str]], name: str) -> set[str]:
+    """Everything that must come before a step, near or far."""
+    found: set[str] = set()
+    stack = [other for other in graph.get(name, ()) if other in graph]
+    while stack:
+        other = stack.pop()
+        if other not in found:
+            found.add(other)
+            stack += (each for each in graph[other] if each in graph and each not in found)
+    return found
+
+
+def order(graph: Mapping[str, Collection[str]]) -> list[str]:
+    """Every step after what it waits for. Steps on or behind a cycle are left out."""
+    after = dependents(graph)
+    waiting = {
+        name: sum(other in graph for other in waits_for) for name, waits_for in graph.items()
+    }
+    ready = deque(name for name, count in waiting.items() if not count)
+    found = []
+    while ready:
+        name = ready.popleft()
+        found.append(name)
+        for other in after[name]:
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+    return found
+
+
+def tails(graph: Mapping[str, Collection[str]], est: Mapping[str, float]) -> dict[str, float]:
+    """For each step the longest time from its start to the end of the plan.
+
+    Starting the step with the longest tail first keeps the critical path busy. A step without
+    an estimate counts nothing itself.
+    """
+    after = dependents(graph)
+    found: dict[str, float] = {}
+    for name in reversed(order(graph)):
+        found[name] = est.get(name, 0.0) + max((found[other] for other in after[name]), default=0.0)
+    return found
+
+
+def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """One cycle out of each knot of steps that wait for each other, in the order of waiting.
+
+    `[a, b, c]` reads: a waits for b, b for c, c for a. A step that waits for itself is not
+    reported: that is a mistake of its own, with its own message.
+    """
+    if len(order(graph)) == len(graph):
+        return []
+    return [_shortest(graph, knot) for knot in _knots(graph) if len(knot) > 1]
+
+
+def _shortest(graph: Mapping[str, Collection[str]], knot: list[str]) -> list[str]:
+    """The shortest cycle through the first step of a knot: the one a person can follow."""
+    start, inside = knot[0], set(knot)
+    came_from: dict[str, str] = {}
+    queue = deque([start])
+    while queue:
+        name = queue.popleft()
+        for other in graph[name]:
+            if other == start and name != start:
+                path = [name]
+                while path[-1] != start:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+            if other in inside and other not in came_from and other != start:
+                came_from[other] = name
+                queue.append(other)
+    return knot
+
+
+def _knots(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """The strongly connected components (Tarjan's algorithm with its stack made explicit).
+
+    Each starts with the step that stands first in the document.
+    """
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    members: dict[str, None] = {}
+    found: list[list[str]] = []
+    place = {name: i for i, name in enumerate(graph)}
+    for root in graph:
+        work = [] if root in number else [(root, iter(graph[root]))]
+        while work:
+            name, rest = work[-1]
+            if name not in number:
+                number[name] = low[name] = len(number)
+                members[name] = None
+            for other in rest:
+                if other in graph and other not in number:
+                    work.append((other, iter(graph[other])))
+                    break
+                if other in members:
+                    low[name] = min(low[name], number[other])
+            else:
+                work.pop()
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[name])
+                if low[name] == number[name]:
+                    knot = _pop_until(members, name)
+                    found.append(sorted(knot, key=place.__getitem__))
+    return found
+
+
+def _pop_until(members: dict[str, None], name: str) -> list[str]:
+    knot: list[str] = []
+    while not knot or knot[-1] != name:
+        knot.append(members.popitem()[0])
+    return knot

@@ -1,0 +1,67 @@
+"""The `$host` stream: what belongs to no single run.
+
+It has its own few events and its own fold. Run deciders wish to start attempts; the governor
+(in the engine) grants them within what stands here. Breakers, provider limits and win rates
+will join it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from leadhand.core.events import Event
+from leadhand.errors import Bug
+
+HOST_STREAM = "$host"
+
+
+class HostOpened(Event, frozen=True, tag=True):
+    """A process became the one host of this database."""
+
+    owner: int
+    pid: int
+    version: str
+    max_concurrency: int = 1000
+
+
+class StopAllRequested(Event, frozen=True, tag=True):
+    """Nothing new starts in any run until it is lifted; survives restarts."""
+
+    actor: str
+    reason: str = ""
+
+
+class StopAllLifted(Event, frozen=True, tag=True):
+    """Runs may start steps again."""
+
+    actor: str
+
+
+HOST_EVENTS: tuple[type[Event], ...] = (HostOpened, StopAllRequested, StopAllLifted)
+
+
+class HostState(msgspec.Struct):
+    """What all runs on a database share."""
+
+    owner: int = 0
+    max_concurrency: int = 1000
+    stopped: bool = False
+    stopped_by: str = ""
+    seq: int = 0
+
+
+def evolve_host(state: HostState, event: Event) -> None:
+    """Fold one host event."""
+    match event:
+        case HostOpened():
+            state.owner = event.owner
+            state.max_concurrency = event.max_concurrency
+        case StopAllRequested():
+            state.stopped = True
+            state.stopped_by = event.actor
+        case StopAllLifted():
+            state.stopped = False
+            state.stopped_by = ""
+        case _:
+            raise Bug(f"{type(event).__name__} is no event of the host")
+    state.seq += 1

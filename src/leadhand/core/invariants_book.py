@@ -1,0 +1,235 @@
+"""The books that `invariants` keeps while it reads a log. Nothing here is shared with `evolve`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from leadhand.core.catalog import Offer, WorkerSpec
+    from leadhand.core.events import RunStarted
+    from leadhand.core.plan import Doc
+    from leadhand.core.policy import Policy
+
+SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"})
+
+
+class Violation(NamedTuple):
+    """One thing wrong with a log: which rule, at which entry, and what."""
+
+    rule: str
+    seq: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} at {self.seq}: {self.message}"
+
+
+class Live(NamedTuple):
+    """An attempt or a probe in flight."""
+
+    kind: str
+    attempt: int
+    epoch: int
+    worker: str
+    deadline: int
+    owner: int
+    price: float
+
+
+class Entry:
+    """What the books know of one step.
+
+    status: planned (never started), again (may start once more), attempt or probe (in
+    flight), open (failed, no decision yet), probing or asking (decided, about to begin),
+    asked (a person was), or settled.
+    """
+
+    __slots__ = (
+        "attempts",
+        "doc",
+        "failure",
+        "happened",
+        "id",
+        "status",
+        "tolerated",
+        "tries",
+        "unseen",
+        "until",
+        "worker",
+    )
+
+    def __init__(self, doc: Doc) -> None:
+        self.doc = doc
+        self.id: str = doc["id"]
+        self.worker: str = doc["worker"]
+        self.status = "planned"
+        self.attempts = 0
+        self.tries: dict[str, int] = {}
+        """Failed attempts by worker since a person let it start over."""
+        self.failure: Doc = {}
+        self.until = 0
+        self.unseen = False
+        """Nobody saw how the last attempt ended."""
+        self.happened = False
+        """The last attempt had its effect though it did not succeed."""
+        self.tolerated = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether it will not change any more."""
+        return self.status in SETTLED
+
+    @property
+    def bad(self) -> bool:
+        """Whether it keeps the run from succeeding."""
+        return self.status in ("failed", "skipped") and not self.tolerated
+
+
+class Pending(NamedTuple):
+    """A revision that was proposed and not yet let through."""
+
+    number: int
+    hash: str
+    add: list[Doc]
+    cancel: list[str]
+    final: bool
+    person: bool
+    """Whether only a person may let it through."""
+
+
+class Book:
+    """Everything the checker remembers."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.seq = 0
+        self.at = self.before = 0
+        self.started: RunStarted | None = None
+        self.started_at = 0
+        self.catalog: dict[str, WorkerSpec] = {}
+        self.owner = 0
+        self.epoch = 0
+        self.steps: dict[str, Entry] = {}
+        self.heir: dict[str, str] = {}
+        """Superseded step to the one that took its place."""
+        self.replaced: dict[str, str] = {}
+        """The same the other way round."""
+        self.forsaken: list[Entry] = []
+        """Steps that failed and were left to the planner, which has not gone on yet."""
+        self.named: dict[str, list[tuple[str, bool]]] = {}
+        """Who depends on a step, by the name they call it, and whether they mind how it ends."""
+        self.data: dict[str, Any] = {}
+        """What the steps that succeeded reported."""
+        self.live: dict[str, Live] = {}
+        self.planner: tuple[int, int, int] | None = None
+        """The planner call in flight: epoch, deadline, owner."""
+        self.calls = 0
+        self.revision = 0
+        self.head = ""
+        self.final = False
+        self.idle = 0
+        self.pending: Pending | None = None
+        self.questions: dict[str, tuple[str, str, list[str]]] = {}
+        """Open questions: kind, step, choices."""
+        self.asked: set[str] = set()
+        self.said: dict[str, str] = {}
+        """A person's word on a step that its own event must follow: skip."""
+        self.expect: tuple[str, str] | None = None
+        """What must come next: the name of an event, and the step it is about."""
+        self.busy: dict[str, int] = {}
+        self.held: dict[str, int] = {}
+        self.spent = 0.0
+        self.reserved = 0.0
+        self.paused = False
+        self.stopping = ""
+        self.cancel_by: int | None = None
+        self.finish = False
+        self.goal_asked = False
+        self.goal_met: bool | None = None
+        self.ended: int | None = None
+
+    def wrong(self, rule: str, message: str) -> None:
+        """Note a violation at the entry that is being read."""
+        self.violations.append(Violation(rule, self.seq, message))
+
+    @property
+    def start(self) -> RunStarted:
+        """How the run was started; no other event is looked at before there is a start."""
+        if self.started is None:
+            raise LookupError("the run has not started")
+        return self.started
+
+    @property
+    def policy(self) -> Policy:
+        """The recorded constants."""
+        return self.start.policy
+
+    def step(self, ident: str, what: str) -> Entry | None:
+        """A step by its name; I6 when there is none."""
+        found = self.steps.get(ident)
+        if found is None:
+            self.wrong("I6", f"{what} of step {ident}, which no accepted revision has")
+        return found
+
+    def follow(self, ident: str) -> Entry | None:
+        """A step, or the one that took its place."""
+        for _ in range(len(self.heir) + 1):
+            if ident not in self.heir:
+                break
+            ident = self.heir[ident]
+        return self.steps.get(ident)
+
+    def offer(self, worker: str, action: str) -> Offer | None:
+        """What a worker offers for an action."""
+        spec = self.catalog.get(worker)
+        return spec.offer(action) if spec else None
+
+    def idempotent(self, step: Entry, worker: str) -> bool:
+        """Whether a worker may do a step twice: the step's own word, else the worker's."""
+        own = step.doc.get("idempotent")
+        offer = self.offer(worker, step.doc.get("action", ""))
+        return bool(own) if own is not None else bool(offer and offer.idempotent)
+
+    def price(self, step: Entry, worker: str) -> float:
+        """What an attempt reserves."""
+        offer = self.offer(worker, step.doc.get("action", ""))
+        return offer.cost if offer and self.policy.budget is not None else 0.0
+
+    # What is in flight.
+
+    def take(self, step: Entry, live: Live) -> None:
+        """Something is in flight."""
+        self.live[step.id] = live
+        self.busy[live.worker] = self.busy.get(live.worker, 0) + 1
+        self.reserved += live.price
+        for name, amount in uses(step.doc).items():
+            self.held[name] = self.held.get(name, 0) + amount
+
+    def give_back(self, step: Entry) -> Live | None:
+        """It is not any more."""
+        live = self.live.pop(step.id, None)
+        if live is None:
+            return None
+        self.busy[live.worker] -= 1
+        self.reserved -= live.price
+        for name, amount in uses(step.doc).items():
+            self.held[name] -= amount
+        return live
+
+    def next_epoch(self, epoch: int, what: str) -> None:
+        """Epochs only grow."""
+        if epoch <= self.epoch:
+            self.wrong("I11", f"{what} has epoch {epoch}, and {self.epoch} was given out before")
+        self.epoch = max(self.epoch, epoch)
+
+
+def uses(doc: Doc) -> dict[str, int]:
+    """The named resources a step holds, in all three spellings."""
+    value: Any = doc.get("uses")
+    if not value:
+        return {}
+    if isinstance(value, str):
+        return {value: 1}
+    if isinstance(value, dict):
+        return {name: int(amount) for name, amount in value.items()}
+    return dict.fromkeys(value, 1)

@@ -1,0 +1,285 @@
+"""What a log may say of the planner, its revisions, and of questions to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import events as ev
+from leadhand.core import graph
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.invariants_book import Book, Entry, Pending
+from leadhand.core.plan import RISKS, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.plan import Doc
+
+
+# The planner.
+
+
+def _planner_asked(book: Book, event: ev.PlannerAsked) -> None:
+    book.next_epoch(event.epoch, f"planner call {event.call}")
+    if book.planner is not None:
+        book.wrong("I11", f"planner call {event.call} while another is in flight")
+    if event.call != book.calls + 1:
+        book.wrong("I11", f"planner call {event.call} follows call {book.calls}")
+    if event.deadline <= book.at:
+        book.wrong("L3", f"planner call {event.call} has no time: its deadline is not after it")
+    if event.call > book.policy.planner_calls_max:
+        book.wrong("I31", f"planner call {event.call} of at most {book.policy.planner_calls_max}")
+    if book.paused or book.stopping:
+        book.wrong("I18", f"planner call {event.call} while {book.stopping or 'paused'}")
+    book.calls = max(book.calls, event.call)
+    book.planner = (event.epoch, event.deadline, book.owner)
+    book.goal_met = None
+
+
+def _planner_answered(book: Book, event: ev.PlannerAnswered) -> None:
+    _planner_ended(book, event.epoch, lost=False)
+    book.spent += event.cost
+    if event.decision.get("kind") == "finish":
+        book.finish = True
+
+
+def _planner_failed(book: Book, event: ev.PlannerFailed) -> None:
+    _planner_ended(book, event.epoch, lost=event.lost)
+
+
+def _planner_ended(book: Book, epoch: int, *, lost: bool) -> None:
+    if book.planner is None or book.planner[0] != epoch:
+        book.wrong("I12", f"an answer of planner epoch {epoch}, which is not in flight")
+        return
+    moved = book.planner[2] != book.owner
+    if lost and not moved:
+        book.wrong("I12", f"planner epoch {epoch} was lost though its host is still there")
+    if moved and not lost:
+        book.wrong("I12", f"planner epoch {epoch} answered after its host was gone")
+    book.planner = None
+
+
+def _proposal_refused(book: Book, event: ev.ProposalRefused) -> None:
+    if not event.findings:
+        book.wrong("form", "a proposal was refused without a finding")
+
+
+# Revisions.
+
+
+def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
+    what = f"revision {event.number}"
+    if event.number != book.revision + 1 or book.pending is not None:
+        book.wrong("I6", f"{what} follows revision {book.revision}, or another one waits")
+    if event.base != book.head:
+        book.wrong("I24", f"{what} stands on {event.base[:12]}, not on {book.head[:12]}")
+    if event.hash != digest(event.base, canonical([event.add, event.cancel, event.final])):
+        book.wrong("I24", f"{what} is not what its hash {event.hash[:12]} says")
+    risk = worst(*(_risk(book, doc) for doc in event.add))
+    if RISKS.index(risk) > RISKS.index(worst(event.risk)):
+        book.wrong("I24", f"{what} calls its risk {event.risk}, and it is {risk}")
+    high = RISKS.index(risk) > RISKS.index(worst(book.policy.auto_risk))
+    person = bool(event.add) and (high or book.policy.review)
+    book.pending = Pending(event.number, event.hash, event.add, event.cancel, event.final, person)
+
+
+def _risk(book: Book, doc: Doc) -> str:
+    """The most of what plan, step and every worker that may do it declare."""
+    found = [book.start.plan.get("risk_level"), doc.get("risk_level")]
+    for name in (doc["worker"], *doc.get("alternatives", ())):
+        offer, spec = book.offer(name, doc.get("action", "")), book.catalog.get(name)
+        declared = offer.risk if offer else None
+        found.append(declared or (spec.default_risk() if spec else None))
+    return worst(*found)
+
+
+def _waits(book: Book, number: int, hash_: str, what: str) -> Pending | None:
+    pending = book.pending
+    if pending is None or (pending.number, pending.hash) != (number, hash_):
+        book.wrong("I24", f"{what} of revision {number} {hash_[:12]}, which does not wait")
+        return None
+    return pending
+
+
+def _review_requested(book: Book, event: ev.ReviewRequested) -> None:
+    _waits(book, event.number, event.hash, "a review")
+
+
+def _revision_rejected(book: Book, event: ev.RevisionRejected) -> None:
+    if _waits(book, event.number, event.hash, "a rejection") is not None:
+        book.pending = None
+
+
+def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
+    pending = _waits(book, event.number, event.hash, "an approval")
+    if pending is None:
+        return
+    if pending.person and event.actor in ("", "policy"):
+        book.wrong("I24", f"revision {event.number} needs a person, and the policy approved it")
+    book.pending = None
+    book.revision, book.head, book.final = pending.number, pending.hash, pending.final
+    if pending.add or pending.cancel:
+        book.idle += 1
+    if book.idle > book.policy.replans_idle_max + 1:
+        book.wrong("I22", f"{book.idle} revisions in a row brought nothing")
+    for ident in pending.cancel:
+        _cancel(book, ident)
+    _accept(book, pending)
+    if len(book.steps) > book.policy.steps_max:
+        book.wrong("I31", f"{len(book.steps)} steps of at most {book.policy.steps_max}")
+    if pending.add or pending.final:
+        _go_on_without(book)
+
+
+def _cancel(book: Book, ident: str) -> None:
+    step = book.step(ident, "a cancellation")
+    if step is None:
+        return
+    if step.settled or ident in book.live:
+        book.wrong("I15", f"step {ident} was taken out though it is {step.status}")
+        return
+    step.status = "cancelled"
+    drop_questions(book, ident)
+
+
+def _accept(book: Book, pending: Pending) -> None:
+    for doc in pending.add:
+        ident = doc["id"]
+        if ident in book.steps:
+            book.wrong("I15", f"step {ident} is in the plan twice")
+            continue
+        book.steps[ident] = Entry(doc)
+        for name in (doc["worker"], *doc.get("alternatives", ())):
+            if book.offer(name, doc.get("action", "")) is None:
+                what = f"{doc.get('action') or 'this'}, which {name} does not offer"
+                book.wrong("I15", f"step {ident} wants {what}")
+    for doc in pending.add:
+        _replace(book, doc)
+    for doc in pending.add:
+        for name, tolerant in graph.dependencies(doc).items():
+            if name not in book.steps:
+                book.wrong("I15", f"step {doc['id']} depends on {name}, which is not in the plan")
+            book.named.setdefault(name, []).append((doc["id"], tolerant))
+    if pending.add:
+        _check_acyclic(book, pending)
+
+
+def _replace(book: Book, doc: Doc) -> None:
+    old = doc.get("supersedes")
+    if old is None:
+        return
+    step = book.step(old, "a replacement")
+    if step is None:
+        return
+    if step.status in ("succeeded", "superseded") or old in book.live:
+        book.wrong("I15", f"step {old} was replaced though it is {step.status}")
+    step.status = "superseded"
+    drop_questions(book, old)
+    book.heir[old] = doc["id"]
+    book.replaced[doc["id"]] = old
+
+
+def _check_acyclic(book: Book, pending: Pending) -> None:
+    """Only new steps can close a cycle; the run's own are followed while they are not settled."""
+    found: dict[str, list[str]] = {}
+    stack = [doc["id"] for doc in pending.add]
+    while stack:
+        ident = stack.pop()
+        step = book.follow(ident)
+        if step is None or step.id in found or step.settled:
+            continue
+        names = graph.dependencies(step.doc)
+        targets = [target for name in names if (target := book.follow(name)) is not None]
+        found[step.id] = [target.id for target in targets if not target.settled]
+        stack += found[step.id]
+    if len(graph.order(found)) != len(found):
+        book.wrong("I15", f"revision {pending.number} makes steps wait for each other")
+
+
+def _go_on_without(book: Book) -> None:
+    """The planner has planned around its failed steps: who still waits for them is out."""
+    stack = [step for step in book.forsaken if step.status == "failed"]
+    book.forsaken = []
+    for step in stack:
+        step.tolerated = True
+    while stack:
+        names = _names_of(book, stack.pop().id)
+        for ident, tolerant in [pair for name in names for pair in book.named.get(name, ())]:
+            step = book.steps[ident]
+            if step.status == "planned" and not tolerant:
+                step.status = "cancelled"
+                stack.append(step)
+
+
+def _names_of(book: Book, ident: str) -> list[str]:
+    """A step's own name, and those of the steps it took the place of."""
+    names = [ident]
+    while names[-1] in book.replaced and len(names) <= len(book.replaced):
+        names.append(book.replaced[names[-1]])
+    return names
+
+
+# Questions.
+
+
+def drop_questions(book: Book, ident: str) -> None:
+    """A step that is settled has nothing to ask."""
+    for name in [name for name, (_, step, _) in book.questions.items() if step == ident]:
+        del book.questions[name]
+
+
+def _question_asked(book: Book, event: ev.QuestionAsked) -> None:
+    if event.id in book.asked:
+        book.wrong("I6", f"question {event.id} was asked twice")
+    book.asked.add(event.id)
+    book.questions[event.id] = (event.kind, event.step, event.choices)
+    if not event.step:
+        return
+    step = book.step(event.step, f"question {event.id}")
+    if step is None:
+        return
+    if step.status != "asking":
+        book.wrong("I21", f"a person was asked about {event.step} without a decision to ask")
+    step.status = "asked"
+
+
+def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
+    question = book.questions.pop(event.id, None)
+    if question is None:
+        book.wrong("I6", f"an answer to question {event.id}, which is not open")
+        return
+    _, ident, choices = question
+    if choices and event.choice not in choices:
+        book.wrong("I6", f"{event.choice!r} is no answer to question {event.id}")
+    if not event.actor:
+        book.wrong("I6", f"question {event.id} was answered by nobody")
+    step = book.steps.get(ident)
+    if step is None:
+        return
+    match event.choice:
+        case "retry":
+            step.status, step.tries, step.until = "again", {}, 0
+            step.unseen = step.happened = False
+        case "done":
+            step.status = "succeeded"
+            book.data[ident] = event.data
+            book.idle = 0
+        case "skip":
+            book.said[ident] = "skip"
+            book.expect = ("StepSkipped", ident)
+        case "abort" if not book.stopping:
+            book.expect = ("StopDecided", "")
+
+
+PLAN_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
+    ev.PlannerAsked: _planner_asked,
+    ev.PlannerAnswered: _planner_answered,
+    ev.PlannerFailed: _planner_failed,
+    ev.ProposalRefused: _proposal_refused,
+    ev.RevisionProposed: _revision_proposed,
+    ev.ReviewRequested: _review_requested,
+    ev.RevisionRejected: _revision_rejected,
+    ev.RevisionApproved: _revision_approved,
+    ev.QuestionAsked: _question_asked,
+    ev.QuestionAnswered: _question_answered,
+}

@@ -1,0 +1,111 @@
+"""One plain line for each event: what `leadhand logs` prints and an auditor reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import events as ev
+from leadhand.core.host import HostOpened, StopAllLifted, StopAllRequested
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def ledger_of(event: ev.Event) -> str:
+    """Which of the two ledgers an event belongs to."""
+    return "intent" if isinstance(event, ev.INTENT) else "execution"
+
+
+def describe(event: ev.Event) -> str:
+    """What happened, in one line."""
+    line = LINES.get(type(event))
+    return line(event) if line else type(event).__name__
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _decision(decision: dict[str, object]) -> str:
+    match decision.get("kind"):
+        case "propose":
+            if "revision" in decision:
+                return f"propose revision {decision['revision']}"
+            steps = decision.get("steps")
+            count = len(steps) if isinstance(steps, list) else 0
+            return f"propose {count} steps{_because(str(decision.get('because', '')))}"
+        case "ask":
+            return f"ask: {decision.get('question')}"
+        case "finish":
+            return f"finish{_because(str(decision.get('because', '')))}"
+        case kind:
+            return f"{kind}{_because(str(decision.get('reason', '')))}"
+
+
+def _revision(event: ev.RevisionProposed) -> str:
+    parts = [f"{len(event.add)} steps"]
+    if event.cancel:
+        parts.append(f"cancels {', '.join(event.cancel)}")
+    last = "final" if event.final else "to be continued"
+    text = (
+        f"revision {event.number} by {event.author}: {', '.join(parts)}, {last}, risk {event.risk}"
+    )
+    return text + _because(event.because)
+
+
+def _report(event: ev.AttemptReported) -> str:
+    if event.met:
+        surprise = f", but {event.surprise}" if event.surprise else ""
+        return f"{event.step}: attempt {event.attempt} verified{surprise}"
+    failure = event.failure or {}
+    text = f"{failure.get('class')}: {failure.get('message')}"
+    return f"{event.step}: attempt {event.attempt} failed: {text}"
+
+
+def _started(event: ev.RunStarted) -> str:
+    goal = event.goal if isinstance(event.goal, str) else event.goal.get("text", "")
+    return f"{event.actor or 'somebody'} started the run: {goal} (planner: {event.planner})"
+
+
+def _recovery(event: ev.RecoveryDecided) -> str:
+    to = f" with {event.worker}" if event.worker else ""
+    return f"{event.step}: {event.failure_class}, so {event.strategy}{to}: {event.reason}"
+
+
+LINES: dict[type[ev.Event], Callable[[Any], str]] = {
+    ev.RunStarted: _started,
+    ev.RunHosted: lambda e: f"host {e.owner} took the run up",
+    ev.PlannerAsked: lambda e: f"planner asked (call {e.call}): {e.why}",
+    ev.PlannerAnswered: lambda e: f"planner answered (call {e.call}): {_decision(e.decision)}",
+    ev.PlannerFailed: lambda e: f"planner call {e.call} failed: {e.reason}",
+    ev.ProposalRefused: lambda e: f"proposal refused: {'; '.join(e.findings)}",
+    ev.RevisionProposed: _revision,
+    ev.ReviewRequested: lambda e: e.reason,
+    ev.RevisionApproved: lambda e: f"revision {e.number} approved by {e.actor}{_because(e.reason)}",
+    ev.RevisionRejected: lambda e: f"revision {e.number} rejected by {e.actor}{_because(e.reason)}",
+    ev.QuestionAsked: lambda e: f"question {e.id}: {e.text} [{' / '.join(e.choices)}]",
+    ev.QuestionAnswered: lambda e: (
+        f"question {e.id} answered by {e.actor}: {e.choice}{_because(e.text)}"
+    ),
+    ev.AttemptStarted: lambda e: f"{e.step}: attempt {e.attempt} started by {e.worker}",
+    ev.AttemptSpawned: lambda e: f"{e.step}: process {e.pid}",
+    ev.AttemptReported: _report,
+    ev.ReportIgnored: lambda e: f"{e.step}: a late report of attempt {e.attempt} was ignored",
+    ev.AttemptLost: lambda e: f"{e.step}: attempt {e.attempt} {e.failure_class}: {e.reason}",
+    ev.ProbeStarted: lambda e: f"{e.step}: probing whether attempt {e.attempt} happened",
+    ev.ProbeReported: lambda e: f"{e.step}: probe says {e.outcome}{_because(e.reason)}",
+    ev.StepRefused: lambda e: f"{e.step}: could not start ({e.failure_class}): {e.reason}",
+    ev.RecoveryDecided: _recovery,
+    ev.StepSkipped: lambda e: f"{e.step}: skipped: {e.reason}",
+    ev.StepCancelled: lambda e: f"{e.step}: cancelled: {e.reason}",
+    ev.RunPaused: lambda e: f"paused by {e.actor}{_because(e.reason)}",
+    ev.RunResumed: lambda e: f"resumed by {e.actor}",
+    ev.CancelRequested: lambda e: f"cancel asked by {e.actor}{_because(e.reason)}",
+    ev.StopDecided: lambda e: f"stopping as {e.status}: {e.reason}",
+    ev.GoalCheckStarted: lambda _: "checking the goal's acceptance criteria",
+    ev.GoalChecked: lambda e: "the goal is met" if e.met else f"not met: {'; '.join(e.findings)}",
+    ev.RunEnded: lambda e: f"run {e.status}{_because(e.reason)}",
+    HostOpened: lambda e: f"host {e.owner} opened (pid {e.pid}, leadhand {e.version})",
+    StopAllRequested: lambda e: f"stop-all by {e.actor}{_because(e.reason)}",
+    StopAllLifted: lambda e: f"stop-all lifted by {e.actor}",
+}

@@ -1,0 +1,219 @@
+"""The parameters of a plan: what makes it a template.
+
+A parameter is declared in one of two ways:
+
+    params:
+      version: {type: string, description: "what to deploy"}     # has no default: must be given
+      replicas: 3                                                # a default; its type follows
+
+An object is a declaration when all its keys are words of one (type, default, ...); any other
+object is itself a default value. A parameter without a default must be given, unless it says
+`required: false`: then it is null.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.core.findings import Finding, Findings
+from leadhand.core.wording import TYPE_WORDS, kind_of, listed, named, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leadhand.core.plan import Doc, Json
+
+_SCHEMA_WORDS = frozenset(
+    {
+        "type",
+        "enum",
+        "const",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    }
+    | {"minLength", "maxLength", "pattern", "items", "minItems", "maxItems", "uniqueItems"}
+    | {"properties", "additionalProperties", "anyOf", "oneOf", "format"}
+)
+_WORDS = _SCHEMA_WORDS | {"default", "description", "title", "required", "examples"}
+_NO_DEFAULT = object()
+
+
+class Declared(NamedTuple):
+    """What a plan says of one parameter."""
+
+    schema: Doc
+    default: Json
+    has_default: bool
+    required: bool
+
+
+def declaration(entry: Json) -> Declared:
+    """Read the declaration of one parameter, or the plain default that stands for one."""
+    if not isinstance(entry, dict) or not set(entry) <= _WORDS:
+        kind = kind_of(entry)
+        schema = {} if kind == "null" else {"type": kind}
+        return Declared(schema, entry, has_default=True, required=False)
+    schema = {word: entry[word] for word in entry if word in _SCHEMA_WORDS}
+    if "enum" in schema and "type" not in schema and isinstance(schema["enum"], list):
+        kinds = sorted({kind_of(each) for each in schema["enum"]})
+        schema["type"] = kinds[0] if len(kinds) == 1 else kinds
+    default = entry.get("default", _NO_DEFAULT)
+    has_default = default is not _NO_DEFAULT
+    required = bool(entry.get("required", not has_default)) and not has_default
+    return Declared(schema, default if has_default else None, has_default, required)
+
+
+def check_declared(
+    declared: Mapping[str, Json], out: Findings, prefix: str = ""
+) -> dict[str, Declared]:
+    """Read all declarations; what is wrong with them goes to `out`."""
+    found = {}
+    for name, entry in declared.items():
+        place = f"{prefix}params.{name}"
+        wrong = _wrong_declaration(entry)
+        if wrong:
+            out.add("param-wrong", place, wrong)
+            found[name] = Declared({}, None, has_default=True, required=False)
+            continue
+        each = declaration(entry)
+        found[name] = each
+        if each.has_default:
+            for problem in out.problems(each.default, each.schema, f"{place}.default"):
+                out.add(
+                    "param-wrong",
+                    problem.path,
+                    f"the default of {name} {problem.message}",
+                    problem.fix,
+                )
+    return found
+
+
+def _wrong_declaration(entry: Json) -> str:
+    if not isinstance(entry, dict) or not set(entry) <= _WORDS:
+        return ""
+    kinds = entry.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if not isinstance(kinds, list) or not all(
+        isinstance(kind, str) and kind in TYPE_WORDS for kind in kinds
+    ):
+        return f"{shown(entry['type'])} is not a type; the types are {listed(TYPE_WORDS)}"
+    if not isinstance(entry.get("required", False), bool):
+        return "required must be true or false"
+    if not isinstance(entry.get("enum", []), list):
+        return f"enum must be a list, is {named(entry['enum'])}"
+    if any(not isinstance(entry.get(word, ""), str) for word in ("pattern", "description")):
+        return "pattern and description must be strings"
+    if any(
+        kind_of(entry.get(word, 0)) not in ("integer", "number")
+        for word in _SCHEMA_WORDS & _NUMERIC
+    ):
+        return "a limit must be a number"
+    return ""
+
+
+_NUMERIC = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+    | {"minLength", "maxLength", "minItems", "maxItems"}
+)
+
+
+def bind_params(
+    declared: Mapping[str, Json], given: Mapping[str, Json]
+) -> tuple[Doc, list[Finding]]:
+    """The value of every parameter: what was given, else its default. All that is wrong at once."""
+    out = Findings()
+    values = bind(check_declared(declared, out), given, out)
+    return values, out.done()
+
+
+def bind(declared: Mapping[str, Declared], given: Mapping[str, Json], out: Findings) -> Doc:
+    """The same for declarations that were read already."""
+    values: Doc = {}
+    for name, each in declared.items():
+        if name not in given:
+            if not each.required:
+                values[name] = each.default
+            else:
+                kind = each.schema.get("type")
+                what = f" ({kind})" if isinstance(kind, str) else ""
+                fix = f"Give it with --set {name}=VALUE, or add a default."
+                out.add(
+                    "param-missing", f"params.{name}", f'parameter "{name}"{what} has no value', fix
+                )
+            continue
+        optional = not each.required and not each.has_default
+        if given[name] is None and optional:
+            values[name] = None
+            continue
+        for problem in out.problems(given[name], each.schema, f"params.{name}"):
+            out.add(
+                "param-wrong", problem.path, f'parameter "{name}" {problem.message}', problem.fix
+            )
+        values[name] = given[name]
+    for name in given:
+        if name not in declared:
+            known = (
+                f"The plan has: {listed(declared)}." if declared else "The plan has no parameters."
+            )
+            out.add(
+                "param-unknown",
+                f"params.{str(name)[:60]}",
+                f"the plan has no parameter {shown(name)}",
+                out.guess(name, declared) or known,
+            )
+    return values
+
+
+def bind_texts(declared: Mapping[str, Json], texts: Mapping[str, str]) -> tuple[Doc, list[Finding]]:
+    """`bind_params` for values typed on a command line: each text is read by its declared type."""
+    out = Findings()
+    read = check_declared(declared, out)
+    given: Doc = {}
+    for name, text in texts.items():
+        try:
+            given[name] = parse_param(text, declared.get(name))
+        except ValueError as error:
+            out.add("param-wrong", f"params.{name}", f'parameter "{name}" {error}')
+            read.pop(name, None)  # Reported; it is not missing as well.
+    return bind(read, given, out), out.done()
+
+
+def parse_param(text: str, declared: Json) -> Json:
+    """Turn a text into what its declaration asks for; ValueError says why it is not that.
+
+    Without a declared type it stays a text: guessing would turn version 1.10 into 1.1.
+    """
+    kinds = declaration(declared).schema.get("type") if declared is not None else None
+    kinds = [kinds] if isinstance(kinds, str) else kinds or ["string"]
+    if "string" in kinds:
+        return text
+    for kind in kinds:
+        value = _read(text.strip(), kind)
+        if value is not _NO_DEFAULT:
+            return value
+    words = " or ".join(TYPE_WORDS.get(kind, kind) for kind in kinds)
+    as_json = " (as JSON)" if {"array", "object"} & set(kinds) else ""
+    raise ValueError(f"must be {words}{as_json}, is {shown(text)}")
+
+
+def _read(text: str, kind: str) -> Any:
+    if kind == "boolean":
+        return {"true": True, "yes": True, "false": False, "no": False}.get(
+            text.lower(), _NO_DEFAULT
+        )
+    if kind == "null":
+        return None if text in ("null", "") else _NO_DEFAULT
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return _NO_DEFAULT
+    found = kind_of(value)
+    if found == "number" and not math.isfinite(value):
+        return _NO_DEFAULT
+    return value if found == kind or (kind == "number" and found == "integer") else _NO_DEFAULT

@@ -1,0 +1,196 @@
+"""What follows a failed attempt: the ladder, as a pure function.
+
+A failure has a class (from the report, never read out of prose) and an effect: none (nothing
+happened outside), done (it happened all the same) or unknown (nobody saw). The class picks a
+row of LADDER; the rungs are tried from left to right, and the first that is possible is
+taken. When no rung is left, the step's failure action decides, or, where it names none,
+the planner is asked to plan around it if it can, else a person.
+
+Two rules stand above the ladder:
+- An unknown effect is never repeated blindly. Unless the step is idempotent, the worker's
+  probe is asked first, and without a probe a person is.
+- What happened is not made to happen again: after effect "done", only an idempotent step may
+  be retried or given to another worker.
+
+`choose` returns a small value; `decide` writes it into the log with its reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.core.durations import SECONDS_MAX, seconds
+from leadhand.core.plan import failure_action_of
+
+if TYPE_CHECKING:
+    from leadhand.core.catalog import Offer
+    from leadhand.core.plan import Doc
+    from leadhand.core.policy import Policy
+    from leadhand.core.state import State, StepState
+
+LADDER: dict[str, tuple[str, ...]] = {
+    "transient": ("retry", "reroute", "simplify"),
+    "rate_limited": ("retry", "reroute", "simplify"),
+    "timeout": ("retry", "reroute", "simplify"),
+    "lost": ("retry", "reroute", "simplify"),
+    "unavailable": ("reroute",),
+    "denied": ("reroute",),
+    "too_complex": ("simplify", "reroute"),
+    "context_overflow": ("simplify", "reroute"),
+    "ambiguous": ("simplify", "reroute"),
+    "invalid_output": ("retry_once", "reroute", "simplify"),
+    "criteria_unmet": ("retry_once", "reroute", "simplify"),
+    "needs_info": (),
+    "permanent": (),
+    "policy": (),
+    "budget": (),
+}
+
+UNSEEN = ("timeout", "lost")
+
+
+class Recovery(NamedTuple):
+    """One decision: what to do, why, when, and by whom."""
+
+    strategy: str
+    """retry, reroute, probe, ask, replan, continue, abort."""
+    reason: str
+    wait_s: float = 0.0
+    worker: str = ""
+
+
+class Retry(NamedTuple):
+    """A step's retry policy, its own words first, the run's policy behind them."""
+
+    attempts: int
+    backoff_s: float
+    factor: float
+    max_s: float
+
+
+def retry_policy(step: Doc, policy: Policy) -> Retry:
+    """How often and with what backoff a step may be tried by one worker."""
+    own = step.get("retry")
+    if own is None:
+        own = {}
+    elif isinstance(own, int):
+        own = {"attempts": own}
+    return Retry(
+        attempts=own.get("attempts", policy.attempts_max),
+        backoff_s=seconds(own.get("backoff", policy.backoff_s)),
+        factor=float(own.get("factor", policy.backoff_factor)),
+        max_s=seconds(own.get("max_backoff", policy.backoff_max_s)),
+    )
+
+
+def backoff(run: str, step: str, attempt: int, tries: int, retry: Retry, jitter: float) -> float:
+    """Seconds to wait before the next try; the jitter is drawn from the names, not from dice."""
+    try:
+        wait = min(retry.max_s, retry.backoff_s * retry.factor ** (tries - 1))
+    except OverflowError:
+        wait = retry.max_s
+    seed = hashlib.sha256(f"{run}\0{step}\0{attempt}".encode()).digest()
+    share = int.from_bytes(seed[:8], "big") / 2**64
+    return wait * (1 + jitter * share)
+
+
+def choose(state: State, step: StepState) -> Recovery:
+    """What to do about a step whose last attempt failed."""
+    failure = step.failure or {}
+    kind = str(failure.get("class", "unavailable"))
+    message = str(failure.get("message", "")) or kind
+    if state.stopping is not None:
+        return Recovery("abandon", f"{message}; the run is stopping ({state.stopping.reason})")
+    offer = state.catalog.offer(step.worker, step.action)
+    repeatable = idempotent(step, offer)
+    if failure.get("effect") == "unknown" and not repeatable:
+        return _unseen(step, failure, message, offer)
+    if failure.get("effect") != "done" or repeatable:
+        for rung in LADDER.get(kind, ("reroute",)):
+            recovery = _RUNGS[rung](state, step, message)
+            if recovery is not None:
+                return recovery
+    return _last(state, step, kind, message)
+
+
+def idempotent(step: StepState, offer: Offer | None) -> bool:
+    """Whether doing it twice is the same as doing it once: the step's word, else its worker's."""
+    own = step.doc.get("idempotent")
+    if own is not None:
+        return bool(own)
+    return offer.idempotent if offer else False
+
+
+def _unseen(step: StepState, failure: Doc, message: str, offer: Offer | None) -> Recovery:
+    if offer is not None and offer.probe and not failure.get("probed"):
+        return Recovery("probe", f"{message}; asking {step.worker} whether it happened")
+    return Recovery("ask", f"{message}; nobody saw whether it happened, and it may not be repeated")
+
+
+def _retry(state: State, step: StepState, message: str) -> Recovery | None:
+    retry = retry_policy(step.doc, state.policy)
+    tries = step.tried(step.worker)
+    if tries >= retry.attempts or not tries:
+        return None
+    wait = backoff(state.run, step.id, step.attempts, tries, retry, state.policy.jitter)
+    asked = (step.failure or {}).get("retry_after")
+    if asked is not None:
+        wait = max(wait, min(float(asked), SECONDS_MAX))
+    return Recovery("retry", f"{message}; try {tries + 1} of {retry.attempts}", wait, step.worker)
+
+
+def _retry_once(state: State, step: StepState, message: str) -> Recovery | None:
+    offer = state.catalog.offer(step.worker, step.action)
+    if not idempotent(step, offer) or step.tried(step.worker) >= 2:
+        return None
+    return _retry(state, step, message)
+
+
+def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
+    offer = state.catalog.offer(step.worker, step.action)
+    unmet = (step.failure or {}).get("class") in ("invalid_output", "criteria_unmet")
+    declared = step.doc.get("effects") or (offer.effects if offer else None)
+    if unmet and declared and not idempotent(step, offer):
+        return None
+    happened = (step.failure or {}).get("effect", "none") != "none"
+    for worker in step.doc.get("alternatives", ()):
+        theirs = state.catalog.offer(worker, step.action)
+        if theirs is None or worker == step.worker or step.tried(worker):
+            continue
+        # What may have happened already is given only to a worker that may do it again.
+        if not happened or idempotent(step, theirs):
+            return Recovery("reroute", f"{message}; {worker} may do it instead", 0.0, worker)
+    return None
+
+
+def _simplify(state: State, _step: StepState, message: str) -> Recovery | None:
+    if state.started is None or not state.started.splits:
+        return None
+    return Recovery("replan", f"{message}; the planner is asked to split it")
+
+
+_RUNGS = {
+    "retry": _retry,
+    "retry_once": _retry_once,
+    "reroute": _reroute,
+    "simplify": _simplify,
+}
+
+
+def _last(state: State, step: StepState, kind: str, message: str) -> Recovery:
+    action = failure_action_of(step.doc.get("failure_action"))
+    replans = state.started is not None and state.started.replans
+    if action is None:
+        action = "replan" if replans else "escalate"
+    match action:
+        case "abort":
+            return Recovery("abort", message)
+        case "rollback":
+            return Recovery("abort", f"{message}; rolling back is left to a person")
+        case "continue":
+            return Recovery("continue", f"{message}; the plan says to continue")
+        case "replan" if replans:
+            return Recovery("replan", message)
+        case _:
+            return Recovery("ask", f"{message} ({kind}); nothing else is left to try")

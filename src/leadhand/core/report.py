@@ -1,0 +1,190 @@
+"""What workers return and planners answer: the two small vocabularies of the outside.
+
+A worker returns plain data or a `Report`. A planner returns one of four decisions. Both are
+frozen dataclasses, so that msgspec and pydantic accept them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from leadhand.core.plan import Doc, Json, Plan, Step
+
+Status = Literal["succeeded", "failed"]
+Effect = Literal["none", "done", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed: its class decides what may follow."""
+
+    failure_class: str
+    message: str
+    effect: Effect = "none"
+    retry_after_s: float | None = None
+    details: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A worker's account of one attempt. It is a claim until the engine has verified it."""
+
+    status: Status = "succeeded"
+    data: Json = None
+    error: Failure | None = None
+    recommendations: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    cost: float = 0.0
+    output: str = ""
+    """What the worker printed, shown by `leadhand logs RUN STEP`."""
+
+    @classmethod
+    def failed(
+        cls,
+        failure_class: str,
+        message: str,
+        *,
+        effect: Effect = "none",
+        retry_after_s: float | None = None,
+        data: Json = None,
+        recommendations: tuple[str, ...] = (),
+        cost: float = 0.0,
+    ) -> Report:
+        """A failure in one line."""
+        failure = Failure(failure_class, message, effect, retry_after_s)
+        return cls("failed", data, failure, recommendations, cost=cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """The next steps. `final` says that nothing is to follow when they are done."""
+
+    steps: tuple[Step | Doc, ...]
+    final: bool = False
+    outlook: tuple[Step | Doc, ...] = ()
+    because: str = ""
+    cancel: tuple[str, ...] = ()
+    notes: Json = None
+
+    @classmethod
+    def plan(cls, plan: Plan, because: str = "") -> Propose:
+        """A whole plan as a proposal."""
+        return cls(steps=plan.steps, final=plan.final, because=because)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question to a person; the answer is in the state when the planner is asked again."""
+
+    question: str
+    choices: tuple[str, ...] = ()
+    notes: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The goal is reached; `result` is what the run returns once it is verified."""
+
+    result: Json = None
+    because: str = ""
+    notes: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """There is no way on."""
+
+    reason: str
+    notes: Json = None
+
+
+Decision = Propose | Ask | Finish | GiveUp
+
+
+def decision_doc(decision: Decision) -> Doc:
+    """A decision as the document that is logged."""
+    notes = {} if decision.notes is None else {"notes": decision.notes}
+    match decision:
+        case Propose():
+            doc: Doc = {"kind": "propose", "steps": [_step_doc(step) for step in decision.steps]}
+            doc["final"] = decision.final
+            if decision.outlook:
+                doc["outlook"] = [_step_doc(step) for step in decision.outlook]
+            if decision.cancel:
+                doc["cancel"] = list(decision.cancel)
+            if decision.because:
+                doc["because"] = decision.because
+            return doc | notes
+        case Ask():
+            return {
+                "kind": "ask",
+                "question": decision.question,
+                "choices": list(decision.choices),
+            } | notes
+        case Finish():
+            return {
+                "kind": "finish",
+                "result": decision.result,
+                "because": decision.because,
+            } | notes
+        case GiveUp():
+            return {"kind": "give_up", "reason": decision.reason} | notes
+
+
+def _step_doc(step: Step | Doc) -> Doc:
+    return step.to_doc() if isinstance(step, Step) else step
+
+
+class StepView(msgspec.Struct, frozen=True):
+    """What a planner or a reader sees of one step."""
+
+    id: str
+    worker: str
+    action: str
+    status: str
+    attempts: int = 0
+    data: Json = None
+    error: Failure | None = None
+    recommendations: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """One try that did not work, for planners that want to avoid the next one."""
+
+    step: str
+    attempt: int
+    worker: str
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerView:
+    """Everything a planner is told: the goal, what was done, what failed, its own notes."""
+
+    run: str
+    goal: Any
+    call: int
+    why: str
+    """Why it is asked: "start", "report", "surprise: …", "nothing is left"."""
+    steps: Mapping[str, StepView] = field(default_factory=dict)
+    results: Mapping[str, Json] = field(default_factory=dict)
+    """Data of the steps that succeeded, by step id."""
+    failed_attempts: tuple[FailedAttempt, ...] = ()
+    recommendations: tuple[str, ...] = ()
+    answers: tuple[Doc, ...] = ()
+    findings: tuple[str, ...] = ()
+    """Why the last proposal was refused, if it was."""
+    notes: Json = None
+    cost: float = 0.0
+    params: Doc = field(default_factory=dict)
+
+    @property
+    def completed(self) -> tuple[str, ...]:
+        """The steps that succeeded, in the order they were planned."""
+        return tuple(self.results)

@@ -1,0 +1,199 @@
+"""From a planner's answer to a revision that is let through, waits, or is refused.
+
+The answer is checked against the state at the time it arrives: what the planner saw may have
+moved on. A revision is a delta on the one before, and its hash covers that base, so that a
+chain of small revisions costs what it adds and still names the whole plan.
+
+The policy until a person says otherwise: effective risk up to `auto_risk` goes through, the
+rest waits. Risk is the maximum of what worker, step and plan declare; a planner cannot talk
+it down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from leadhand.core import events as ev
+from leadhand.core.calendar import next_instant
+from leadhand.core.catalog import effective_risk
+from leadhand.core.check import proposal
+from leadhand.core.effects import Effect, Notify
+from leadhand.core.graph import dependencies
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.plan import RISKS, worst
+from leadhand.core.state import MOVABLE, REPLACEABLE
+from leadhand.core.views import goes_on
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import Now, State, StepState
+
+Moves = tuple[list[ev.Event], list[Effect]]
+
+
+def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Moves:
+    """Record an answer as it arrives.
+
+    A proposal that stands becomes a revision at once, and its steps are logged only there; any
+    other answer is logged whole, and `decide` acts on it.
+    """
+    if state.planner.epoch != epoch:
+        return [], []
+    whole = ev.PlannerAnswered(call, epoch, answer)
+    if answer.get("kind") != "propose" or state.stopping is not None or state.pending is not None:
+        return [whole], []
+    events, effects = _proposed(state, answer, now)
+    if not isinstance(events[0], ev.RevisionProposed):
+        return [whole], []
+    kept: Doc = {key: answer[key] for key in ("kind", "notes") if key in answer}
+    lean = ev.PlannerAnswered(call, epoch, {**kept, "revision": events[0].number})
+    return [lean, *events], effects
+
+
+def answer_moves(state: State, now: Now) -> Moves:
+    """What follows from the planner's last answer."""
+    answer = state.planner.answer or {}
+    match answer.get("kind"):
+        case "propose":
+            return _proposed(state, answer, now)
+        case "ask":
+            text = str(answer.get("question", ""))
+            asked = ev.QuestionAsked(
+                id=f"q{state.asked + 1}",
+                kind="planner",
+                text=text,
+                choices=[str(choice) for choice in answer.get("choices", ())],
+            )
+            return [asked], [Notify("waiting", text)]
+        case "give_up":
+            reason = f"the planner gave up: {answer.get('reason', '')}"
+            return [ev.StopDecided("failed", reason)], []
+        case kind:
+            return [_refused(state, [f"{kind!r} is not a decision"])], []
+
+
+def _refused(state: State, findings: list[str]) -> ev.ProposalRefused:
+    return ev.ProposalRefused(state.planner.calls, findings)
+
+
+def _proposed(state: State, answer: Doc, now: Now) -> Moves:
+    add: list[Doc] = answer.get("steps", [])
+    cancel: list[str] = answer.get("cancel", [])
+    found = findings(state, add, cancel, final=bool(answer.get("final")))
+    if found:
+        return [_refused(state, found)], []
+    if (add or cancel) and state.revisions_idle > state.policy.replans_idle_max:
+        reason = f"stuck: {state.revisions_idle} revisions in a row brought no new result"
+        return [ev.StopDecided("failed", reason, "replans")], []
+    revision = ev.RevisionProposed(
+        number=state.revision + 1,
+        author=state.started.planner if state.started else "",
+        base=state.head,
+        hash=revision_hash(state.head, add, cancel, final=bool(answer.get("final"))),
+        add=add,
+        cancel=cancel,
+        final=bool(answer.get("final")),
+        outlook=answer.get("outlook", []),
+        because=str(answer.get("because", "")),
+        risk=worst(*(effective_risk(_plan_risk(state), step, state.catalog) for step in add)),
+    )
+    return _reviewed(state, revision, now)
+
+
+def revision_hash(base: str, add: list[Doc], cancel: list[str], *, final: bool) -> str:
+    """The name of a plan revision: what it stands on and what it changes."""
+    return digest(base, canonical([add, cancel, final]))
+
+
+def _plan_risk(state: State) -> str | None:
+    return state.started.plan.get("risk_level") if state.started else None
+
+
+def _reviewed(state: State, revision: ev.RevisionProposed, now: Now) -> Moves:
+    policy = state.policy
+    waits = RISKS.index(worst(revision.risk)) > RISKS.index(worst(policy.auto_risk))
+    if revision.add and (waits or policy.review):
+        why = f"its risk is {revision.risk}" if waits else "a review was asked for"
+        text = f"revision {revision.number} ({len(revision.add)} steps) needs a person: {why}"
+        requested = ev.ReviewRequested(revision.number, revision.hash, text)
+        return [revision, requested], [Notify("waiting", text)]
+    reason = f"risk {revision.risk} runs without a person"
+    approved = approval(revision.number, revision.hash, revision.add, "policy", reason, now)
+    return [revision, approved], []
+
+
+def approval(
+    number: int, hash_: str, add: list[Doc], actor: str, reason: str, now: Now
+) -> ev.RevisionApproved:
+    """Letting a revision through turns its calendar times into instants."""
+    instants = {
+        step["id"]: next_instant(step["not_before"], now.wall)
+        for step in add
+        if step.get("not_before")
+    }
+    return ev.RevisionApproved(number, hash_, actor, reason, instants)
+
+
+def findings(state: State, add: list[Doc], cancel: list[str], *, final: bool) -> list[str]:
+    """What speaks against a revision as the run stands now."""
+    if len(state.steps) + len(add) > state.policy.steps_max:
+        return [f"the plan would have more than {state.policy.steps_max} steps"]
+    if not (add or cancel or final or state.questions or goes_on(state)):
+        return ["it proposes nothing, and nothing is under way"]
+    if add and not state.steps and state.started and digest(canonical(add)) == state.started.linted:
+        return []
+    resources = state.policy.resources
+    checked = proposal(add, _Heirs(state), state.catalog, state.params, resources=resources)
+    found = [str(finding) for finding in checked if finding.level == "error"]
+    return found or _misfits(state, add, cancel)
+
+
+class _Heirs(Mapping[str, "StepState"]):
+    """The run's steps under every name: a superseded one gives the step that took its place."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __getitem__(self, name: str) -> StepState:
+        step = self._state.follow(name)
+        if step is None:
+            raise KeyError(name)
+        return step
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.steps)
+
+    def __len__(self) -> int:
+        return len(self._state.steps)
+
+
+def _misfits(state: State, add: list[Doc], cancel: list[str]) -> list[str]:
+    """What it takes out or replaces, and may not."""
+    found: list[str] = []
+    gone: set[str] = set()
+    for ident in cancel:
+        step = state.steps.get(ident)
+        if step is None or step.status not in MOVABLE:
+            status = step.status if step else "not in the plan"
+            found.append(f"it cancels {ident}, which is {status}")
+        elif ident in gone:
+            found.append(f"it cancels {ident} twice")
+        gone.add(ident)
+    cancelled = frozenset(gone)
+    for doc in add:
+        ident, old = doc["id"], doc.get("supersedes")
+        for name, tolerant in dependencies(doc).items():
+            heir = state.follow(name)
+            if heir is not None and heir.id == old:
+                found.append(f"{ident} waits for {name}, which it supersedes")
+            elif heir is not None and heir.id in cancelled and not tolerant:
+                found.append(f"{ident} depends on {name}, which it cancels")
+        if old is None:
+            continue
+        if state.steps[old].status not in REPLACEABLE:
+            found.append(f"{ident} supersedes {old}, which is {state.steps[old].status}")
+        elif old in gone:
+            found.append(f"{ident} supersedes {old}, which it cancels or replaces already")
+        gone.add(old)
+    return found

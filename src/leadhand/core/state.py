@@ -1,0 +1,355 @@
+"""The state of a run: everything that is known of it, and nothing else.
+
+Laws of this file
+1. Everything that is known of a run stands here, and only `evolve` (core/evolve.py) changes it.
+2. The state is owned and updated in place. Nobody else keeps references into it; views copy.
+3. Each event costs the same whatever the size of the plan: steps know their dependents and
+   count their blockers, ready steps sit in a queue, timers in a heap.
+
+Theory of operation. A revision is pending until it is let through; only then do its steps
+exist. A step waits until its blockers are settled, is ready, runs as an attempt with an
+epoch, and is settled by a verdict. A failed attempt puts the step on `undecided`, where
+`decide` finds it; the decision (an event) moves it on: back to the queue, to a probe, to a
+person, or to an end. Ends settle dependents: a success unblocks them, anything else puts
+them on `doomed`, where `decide` finds them, unless they said they do not mind.
+
+    waiting ─► ready ─► running ─► succeeded
+                 ▲         │
+                 │         ▼
+      backing_off ◄── undecided ─► probing, asking ─► …
+                           └─► failed        doomed ─► skipped       cancelled, superseded
+
+Not elegant: large results are held as references, so looking one up may give a placeholder
+that the shell must load. The core never sees the bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.core import events as ev
+from leadhand.core.catalog import Catalog
+from leadhand.core.policy import Policy
+from leadhand.core.ready import Group, Ready
+from leadhand.core.refs import Artifact
+from leadhand.errors import Bug
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.refs import Ref
+
+SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"})
+IN_FLIGHT = frozenset({"running", "probing"})
+STARTABLE = frozenset({"ready", "backing_off"})
+MOVABLE = STARTABLE | {"waiting", "asking"}
+"""Steps that a revision may still take out, or a person skip."""
+REPLACEABLE = MOVABLE | {"failed", "skipped", "cancelled"}
+"""Steps that a revision may supersede."""
+
+
+class IllegalEvent(Bug):
+    """An event that does not fit the state it is folded into."""
+
+
+class Now(NamedTuple):
+    """Two kinds of time: the run clock (elapsed) and the calendar, both in microseconds."""
+
+    at: int
+    wall: int
+
+
+class StepState(msgspec.Struct, gc=False):
+    """What is known of one step. There are many, so what is rarely there is not allocated."""
+
+    doc: dict[str, Any]
+    order: int
+    worker: str
+    tail: float = 0.0
+    status: str = "waiting"
+    ticket: int = 0
+    blockers: int = 0
+    dependents: list[tuple[str, bool]] | tuple[()] = ()
+    """(step, tolerant): who waits for this one, and whether it minds how it ends."""
+    attempts: int = 0
+    epoch: int = 0
+    deadline: int = 0
+    tries: dict[str, int] | None = None
+    """Failed attempts by worker since a person last let the step start over."""
+    until: int = 0
+    not_before: int = 0
+    data: Any = None
+    data_ref: str = ""
+    failure: dict[str, Any] | None = None
+    failures: tuple[dict[str, Any], ...] = ()
+    report: ev.AttemptReported | None = None
+    """The last one that counted."""
+    question: str = ""
+    reason: str = ""
+    doomed: str = ""
+    """The dependency that will never succeed, for a step that minds."""
+    tolerated: bool = False
+    """It failed or was skipped, and the plan or a person said that the run may go on."""
+    superseded_by: str = ""
+    used: bool = False
+    """Whether another step depends on it."""
+    started: int = 0
+    ended: int = 0
+    cost: float = 0.0
+
+    @property
+    def id(self) -> str:
+        """Its id in the plan."""
+        return self.doc["id"]  # type: ignore[no-any-return]
+
+    @property
+    def action(self) -> str:
+        """What its worker is asked to do."""
+        return self.doc.get("action", "")  # type: ignore[no-any-return]
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Which criteria its last report did not meet."""
+        return self.report.findings if self.report else ()
+
+    def tried(self, worker: str) -> int:
+        """How often a worker has failed at it."""
+        return self.tries.get(worker, 0) if self.tries else 0
+
+
+class PlannerState(msgspec.Struct):
+    """Where the conversation with the planner stands."""
+
+    calls: int = 0
+    epoch: int = 0
+    """The epoch of the call in flight, or 0."""
+    deadline: int = 0
+    due: str = "start"
+    """Why it should be asked, or empty."""
+    answer: dict[str, Any] | None = None
+    """An answer that was given and not yet acted on."""
+    rounds: int = 0
+    """Refused or failed answers in a row."""
+    findings: list[str] = []
+    notes: Any = None
+
+
+class Revision(msgspec.Struct):
+    """A proposed delta that nobody has let through yet."""
+
+    number: int
+    hash: str
+    add: list[dict[str, Any]]
+    cancel: list[str]
+    final: bool
+    author: str
+    risk: str
+
+
+class Question(msgspec.Struct):
+    """Something that waits for a person."""
+
+    id: str
+    kind: str
+    text: str
+    choices: list[str]
+    step: str
+    at: int
+    revision: int = 0
+
+
+class State:
+    """One run, folded."""
+
+    def __init__(self) -> None:
+        self.run = ""
+        self.started: ev.RunStarted | None = None
+        self.started_at = 0
+        self.last_at = 0
+        self.owner = 0
+        self.seq = 0
+        self.consults_reports = False
+        self.catalog = Catalog()
+        self.policy = Policy()
+        self.params: Doc = {}
+        self.steps: dict[str, StepState] = {}
+        self.revision = 0
+        self.head = ""
+        self.final = False
+        self.outlook: list[Doc] = []
+        self.pending: Revision | None = None
+        self.revisions_idle = 0
+        self.planner = PlannerState()
+        self.awake = False
+        self.ready = Ready()
+        self.timers: list[tuple[int, str, str, int]] = []
+        self.calendar: list[tuple[int, str]] = []
+        self.undecided: deque[str] = deque()
+        self.doomed: deque[str] = deque()
+        self.orphans: deque[tuple[str, int]] = deque()
+        self.questions: dict[str, Question] = {}
+        self.answers: list[Doc] = []
+        self.asked = 0
+        self.failed_attempts: list[tuple[str, int, str, Doc]] = []
+        self.recommendations: list[str] = []
+        self.epoch = 0
+        self.in_flight: dict[str, int] = {}
+        """Attempts and probes under way: step to epoch."""
+        self.busy_workers: dict[str, int] = {}
+        self.busy_resources: dict[str, int] = {}
+        self.unsettled = 0
+        self.bad = 0
+        """Settled steps that keep the run from succeeding."""
+        self.forsaken: list[str] = []
+        """Steps that failed and were left to the planner, which has not answered yet."""
+        self.succeeded = 0
+        self.spent = 0.0
+        self.reserved = 0.0
+        self.paused = False
+        self.stopping: ev.StopDecided | None = None
+        self.finish: Doc | None = None
+        self.goal_met: bool | None = None
+        self.goal_asked = False
+        self.goal_findings: list[str] = []
+        self.ended: ev.RunEnded | None = None
+        self.ended_at = 0
+        self.cancel_deadline = 0
+
+    # What deciders and views ask.
+
+    def follow(self, step: str) -> StepState | None:
+        """A step, or the one that took its place."""
+        state = self.steps.get(step)
+        while state is not None and state.superseded_by:
+            state = self.steps.get(state.superseded_by)
+        return state
+
+    def lookup(self, ref: Ref) -> Json:
+        """The root a reference starts from; LookupError when there is none."""
+        if ref.kind == "params":
+            if ref.name not in self.params:
+                raise LookupError(f"there is no parameter {ref.name}")
+            return self.params[ref.name]
+        state = self.follow(ref.name)
+        if state is None or state.status != "succeeded":
+            status = "not in the plan" if state is None else state.status
+            raise LookupError(f"step {ref.name} is {status}, so it has no data")
+        return Artifact(state.data_ref) if state.data_ref else state.data
+
+    def full(self, group: Group) -> str:
+        """The limit that keeps a group from starting, or nothing."""
+        limit = self.worker_limit(group.worker)
+        if limit is not None and self.busy_workers.get(group.worker, 0) >= limit:
+            return f"worker {group.worker}"
+        for name, amount in group.uses:
+            capacity = self.policy.resources.get(name, amount)
+            if self.busy_resources.get(name, 0) + amount > capacity:
+                return f"resource {name}"
+        return ""
+
+    def worker_limit(self, worker: str) -> int | None:
+        """How many attempts of a worker may run at once."""
+        limit = self.policy.worker_concurrency.get(worker)
+        spec = self.catalog.workers.get(worker)
+        own = spec.max_concurrency if spec else None
+        return own if limit is None else limit if own is None else min(limit, own)
+
+    def counts(self, step: str, ticket: int) -> bool:
+        """Whether a queue entry is still the step's current one."""
+        return self.steps[step].ticket == ticket
+
+    def next_ready(self) -> StepState | None:
+        """The step to start next."""
+        if not self.awake:
+            self.wake()
+        step = self.ready.best(self.counts, self.full)
+        return None if step is None else self.steps[step]
+
+    def is_bad(self, step: StepState) -> bool:
+        """Whether a settled step keeps the run from succeeding."""
+        return step.status in ("failed", "skipped") and not step.tolerated
+
+    def price(self, step: StepState) -> float:
+        """What an attempt is expected to cost, reserved while it runs."""
+        if self.policy.budget is None:
+            return 0.0
+        offer = self.catalog.offer(step.worker, step.action)
+        return offer.cost if offer else 0.0
+
+    # The agenda: what could start now, and when to look again. Folding a long log does not need
+    # it, so a state sleeps until somebody asks; from then on it is kept up to date.
+
+    def wake(self) -> None:
+        """Build the agenda from what is known."""
+        self.awake = True
+        started = self.started
+        if started is not None and started.policy.wall_s is not None:
+            self.add_timer(self.started_at + int(started.policy.wall_s * 1e6), "run", "wall", 0)
+        if self.cancel_deadline:
+            self.add_timer(self.cancel_deadline, "run", "cancel", 0)
+        if self.planner.epoch:
+            self.add_timer(self.planner.deadline, "planner", "", self.planner.epoch)
+        for step in self.steps.values():
+            status = step.status
+            if status == "ready":
+                self.offer(step)
+            elif status == "backing_off":
+                self.add_timer(step.until, "retry", step.id, 0)
+            elif status in IN_FLIGHT:
+                self.add_timer(step.deadline, status, step.id, step.epoch)
+
+    def offer(self, step: StepState) -> None:
+        """A step that became ready: into the queue, or into the calendar when it must wait."""
+        if self.awake:
+            if step.not_before:
+                self.add_calendar(step.not_before, step.id)
+            else:
+                self.enqueue(step)
+
+    def enqueue(self, step: StepState) -> None:
+        """Put a step in the queue of those that could start."""
+        key = (-step.tail, step.order)
+        step.ticket = self.ready.add(key, Group(step.worker, uses_of(step.doc)), step.id)
+
+    def add_timer(self, when: int, kind: str, ident: str, epoch: int) -> None:
+        """Remember to look again at a time on the run clock."""
+        if self.awake:
+            heappush(self.timers, (when, kind, ident, epoch))
+
+    def add_calendar(self, when: int, step: str) -> None:
+        """Remember to queue a step at a calendar time."""
+        heappush(self.calendar, (when, step))
+
+    def timer_counts(self, when: int, kind: str, ident: str, epoch: int) -> bool:
+        """Whether a timer still means something."""
+        if kind == "planner":
+            return self.planner.epoch == epoch
+        if kind == "run":
+            return bool(self.in_flight) if ident == "cancel" else self.stopping is None
+        step = self.steps[ident]
+        if kind == "retry":
+            return step.status == "backing_off" and step.until == when and not step.ticket
+        return step.status in IN_FLIGHT and step.epoch == epoch
+
+    def tidy_timers(self) -> None:
+        """Drop timers on top that no longer count."""
+        if not self.awake:
+            self.wake()
+        timers = self.timers
+        while timers and not self.timer_counts(*timers[0]):
+            heappop(timers)
+
+
+def uses_of(doc: Doc) -> tuple[tuple[str, int], ...]:
+    """The named resources a step holds while it runs, with amounts."""
+    uses = doc.get("uses")
+    if not uses:
+        return ()
+    if isinstance(uses, str):
+        return ((uses, 1),)
+    if isinstance(uses, dict):
+        return tuple(sorted((name, int(amount)) for name, amount in uses.items()))
+    return tuple((name, 1) for name in sorted(uses))

@@ -1,0 +1,268 @@
+"""Views: what people, planners and machines are shown of a run. Pure, and copies only.
+
+Nothing here decides. A view of a run is made from its folded state; a line of a ledger from
+one event. Planners get a view that reads steps when they look at them, so that asking a
+planner costs the same at the first step and at the ten-thousandth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core.durations import seconds
+from leadhand.core.plan import Goal
+from leadhand.core.report import FailedAttempt, Failure, PlannerView, StepView
+from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.state import State, StepState
+
+
+def goal_of(state: State) -> Goal:
+    """The goal, as an object."""
+    return Goal.from_doc(state.started.goal if state.started else None)
+
+
+def acceptance(state: State) -> tuple[str, ...]:
+    """What must hold for the goal to be met."""
+    goal = state.started.goal if state.started else None
+    return tuple(goal.get("acceptance", ())) if isinstance(goal, dict) else ()
+
+
+def run_status(state: State) -> str:
+    """One word: running, paused, waiting, stopping, or how it ended."""
+    if state.ended is not None:
+        return state.ended.status
+    if state.stopping is not None:
+        return "stopping"
+    if state.paused:
+        return "paused"
+    if state.questions and not (state.planner.epoch or goes_on(state)):
+        return "waiting"
+    return "running"
+
+
+def goes_on(state: State) -> bool:
+    """Whether steps go on, or will go on by themselves, besides those that wait for a person."""
+    if state.in_flight or state.undecided or state.doomed or state.next_ready() is not None:
+        return True
+    # Timers and calendar keep what no longer counts until it comes to the top.
+    if any(timer[1] == "retry" and state.timer_counts(*timer) for timer in state.timers):
+        return True
+    return any(state.steps[step].status in STARTABLE for _, step in state.calendar)
+
+
+def exit_code(state: State) -> int:
+    """The exit code that goes with the run's state (design: exit codes and run states)."""
+    if state.ended is not None and state.ended.limit:
+        return 6
+    codes = {"succeeded": 0, "failed": 1, "rejected": 3, "waiting": 5, "cancelled": 9}
+    return codes.get(run_status(state), 8)
+
+
+def run_result(state: State) -> Json:
+    """What the run is for: the planner's result, else the data of the steps nobody waited for."""
+    if state.ended is not None and state.ended.result is not None:
+        return state.ended.result
+    if state.finish is not None:
+        return state.finish.get("result")
+    ends = [step for step in state.steps.values() if step.status == "succeeded" and not step.used]
+    if len(ends) == 1:
+        return _value(ends[0])
+    return {step.id: _value(step) for step in ends} if ends else None
+
+
+def _value(step: StepState) -> Json:
+    return {"$artifact": step.data_ref} if step.data_ref else step.data
+
+
+def failure_of(doc: Doc | None) -> Failure | None:
+    """A logged failure as the type workers and planners know."""
+    if doc is None:
+        return None
+    return Failure(
+        failure_class=str(doc.get("class", "")),
+        message=str(doc.get("message", "")),
+        effect=doc.get("effect", "none"),
+        retry_after_s=doc.get("retry_after"),
+        details=doc.get("details"),
+    )
+
+
+def question_text(step: StepState, reason: str) -> tuple[str, list[str]]:
+    """What a person is asked when nothing else is left, with the choices."""
+    unseen = (step.failure or {}).get("effect") == "unknown"
+    head = f"Step {step.id} ({step.worker} {step.action}".rstrip() + ")"
+    if unseen:
+        text = f"{head}: {reason}. Look whether it happened, then answer."
+        return text, ["done", "retry", "skip", "abort"]
+    return f"{head} failed: {reason}. What now?", ["retry", "skip", "abort"]
+
+
+def step_view(step: StepState) -> StepView:
+    """One step, copied."""
+    return StepView(
+        id=step.id,
+        worker=step.worker,
+        action=step.action,
+        status=step.status,
+        attempts=step.attempts,
+        data=fresh(_value(step)) if step.status == "succeeded" else None,
+        error=failure_of(step.failure),
+        recommendations=step.report.recommendations if step.report else (),
+        reason=step.reason,
+    )
+
+
+def fresh(value: Json) -> Json:
+    """A copy that shares nothing with the state."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+class _Lazy(Mapping[str, Any]):
+    """Steps, or their results, read when looked at."""
+
+    def __init__(self, state: State, *, results: bool) -> None:
+        self._state = state
+        self._results = results
+
+    def __getitem__(self, key: str) -> Any:
+        step = self._state.steps[key]
+        if not self._results:
+            return step_view(step)
+        if step.status != "succeeded":
+            raise KeyError(key)
+        return fresh(_value(step))
+
+    def __iter__(self) -> Iterator[str]:
+        steps = self._state.steps
+        if not self._results:
+            return iter(list(steps))
+        return iter([ident for ident, step in steps.items() if step.status == "succeeded"])
+
+    def __len__(self) -> int:
+        return self._state.succeeded if self._results else len(self._state.steps)
+
+
+def planner_view(state: State, call: int, why: str) -> PlannerView:
+    """Everything a planner is told."""
+    failed = tuple(
+        FailedAttempt(step, attempt, worker, failure_of(doc) or Failure("unavailable", ""))
+        for step, attempt, worker, doc in state.failed_attempts
+    )
+    return PlannerView(
+        run=state.run,
+        goal=goal_of(state),
+        call=call,
+        why=why,
+        steps=_Lazy(state, results=False),
+        results=_Lazy(state, results=True),
+        failed_attempts=failed,
+        recommendations=tuple(state.recommendations),
+        answers=tuple(fresh(answer) for answer in state.answers),
+        findings=tuple(state.planner.findings),
+        notes=fresh(state.planner.notes),
+        cost=state.spent,
+        params=fresh(state.params),
+    )
+
+
+def step_row(step: StepState) -> Doc:
+    """One step as a row of `--json`."""
+    error = step.failure if step.status in ("failed", "asking", "backing_off") else None
+    return {
+        "id": step.id,
+        "status": shown_status(step),
+        "worker": step.worker,
+        "attempts": step.attempts,
+        "error": None
+        if error is None
+        else {"class": error.get("class"), "message": error.get("message")},
+    }
+
+
+def _proposed_rows(state: State) -> list[Doc]:
+    """Steps of a revision that still waits for a person."""
+    if state.pending is None:
+        return []
+    return [
+        {"id": d["id"], "status": "proposed", "worker": d["worker"], "attempts": 0, "error": None}
+        for d in state.pending.add
+    ]
+
+
+def shown_status(step: StepState) -> str:
+    """The word people see for a step's state."""
+    words = {"asking": "waiting_for_person", "undecided": "running", "backing_off": "retrying"}
+    if step.status == "ready" and step.not_before and not step.ticket:
+        return "scheduled"
+    return words.get(step.status, step.status)
+
+
+def outcome_doc(state: State) -> Doc:
+    """The document that `run --json` ends with."""
+    status = run_status(state)
+    end = state.ended_at or state.last_at
+    doc: Doc = {
+        "run": state.run,
+        "status": "running" if status == "stopping" else status,
+        "goal": goal_of(state).text,
+        "result": run_result(state),
+        "steps": [*map(step_row, state.steps.values()), *_proposed_rows(state)],
+        "cost": round(state.spent, 6),
+        "duration": round((end - state.started_at) / 1e6, 3),
+        "reason": state.ended.reason if state.ended else "",
+    }
+    planned = state.started.plan.get("estimated_duration") if state.started else None
+    if planned is not None:
+        doc["estimated_duration"] = seconds(planned)
+    if state.questions:
+        doc["waiting_for"] = [inbox_row(state, ident) for ident in state.questions]
+    return doc
+
+
+def inbox_row(state: State, ident: str) -> Doc:
+    """One thing that waits for a person."""
+    question = state.questions[ident]
+    return {
+        "id": f"{state.run}/{ident}",
+        "kind": question.kind,
+        "run": state.run,
+        "step": question.step or None,
+        "text": question.text,
+        "choices": list(question.choices),
+        "since": question.at,
+    }
+
+
+def summary(state: State) -> Doc:
+    """What `leadhand ls` shows of a run, written beside its log at each change of status."""
+    return {
+        "status": run_status(state),
+        "goal": goal_of(state).text[:500],
+        "plan": str(state.started.plan.get("plan_id", "")) if state.started else "",
+        "steps": len(state.steps),
+        "settled": len(state.steps) - state.unsettled,
+        "waiting": len(state.questions),
+        "cost": round(state.spent, 6),
+    }
+
+
+def progress(state: State) -> Doc:
+    """Counts for a live view."""
+    counts: dict[str, int] = {}
+    for step in state.steps.values():
+        word = shown_status(step)
+        counts[word] = counts.get(word, 0) + 1
+    return {
+        "total": len(state.steps),
+        "settled": sum(step.status in SETTLED for step in state.steps.values()),
+        "in_flight": sum(step.status in IN_FLIGHT for step in state.steps.values()),
+        "counts": counts,
+    }

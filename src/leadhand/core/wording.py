@@ -1,0 +1,80 @@
+"""How messages name things: types, values, lists of names, and what a misspelt word may mean.
+
+Everything here is short whatever it is given, so that no message can be made huge.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.core.plan import Json
+
+_NAMES = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+}
+TYPE_WORDS = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a string",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "null": "null",
+}
+
+
+def kind_of(value: Json) -> str:
+    """The JSON type of a value."""
+    kind = _NAMES.get(type(value))
+    if kind is not None:
+        return kind
+    if value is None:
+        return "null"
+    return "string" if isinstance(value, str) else type(value).__name__
+
+
+def named(value: Json) -> str:
+    """A value's type as a person would say it."""
+    kind = kind_of(value)
+    return "a boolean" if kind == "boolean" else TYPE_WORDS.get(kind, f"a {kind}")
+
+
+def shown(value: Json) -> str:
+    """A value in a message, short whatever it is."""
+    if isinstance(value, str):
+        return f'"{value}"' if len(value) <= 40 else f'"{value[:40]}…"'
+    if isinstance(value, (dict, list)):
+        return named(value)
+    return (
+        "null"
+        if value is None
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)[:40]
+    )
+
+
+def closest(word: object, candidates: Iterable[str]) -> str:
+    """The candidate a misspelt word was probably meant to be, or an empty text."""
+    if not isinstance(word, str) or len(word) > 100:
+        return ""
+    some = [name for name in islice(candidates, 1000) if isinstance(name, str)]
+    by_lower = {name.lower().replace("-", "_"): name for name in reversed(some)}
+    found = get_close_matches(word.lower().replace("-", "_"), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else ""
+
+
+def listed(names: Iterable[object], limit: int = 12) -> str:
+    """A few names in a sentence."""
+    some = [str(name)[:60] for name in islice(names, limit + 1)]
+    return ", ".join(some[:limit]) + (", …" if len(some) > limit else "")

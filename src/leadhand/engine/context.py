@@ -1,0 +1,73 @@
+"""What a worker is told beyond its parameters: this attempt, and nothing of the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core.views import failure_of, fresh, goal_of
+
+if TYPE_CHECKING:
+    from leadhand.core.report import Failure
+    from leadhand.engine.run import Run
+    from leadhand.ports import Spawned
+
+
+class AttemptContext:
+    """One attempt's context. Cheap to make: everything is looked up when asked for."""
+
+    __slots__ = ("_run", "attempt", "cancelled", "epoch", "step")
+
+    def __init__(self, run: Run, step: str, attempt: int, epoch: int) -> None:
+        self._run = run
+        self.step = step
+        self.attempt = attempt
+        self.epoch = epoch
+        self.cancelled = False
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self._run.id
+
+    @property
+    def goal(self) -> Any:
+        """The goal the run pursues."""
+        return goal_of(self._run.state)
+
+    @property
+    def key(self) -> str:
+        """The same for every attempt of this step: use it as an idempotency key."""
+        return f"{self._run.id}:{self.step}"
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Why earlier attempts of this step failed."""
+        docs = self._run.state.steps[self.step].failures
+        return tuple(failure for doc in docs if (failure := failure_of(doc)) is not None)
+
+    @property
+    def answers(self) -> tuple[dict[str, Any], ...]:
+        """What people answered about this step."""
+        answers = self._run.state.answers
+        return tuple(fresh(answer) for answer in answers if answer["step"] == self.step)
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """Results of the steps named in the step's `context`."""
+        state = self._run.state
+        named = state.steps[self.step].doc.get("context") or ()
+        names = [named] if isinstance(named, str) else list(named)
+        found = {}
+        for name in names:
+            step = state.follow(name)
+            if step is not None and step.status == "succeeded":
+                found[name] = self._run.data_of(step)
+        return found
+
+    def progress(self, message: str = "", fraction: float | None = None) -> None:
+        """Say how far it is; shown live, never kept in the log."""
+        self._run.note_progress(self.step, message, fraction)
+
+    def spawned(self, process: Spawned) -> None:
+        """A command tells which process carries out the attempt."""
+        self._run.note_spawned(self.step, self.epoch, process)

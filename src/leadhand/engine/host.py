@@ -1,0 +1,311 @@
+"""The host: the one process that runs the engine for a database.
+
+It owns the store (a lock beside the file, and an owner epoch that every append is checked
+against), drives any number of runs, grants starts within what the machine allows, and says
+what happened to whoever listens. It decides nothing about a run: that is the core's part.
+
+A host stops on the first error that leaves it unsure of what is on disk. What it had in
+flight is found in the log by the next host and declared lost there: there is no second
+recovery mechanism.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leadhand.audit.chain import GENESIS, link
+from leadhand.codec.events import decode, encode
+from leadhand.core import events as ev
+from leadhand.core import host as hosting
+from leadhand.core.decide import Move
+from leadhand.core.effects import (
+    CallPlanner,
+    Notify,
+    StartAttempt,
+    StartProbe,
+    StopAttempt,
+    VerifyGoal,
+)
+from leadhand.core.state import Now
+from leadhand.engine import perform
+from leadhand.engine.clock import SystemClock
+from leadhand.engine.run import Run
+from leadhand.errors import Bug, Conflict, Fenced, LeadhandError, StoreFull, UsageError
+from leadhand.ports import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from leadhand.core.effects import Effect
+    from leadhand.ports import Machine, Planner, Store, Workers
+
+T = TypeVar("T")
+VERSION = "0.1.0"
+SPACE_LOOK_S = 1.0
+"""How often a full disk is tried again."""
+
+
+class Host:
+    """Drives runs on one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Any = None,
+        machine: Machine | None = None,
+        max_concurrency: int = 1000,
+        on_notice: Callable[[str, str, str], None] | None = None,
+        space_patience_s: float = 30.0,
+    ) -> None:
+        """`on_notice(kind, run, text)` hears what waits for a person, what ended, and trouble."""
+        self.store = store
+        self.runs: dict[str, Run] = {}
+        self.in_flight = 0
+        self.draining = False
+        self.closing = False
+        self.starved: dict[Run, None] = {}
+        self.failed: BaseException | None = None
+        self.shared = hosting.HostState()
+        self.owner = 0
+        self._clock = clock
+        self._machine = machine
+        self._max_concurrency = max_concurrency
+        self._on_notice = on_notice or (lambda _kind, _run, _text: None)
+        self._patience_s = space_patience_s
+        self._head = GENESIS
+        self.full_since: int | None = None
+        self._background: set[asyncio.Task[Any]] = set()
+
+    async def open(self) -> None:
+        """Become the owner of the store and say so in the `$host` stream."""
+        entries = self._fold()
+        if self._clock is None:
+            latest = max((header.updated for header in self.store.runs()), default=0)
+            self._clock = SystemClock(not_before=latest)
+        self.owner = self.store.claim()
+        if self._machine is not None and entries:
+            await self._machine.clear()
+        opened = hosting.HostOpened(self.owner, os.getpid(), VERSION, self._max_concurrency)
+        await self.tell_host(opened)
+
+    def _fold(self) -> list[Entry]:
+        """Know of the host's own stream what is on disk, and nothing else."""
+        entries = self.store.read(hosting.HOST_STREAM)
+        self.shared = hosting.HostState()
+        for entry in entries:
+            hosting.evolve_host(self.shared, decode(entry.version, entry.body))
+        self._head = entries[-1].hash if entries else GENESIS
+        return entries
+
+    async def tell_host(self, event: ev.Event) -> None:
+        """Append one event to the `$host` stream."""
+        hosting.evolve_host(self.shared, event)
+        body, seq, at = encode(event), self.shared.seq, self.time().at
+        self._head = link(self._head, hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body)
+        entry = Entry(hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body, self._head)
+        try:
+            await self.store.append(hosting.HOST_STREAM, seq - 1, [entry])
+        except LeadhandError as error:
+            self._fold()
+            if isinstance(error, Fenced) or not isinstance(error, (StoreFull, Conflict)):
+                self.fail(error)
+            raise
+        finally:
+            self.poke_all()
+
+    # Runs.
+
+    async def start(self, started: ev.RunStarted, workers: Workers, planner: Planner) -> Run:
+        """Begin a run; returns once its start is durable."""
+        self._attach(workers)
+        run = Run(self, started.run, workers, planner)
+        self.runs[run.id] = run
+        events: list[ev.Event] = [started, ev.RunHosted(self.owner)]
+        run.driven = True
+        said = run.say(lambda _state, _now: Move(events, []), wait=True)
+        if said is not None:
+            await said
+        return run
+
+    def load(self, ident: str, workers: Workers, planner: Planner | None = None) -> Run:
+        """Fold a run from its log, without driving it."""
+        if ident in self.runs:
+            return self.runs[ident]
+        entries = self.store.read(ident)
+        if not entries:
+            raise UsageError(f"there is no run {ident}")
+        run = Run(self, ident, workers, planner)
+        run.load_from(entries)
+        self.runs[ident] = run
+        return run
+
+    async def adopt(self, ident: str, workers: Workers, planner: Planner | None) -> Run:
+        """Take a run up again: what an earlier host had in flight is lost, the rest goes on."""
+        run = self.load(ident, workers, planner)
+        if run.state.ended is not None:
+            return run
+        self._attach(workers)
+        run.workers = workers
+        run.planner = planner
+        run.driven = True
+        hosted = ev.RunHosted(self.owner)
+        said = run.say(lambda _state, _now: Move([hosted], []), wait=True)
+        if said is not None:
+            await said
+        return run
+
+    def _attach(self, workers: Workers) -> None:
+        if self._machine is not None:
+            self._machine.attach(workers)
+
+    def forget(self, run: Run) -> None:
+        """A run that ended needs no host."""
+        if run.state.ended is not None:
+            self.runs.pop(run.id, None)
+            run.close()
+
+    def time(self) -> Now:
+        """Both clocks."""
+        return Now(self._clock.now(), self._clock.wall())
+
+    def room(self) -> int:
+        """How many more attempts may start: the governor's grant."""
+        if self.draining or self.shared.stopped or self.failed is not None:
+            return 0
+        if not self.store.room():
+            return 0
+        held = 0 if self._machine is None else self._machine.held()
+        return self._max_concurrency - self.in_flight - held
+
+    def poke_all(self) -> None:
+        """Look at every driven run again."""
+        for run in self.runs.values():
+            if run.driven:
+                run.poke()
+
+    # Effects.
+
+    def perform(self, run: Run, effect: Effect) -> None:
+        """Carry out one effect whose events are durable."""
+        match effect:
+            case StartAttempt():
+                self._run_task(
+                    run, effect.step, perform.attempt(run, effect, run.tasks.get(effect.step))
+                )
+            case StopAttempt():
+                perform.stop(run, effect)
+            case StartProbe():
+                self._run_task(
+                    run, effect.step, perform.probe(run, effect, run.tasks.get(effect.step))
+                )
+            case CallPlanner():
+                self._run_task(run, "", perform.ask(run, effect))
+            case VerifyGoal():
+                self.spawn(perform.verify_goal(run, effect))
+            case Notify():
+                self.notice(effect.kind, run.id, effect.text)
+            case _:
+                self.fail(Bug(f"nobody performs {type(effect).__name__}"))
+
+    def _run_task(self, run: Run, key: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        run.tasks[key] = task
+        task.add_done_callback(lambda done: self._task_done(run, key, done))
+
+    def _task_done(self, run: Run, key: str, task: asyncio.Task[None]) -> None:
+        if run.tasks.get(key) is task:
+            del run.tasks[key]
+            run.contexts.pop(key, None)
+            run.progress.pop(key, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+        self.wake_starved()
+
+    def wake_starved(self) -> None:
+        """Something was freed: look again at the runs that had to wait for it."""
+        if self.starved:
+            starved, self.starved = self.starved, {}
+            for run in starved:
+                run.poke()
+
+    def notice(self, kind: str, run: str, text: str) -> None:
+        """Tell whoever listens."""
+        self._on_notice(kind, run, text)
+
+    async def blocking(self, call: Callable[..., T], *args: Any) -> T:
+        """Do something slow and synchronous without holding up the loop."""
+        return await asyncio.to_thread(call, *args)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something in the background; its failure is the host's."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background_done)
+
+    def _background_done(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+    # Trouble.
+
+    def fail(self, error: BaseException) -> None:
+        """Stop at once: what is on disk is the truth, and the next host goes on from it."""
+        if self.failed is not None:
+            return
+        self.failed = error
+        self.notice("trouble", "", str(error))
+        for run in self.runs.values():
+            run.fail(error)
+
+    async def wait_for_space(self, error: BaseException | None) -> None:
+        """A full disk is waited for; patience ends in a clean stop."""
+        if not isinstance(error, StoreFull):
+            if error is not None and not isinstance(error, Conflict):
+                self.fail(error)
+            return
+        if self.full_since is None:
+            self.full_since = self.time().at
+            self.notice("trouble", "", f"{error} Waiting for space; nothing is lost.")
+        elif self.time().at - self.full_since > self._patience_s * 1e6:
+            self.fail(error)
+            return
+        await asyncio.sleep(SPACE_LOOK_S)
+
+    async def drain(self) -> None:
+        """No new starts; wait for what is in flight."""
+        self.draining = True
+        while tasks := [task for run in self.runs.values() for task in run.tasks.values()]:
+            await asyncio.wait(tasks)
+        for run in self.runs.values():
+            await run.quiet()
+
+    async def close(self) -> None:
+        """End what still runs, wait until it is gone, and let go of the store."""
+        self.closing = True
+        tasks = [task for run in self.runs.values() for task in run.tasks.values()]
+        for run in self.runs.values():
+            run.close()
+            for context in run.contexts.values():
+                context.cancelled = True
+        for task in (*tasks, *self._background):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._machine is not None:
+            await self._machine.close()
+        await self.store.close()
+
+
+def new_run_id(random: Callable[[int], bytes] = os.urandom) -> str:
+    """Twelve letters and digits, none of which look alike."""
+    alphabet = "23456789abcdefghjkmnpqrstuvwxyz"
+    number = int.from_bytes(random(10), "big")
+    letters = []
+    for _ in range(12):
+        number, index = divmod(number, len(alphabet))
+        letters.append(alphabet[index])
+    return "".join(letters)

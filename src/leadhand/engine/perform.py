@@ -1,0 +1,258 @@
+"""Performing effects: the one place where workers and planners are really called.
+
+Every effect that gets here is durable in the log. Whatever a worker or a planner does, what
+comes back is an input to the run: a judged report, an answer, or the reason there is none.
+This file holds the engine's only broad `except`: past it there are no exceptions, only
+reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.codec.values import plain
+from leadhand.core import control
+from leadhand.core import events as ev
+from leadhand.core.decide import Move
+from leadhand.core.refs import Artifact, Unresolved, load_artifacts
+from leadhand.core.report import Report, decision_doc
+from leadhand.core.revise import answered
+from leadhand.core.views import acceptance, planner_view
+from leadhand.engine.context import AttemptContext
+from leadhand.engine.verdict import Verdict, failure_doc, goal_findings, judge
+from leadhand.errors import StoreError
+from leadhand.ports import Task
+
+if TYPE_CHECKING:
+    from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe, StopAttempt, VerifyGoal
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.state import Now, State
+    from leadhand.engine.run import Run
+    from leadhand.ports import Worker
+
+OUTPUT_INLINE_CHARS = 2000
+
+
+async def attempt(run: Run, effect: StartAttempt, before: asyncio.Task[None] | None) -> None:
+    """Call a worker and hand in its judged report."""
+    context = AttemptContext(run, effect.step, effect.attempt, effect.epoch)
+    run.contexts[effect.step] = context
+    try:
+        await _over(before)
+        worker = _worker(run, effect.worker)
+        parameters = effect.parameters
+        if parameters:
+            parameters = fresh_parameters(run, parameters)
+        task = Task(
+            run.id,
+            effect.step,
+            effect.attempt,
+            effect.epoch,
+            effect.action,
+            parameters,
+            effect.deadline,
+        )
+        report = await worker.perform(task, context)
+    except asyncio.CancelledError:
+        report = Report.failed("lost", "it was stopped before it reported", effect="unknown")
+    except (Unresolved, StoreError) as error:
+        report = Report.failed("permanent", str(error))
+    except Exception as error:  # noqa: BLE001 - the boundary: from here on there are only reports
+        report = Report.failed("unavailable", f"{type(error).__name__}: {error}", effect="unknown")
+    await _hand_in(run, effect, report)
+
+
+def _worker(run: Run, name: str) -> Worker:
+    worker = run.workers.get(name)
+    if worker is None:
+        raise LookupError(f"worker {name} is not loaded in this host")
+    return worker
+
+
+def fresh_parameters(run: Run, parameters: Doc) -> Doc:
+    """Parameters as the worker gets them: results stored apart are loaded, nothing is shared."""
+
+    def load(artifact: Artifact) -> Json:
+        return msgspec.json.decode(run.host.store.get_artifact(artifact.ref))
+
+    loaded: Doc = msgspec.json.decode(msgspec.json.encode(load_artifacts(parameters, load)))
+    return loaded
+
+
+async def _hand_in(run: Run, effect: StartAttempt, report: Report) -> None:
+    step = run.state.steps[effect.step].doc
+    verdict, data, raw = verify(run, effect.worker, step, report)
+    ref = output_ref = ""
+    output = report.output
+    if len(raw) > run.state.policy.inline_bytes:
+        verdict, data, ref = await _put_apart(run, verdict, raw)
+    if len(output) > OUTPUT_INLINE_CHARS:
+        output, output_ref = await _put_output(run, output)
+    recommendations = report.recommendations
+    if recommendations:
+        recommendations = tuple(str(word)[:1000] for word in recommendations[:20])
+    run.reported(
+        ev.AttemptReported(
+            effect.step,
+            effect.attempt,
+            effect.epoch,
+            verdict.met,
+            data,
+            ref,
+            verdict.failure,
+            tuple(verdict.findings),
+            recommendations,
+            tuple(report.artifacts),
+            report.cost,
+            output,
+            output_ref,
+            verdict.surprise,
+        )
+    )
+
+
+def verify(run: Run, name: str, step: Doc, report: Report) -> tuple[Verdict, Json, bytes]:
+    """The verdict, the data as it will be logged, and its bytes; the worker shares none of it."""
+    data, raw = report.data, b""
+    if data is not None:
+        try:
+            raw = msgspec.json.encode(plain(data))
+        except (ValueError, TypeError) as error:
+            return _unloggable(str(error)), None, b""
+        data = msgspec.json.decode(raw)
+    worker = run.workers.get(name)
+    offer = worker.spec.offer(step.get("action", "")) if worker else None
+    if worker is None or offer is None:
+        if report.error is not None:
+            return Verdict(False, failure_doc(report.error), []), data, raw
+        return _unloggable(f"{name} does not offer {step.get('action')}"), None, b""
+    return judge(step, offer, worker, report, data), data, raw
+
+
+def _unloggable(message: str) -> Verdict:
+    failure = {"class": "invalid_output", "message": message, "effect": "done"}
+    return Verdict(False, failure, [message])
+
+
+async def _put_apart(run: Run, verdict: Verdict, raw: bytes) -> tuple[Verdict, Json, str]:
+    """Large data becomes an artifact, durable before it is referred to."""
+    try:
+        return verdict, None, await run.host.blocking(run.host.store.put_artifact, raw)
+    except StoreError as error:
+        return _unloggable(f"its result could not be stored: {error}"), None, ""
+
+
+async def _put_output(run: Run, text: str) -> tuple[str, str]:
+    raw = text.encode("utf-8", "backslashreplace")
+    try:
+        return "", await run.host.blocking(run.host.store.put_artifact, raw)
+    except StoreError:
+        return text[-OUTPUT_INLINE_CHARS:], ""
+
+
+def stop(run: Run, effect: StopAttempt) -> None:
+    """End an attempt in flight: its context says so, and its task is cancelled."""
+    context = run.contexts.get(effect.step)
+    task = run.tasks.get(effect.step)
+    if context is not None:
+        if context.epoch != effect.epoch or context.cancelled:
+            return
+        context.cancelled = True
+    if task is not None and not task.done():
+        task.cancel()
+
+
+async def _over(before: asyncio.Task[None] | None) -> None:
+    """Wait until what ran for this step before is really over, even when told to stop meanwhile:
+    whoever comes next waits for us, and so for it."""
+    stopped = False
+    while before is not None and not before.done():
+        try:
+            await asyncio.wait([before])
+        except asyncio.CancelledError:
+            stopped = True
+    if stopped:
+        raise asyncio.CancelledError
+
+
+async def probe(run: Run, effect: StartProbe, before: asyncio.Task[None] | None) -> None:
+    """Ask a worker whether an attempt that nobody saw end did happen."""
+    context = AttemptContext(run, effect.step, effect.attempt, effect.epoch)
+    run.contexts[effect.step] = context
+    outcome, reason, verdict = "unknown", "", Verdict(False, None, [])
+    data: Json = None
+    ref = ""
+    try:
+        await _over(before)
+        parameters = fresh_parameters(run, effect.parameters)
+        task = Task(run.id, effect.step, effect.attempt, effect.epoch, effect.action, parameters, 0)
+        report = await _worker(run, effect.worker).probe(task, context)
+        if report is None:
+            outcome = "not_done"
+        else:
+            outcome = "done"
+            step = run.state.steps[effect.step].doc
+            verdict, data, raw = verify(run, effect.worker, step, report)
+            if len(raw) > run.state.policy.inline_bytes:
+                verdict, data, ref = await _put_apart(run, verdict, raw)
+            reason = "" if verdict.met else "; ".join(verdict.findings)
+    except asyncio.CancelledError:
+        reason = "the probe was stopped"
+    except Exception as error:  # noqa: BLE001 - a probe that raises cannot tell
+        reason = f"{type(error).__name__}: {error}"
+    event = ev.ProbeReported(
+        effect.step,
+        effect.attempt,
+        effect.epoch,
+        outcome,
+        data,
+        ref,
+        reason[:1000],
+        verdict.met,
+        tuple(verdict.findings),
+    )
+
+    def reported(state: State, _now: Now) -> Move:
+        current = control.is_current(state, effect.step, effect.epoch)
+        return Move([event] if current else [], [])
+
+    run.say(reported)
+
+
+async def ask(run: Run, effect: CallPlanner) -> None:
+    """Ask the planner, and hand in its answer or why there is none."""
+    answer: Doc | None = None
+    reason = ""
+    try:
+        if run.planner is None:
+            raise LookupError("this run's planner is not loaded")
+        view = planner_view(run.state, effect.call, effect.why)
+        decision = await run.planner.decide(view)
+        doc = plain(decision_doc(decision), place="decision")
+        answer = msgspec.json.decode(msgspec.json.encode(doc))
+    except asyncio.CancelledError:
+        reason = "it was stopped"
+    except Exception as error:  # noqa: BLE001 - planners are user code too
+        reason = f"{type(error).__name__}: {error}"[:2000]
+
+    def heard(state: State, now: Now) -> Move:
+        if answer is not None:
+            return Move(*answered(state, effect.call, effect.epoch, answer, now))
+        failed = ev.PlannerFailed(effect.call, effect.epoch, reason)
+        return Move([failed] if state.planner.epoch == effect.epoch else [], [])
+
+    run.say(heard)
+
+
+async def verify_goal(run: Run, effect: VerifyGoal) -> None:
+    """Check the goal's acceptance criteria against the result."""
+    state = run.state
+    steps: dict[str, Any] = {
+        step.id: {"status": step.status, "data": step.data} for step in state.steps.values()
+    }
+    findings = goal_findings(acceptance(state), effect.result, steps)
+    event = ev.GoalChecked(not findings, findings)
+    run.say(lambda state, _now: Move([event] if state.goal_asked else [], []))

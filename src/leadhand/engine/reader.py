@@ -1,0 +1,1 @@
+from leadhand.app.reader import Reader  # noqa

@@ -1,0 +1,404 @@
+"""One hosted run: its state, its outbox, and the loop of the engine.
+
+    inputs (reports, words of people, timers) ─► events ─► evolve at once
+         ─► decide until there is nothing more to do ─► commit everything together
+         ─► when durable: perform the effects
+
+Laws of this file
+1. Events are evolved in memory at once; their effects wait until the commit. So two reports
+   in one batch can never start a step twice, and no worker is called before its start is
+   durable.
+2. An input leaves the queue only when the batch that holds it is durable. A failed commit
+   throws the memory of this run away, folds it again from the store, and hands the inputs
+   in once more: fencing makes that safe.
+3. One append for each turn of the loop, whatever arrived in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.audit.chain import GENESIS, link
+from leadhand.codec.events import decode, encode
+from leadhand.core import control
+from leadhand.core import events as ev
+from leadhand.core.catalog import Catalog
+from leadhand.core.decide import Move, decide, next_wake
+from leadhand.core.effects import StartAttempt
+from leadhand.core.evolve import evolve
+from leadhand.core.state import Now, State
+from leadhand.core.views import run_status, step_view, summary
+from leadhand.errors import Bug, Conflict, Fenced, StoreFull
+from leadhand.ports import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leadhand.core.effects import Effect
+    from leadhand.core.plan import Json
+    from leadhand.core.report import StepView
+    from leadhand.core.state import StepState
+    from leadhand.engine.host import Host
+    from leadhand.ports import Planner, Spawned, Workers
+
+CALENDAR_LOOK_S = 1.0
+"""Calendar times are looked at this often, since the calendar may jump."""
+ROOM_LOOK_S = 0.1
+"""How often a store without room for new work is asked again."""
+
+
+def _bug(error: Exception) -> Bug:
+    bug = Bug(f"the engine failed: {type(error).__name__}: {error}")
+    bug.__cause__ = error
+    return bug
+
+
+class NoWorkers:
+    """For runs that are only spoken to."""
+
+    def get(self, _name: str) -> None:
+        """There is nobody."""
+
+    def catalog(self) -> Catalog:
+        """Nobody offers anything."""
+        return Catalog()
+
+
+class _Batch(NamedTuple):
+    inputs: list[Any]
+    effects: list[Effect]
+    waiters: list[asyncio.Future[None]]
+
+
+def fold(entries: Sequence[Entry]) -> State:
+    """The state a log amounts to. Folding makes no cycles, so the collector may rest."""
+    state = State()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for entry in entries:
+            evolve(state, decode(entry.version, entry.body), entry.at)
+    finally:
+        if collecting:
+            gc.enable()
+    return state
+
+
+class Run:
+    """A run that this host drives."""
+
+    def __init__(self, host: Host, ident: str, workers: Workers, planner: Planner | None) -> None:
+        self.host = host
+        self.id = ident
+        self.workers = workers
+        self.planner = planner
+        self.state = State()
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.contexts: dict[str, Any] = {}
+        self.progress: dict[str, tuple[str, float | None]] = {}
+        self.driven = False
+        """False for a run that is only spoken to: nothing is decided or performed."""
+        self._head = GENESIS
+        self._seq = 0
+        self._inputs: deque[tuple[Any, asyncio.Future[None] | None]] = deque()
+        self._outstanding: deque[_Batch] = deque()
+        self._undone: list[tuple[Any, asyncio.Future[None] | None]] = []
+        self._scheduled = False
+        self._folding = False
+        self._wake: tuple[float, asyncio.TimerHandle] | None = None
+        self._status = ""
+        self._counted = 0
+        self._failure: BaseException | None = None
+        self._settled: asyncio.Event = asyncio.Event()
+
+    # Loading.
+
+    def load_from(self, entries: Sequence[Entry]) -> None:
+        """Start from a log."""
+        self.state = state = fold(entries)
+        self._seq = len(entries)
+        self._head = entries[-1].hash if entries else GENESIS
+        self._status = run_status(state) if entries else ""
+        if state.ended is not None:
+            self._settled.set()
+
+    # What comes in.
+
+    def say(
+        self, what: Callable[[State, Now], Move], *, wait: bool = False
+    ) -> asyncio.Future[None] | None:
+        """Hand in an input: a function that turns what was said into a move, when its turn comes.
+
+        With `wait`, the future resolves once it is durable, or carries why it was refused.
+        """
+        future = asyncio.get_running_loop().create_future() if wait else None
+        self._inputs.append((what, future))
+        self.poke()
+        return future
+
+    def reported(self, event: ev.AttemptReported) -> None:
+        """A worker's report, judged."""
+        self.say(lambda state, _now: control.report(state, event))
+
+    def poke(self) -> None:
+        """Look at the run again in this turn of the loop, once."""
+        if not self._scheduled and not self._folding:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    # The loop.
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._folding or self.host.closing or self.host.failed is not None:
+            return
+        now = self.host.time()
+        batch = _Batch([], [], [])
+        entries: list[Entry] = []
+        try:
+            self._take_inputs(batch, entries, now)
+            if self.driven:
+                self._decide(batch, entries, now)
+        except Exception as error:  # noqa: BLE001 - the core never raises; if it does, we stop
+            self.host.fail(error if isinstance(error, Bug) else _bug(error))
+            return
+        self._flush(batch, entries)
+        if self.driven:
+            self._set_timer(now)
+
+    def _take_inputs(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
+        while self._inputs:
+            what, waiter = self._inputs.popleft()
+            try:
+                move = what(self.state, now)
+            except Exception as error:
+                if waiter is None:
+                    raise Bug(f"an input failed: {error!r}") from error
+                if not waiter.done():
+                    waiter.set_exception(error)
+                continue
+            batch.inputs.append((what, waiter))
+            if waiter is not None:
+                batch.waiters.append(waiter)
+            self._apply(move, batch, entries, now)
+
+    def _decide(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
+        state = self.state
+        self._recount()
+        room = self.host.room()
+        while (move := decide(state, now, room)) is not None:
+            if move.effects and type(move.effects[0]) is StartAttempt:
+                room -= 1
+            self._apply(move, batch, entries, now)
+            if room <= 0:  # the move may have freed something: an attempt that was lost
+                self._recount()
+                room = self.host.room()
+        if room <= 0:
+            self.host.starved[self] = None
+        self._recount()
+
+    def _recount(self) -> None:
+        """Keep the host's count of attempts in flight, over all runs, up to date."""
+        busy, before = len(self.state.in_flight), self._counted
+        self.host.in_flight += busy - before
+        self._counted = busy
+        if busy < before:
+            self.host.wake_starved()
+
+    def _apply(self, move: Move, batch: _Batch, entries: list[Entry], now: Now) -> None:
+        at, version = now.at, ev.EVENT_VERSION
+        for event in move.events:
+            evolve(self.state, event, at)
+            body = encode(event)
+            self._seq += 1
+            self._head = link(self._head, self.id, self._seq, at, version, body)
+            entries.append(Entry(self.id, self._seq, at, version, body, self._head))
+        batch.effects.extend(move.effects)
+
+    def _flush(self, batch: _Batch, entries: list[Entry]) -> None:
+        if not entries:
+            if self._outstanding:  # what they are told rests on events that are not durable yet
+                self._outstanding[-1].inputs.extend(batch.inputs)
+                self._outstanding[-1].waiters.extend(batch.waiters)
+                return
+            self._finish_waiters(batch)
+            self._after(batch)
+            return
+        self._settled.clear()
+        status = run_status(self.state) if self.driven or self.state.questions else self._status
+        told = None
+        if status != self._status or self._seq == len(entries) or self.state.ended is not None:
+            told = msgspec.json.encode(summary(self.state))
+            self._status = status
+        self._outstanding.append(batch)
+        future = self.host.store.append(self.id, self._seq - len(entries), entries, told)
+        asyncio.ensure_future(future).add_done_callback(self._committed)
+
+    def _committed(self, future: asyncio.Future[None]) -> None:
+        batch = self._outstanding.popleft()
+        error = None if future.cancelled() else future.exception()
+        if error is None and not future.cancelled() and not self._folding:
+            self.host.full_since = None
+            self._finish_waiters(batch)
+            self._after(batch)
+            return
+        self._undo(batch, error)
+
+    def _after(self, batch: _Batch) -> None:
+        if self.driven:
+            for effect in batch.effects:
+                self.host.perform(self, effect)
+        if not self._outstanding and not self._inputs:
+            self._note_status()
+
+    def _finish_waiters(self, batch: _Batch) -> None:
+        for waiter in batch.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _note_status(self) -> None:
+        if self._rests():
+            self._settled.set()
+        else:
+            self._settled.clear()
+
+    def _rests(self) -> bool:
+        """Whether nothing more happens here unless somebody says something."""
+        if self.state.ended is not None:
+            return True
+        if self.state.in_flight or self.state.planner.epoch:
+            return False
+        return self.host.shared.stopped or run_status(self.state) in ("waiting", "paused")
+
+    async def settled(self) -> str:
+        """Wait until the run ended, or goes on only when a person says so; all of it durable."""
+        while True:
+            await self._settled.wait()
+            if self.host.failed is not None:
+                raise self.host.failed
+            if self._rests() and not self._outstanding:
+                return run_status(self.state)
+            self._settled.clear()
+
+    async def quiet(self) -> None:
+        """Wait until everything handed in is durable."""
+        while self._inputs or self._outstanding or self._scheduled:
+            await asyncio.sleep(0.001)
+            if self.host.failed is not None:
+                return
+
+    # When a commit fails.
+
+    def _undo(self, batch: _Batch, error: BaseException | None) -> None:
+        """Keep the inputs of a batch that did not become durable, and fold again."""
+        self._undone.extend(batch.inputs)
+        known = isinstance(error, (StoreFull, Conflict)) and not isinstance(error, Fenced)
+        if error is not None and not known:
+            self.host.fail(error)
+        first = not self._folding
+        self._folding = True
+        if first:
+            self._failure = error
+        if not self._outstanding:
+            self._inputs.extendleft(reversed(self._undone))
+            self._undone.clear()
+            self.host.spawn(self._fold_again())
+
+    async def _fold_again(self) -> None:
+        if self.host.failed is None:
+            await self.host.wait_for_space(self._failure)
+        if self.host.failed is not None:
+            self._fail_waiters(self.host.failed)
+            return
+        self.load_from(self.host.store.read(self.id))
+        self._folding = False
+        self.poke()
+
+    def _fail_waiters(self, error: BaseException) -> None:
+        for _what, waiter in self._inputs:
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(error)
+
+    def fail(self, error: BaseException) -> None:
+        """The host cannot go on: wake whoever waits."""
+        self._fail_waiters(error)
+        self._settled.set()
+
+    # Timers.
+
+    def _set_timer(self, now: Now) -> None:
+        clock_at, wall_at = next_wake(self.state)
+        delays = []
+        if clock_at is not None:
+            delays.append(max(0.0, (clock_at - now.at) / 1e6))
+        if wall_at is not None:
+            delays.append(min(CALENDAR_LOOK_S, max(0.0, (wall_at - now.wall) / 1e6)))
+        if self in self.host.starved and not self.host.store.room():
+            delays.append(ROOM_LOOK_S)
+        if not delays or self.state.ended is not None:
+            self._drop_timer()
+            return
+        loop = asyncio.get_running_loop()
+        when = loop.time() + min(delays)
+        if self._wake is not None:
+            if abs(self._wake[0] - when) < 0.001:
+                return
+            self._wake[1].cancel()
+        self._wake = (when, loop.call_at(when, self._timer))
+
+    def _timer(self) -> None:
+        self._wake = None
+        self.poke()
+
+    def _drop_timer(self) -> None:
+        if self._wake is not None:
+            self._wake[1].cancel()
+            self._wake = None
+
+    def close(self) -> None:
+        """Let go of timers; tasks are the host's."""
+        self.driven = False
+        self._drop_timer()
+
+    # For contexts.
+
+    def data_of(self, step: StepState) -> Json:
+        """A step's data, fetched when it is stored apart; a copy that shares nothing."""
+        raw = self.host.store.get_artifact(step.data_ref) if step.data_ref else None
+        return msgspec.json.decode(raw if raw is not None else msgspec.json.encode(step.data))
+
+    def whole(self, value: Json) -> Json:
+        """A result with what is stored apart put in: for callers, not for the log."""
+        if isinstance(value, dict):
+            ref = value.get("$artifact")
+            if isinstance(ref, str) and len(value) == 1:
+                return msgspec.json.decode(self.host.store.get_artifact(ref))
+            return {key: self.whole(item) for key, item in value.items()}
+        return value
+
+    def step_views(self) -> list[StepView]:
+        """All steps as callers see them, their data whole."""
+        views = [step_view(step) for step in self.state.steps.values()]
+        for index, view in enumerate(views):
+            if type(view.data) is dict:
+                views[index] = msgspec.structs.replace(view, data=self.whole(view.data))
+        return views
+
+    def note_progress(self, step: str, message: str, fraction: float | None) -> None:
+        """Remember a worker's word on how far it is."""
+        self.progress[step] = (message[:500], fraction)
+
+    def note_spawned(self, step: str, epoch: int, process: Spawned) -> None:
+        """Record which process carries out an attempt, if it is still the current one."""
+        event = ev.AttemptSpawned(step, epoch, *process)
+
+        def spawned(state: State, _now: Now) -> Move:
+            current = control.is_current(state, step, epoch)
+            return Move([event] if current else [], [])
+
+        self.say(spawned)

@@ -1,0 +1,151 @@
+"""The host's socket: how other processes speak to the one that owns the database.
+
+A Unix socket beside the database (mode 0600, so only its owner may speak), one JSON document
+a line each way. Every request is answered only after what it asked for is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core import control
+from leadhand.core import host as hosting
+from leadhand.core.views import run_status
+from leadhand.engine.run import NoWorkers
+from leadhand.errors import LeadhandError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.decide import Move
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import Now, State
+    from leadhand.engine.host import Host
+    from leadhand.engine.run import Run
+
+LINE_BYTES_MAX = 1 << 20
+SOCKET_PATH_MAX = 100
+"""Unix sockets have short names; a longer path gets a stand-in in the temporary folder."""
+
+
+def socket_path(database: Path) -> Path:
+    """Where a database's host listens."""
+    beside = Path(f"{database.resolve()}.sock")
+    if len(os.fsencode(beside)) <= SOCKET_PATH_MAX:
+        return beside
+    name = hashlib.sha256(os.fsencode(beside)).hexdigest()[:24]
+    folder = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
+        raise UsageError(f"{folder} is not a private folder of yours; remove it or move the store")
+    return folder / f"{name}.sock"
+
+
+async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc) -> Doc:
+    """Carry out one word of a person; returns once it is durable."""
+    if verb == "stop_all":
+        await host.tell_host(hosting.StopAllRequested(actor, str(details.get("reason", ""))))
+        return {"stopped": True}
+    if verb == "lift":
+        await host.tell_host(hosting.StopAllLifted(actor))
+        return {"stopped": False}
+    if run is None:
+        raise UsageError(f"{verb} needs a run")
+    said = run.say(_move(verb, actor, details), wait=True)
+    if said is not None:
+        await said
+    return {"run": run.id, "status": run_status(run.state)}
+
+
+def _move(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
+    reason = str(details.get("reason", ""))
+    match verb:
+        case "pause":
+            return lambda state, _now: control.pause(state, actor, reason)
+        case "resume":
+            return lambda state, _now: control.resume(state, actor)
+        case "cancel":
+            return lambda state, now: control.cancel(state, actor, reason, now)
+        case "answer":
+            return lambda state, now: control.answer(
+                state,
+                str(details.get("id", "")),
+                str(details.get("choice", "")),
+                actor,
+                now,
+                text=str(details.get("text", "")),
+                data=details.get("data"),
+            )
+        case _:
+            raise UsageError(f"{verb} is nothing a run understands")
+
+
+class Service:
+    """Answers requests for one host."""
+
+    def __init__(self, host: Host, path: Path) -> None:
+        self._host = host
+        self._path = path
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Listen. An old socket of a dead host is in the way; the lock says that we own it."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        mask = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(
+                self._serve, path=str(self._path), limit=LINE_BYTES_MAX
+            )
+        finally:
+            os.umask(mask)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(msgspec.json.encode(await self._answer(line)) + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> Doc:
+        try:
+            request = msgspec.json.decode(line, type=dict[str, Any])
+            return {"ok": await self._do(request)}
+        except LeadhandError as error:
+            return {"error": str(error), "kind": type(error).__name__}
+        except msgspec.DecodeError as error:
+            return {"error": f"not a request: {error}", "kind": "UsageError"}
+
+    async def _do(self, request: Doc) -> Doc:
+        verb = str(request.get("verb", ""))
+        if verb == "ping":
+            return {"pid": os.getpid(), "runs": list(self._host.runs)}
+        ident = str(request.get("run", ""))
+        run = self._host.runs.get(ident)
+        if verb == "progress":
+            notes = dict(run.progress) if run else {}
+            return {step: {"message": m, "fraction": f} for step, (m, f) in notes.items()}
+        if ident and run is None:
+            run = self._host.load(ident, NoWorkers())
+        details = request.get("details") or {}
+        return await word(self._host, run, verb, str(request.get("actor", "")), details)

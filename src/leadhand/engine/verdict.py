@@ -1,0 +1,152 @@
+"""The verdict: the engine's own judgement of a report. A claim is not a fact.
+
+1. A failure the worker reported is a failure.
+2. A success is judged by the step's success criteria: named checks of the worker and safe
+   expressions over the report. Without criteria, by the worker's result check; without one,
+   by the form its result was declared to have.
+3. Only True counts. A check that raises, an expression that cannot be evaluated, a name
+   nobody knows: unmet. Unsure is unmet.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.codec.expressions import ExpressionError, evaluate
+from leadhand.core.shape import problems
+
+if TYPE_CHECKING:
+    from leadhand.core.catalog import Offer
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.report import Failure, Report
+    from leadhand.ports import Worker
+
+MESSAGE_CHARS_MAX = 4000
+FINDINGS_MAX = 20
+NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+class Verdict(NamedTuple):
+    """Whether a report is accepted as success, and what was found."""
+
+    met: bool
+    failure: Doc | None
+    findings: list[str]
+    surprise: str = ""
+
+
+def as_list(criteria: Json) -> list[str]:
+    """Criteria are a text or a list of texts."""
+    if criteria is None:
+        return []
+    return [criteria] if isinstance(criteria, str) else list(criteria)
+
+
+def failure_doc(failure: Failure) -> Doc:
+    """A failure as it is logged."""
+    doc: Doc = {
+        "class": failure.failure_class,
+        "message": failure.message[:MESSAGE_CHARS_MAX],
+        "effect": failure.effect,
+    }
+    if failure.retry_after_s is not None:
+        doc["retry_after"] = failure.retry_after_s
+    if failure.details is not None:
+        doc["details"] = str(failure.details)[-MESSAGE_CHARS_MAX:]
+    return doc
+
+
+def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -> Verdict:
+    """Judge one report; `data` is its data as it will be logged."""
+    if report.status != "succeeded" or report.error is not None:
+        failure = report.error
+        if failure is None:
+            message = "the worker reported a failure without saying why"
+            return Verdict(
+                False, {"class": "unavailable", "message": message, "effect": "none"}, []
+            )
+        return Verdict(False, failure_doc(failure), [])
+    criteria = as_list(step.get("success_criteria"))
+    findings = _form(offer, data)
+    kind = "invalid_output" if findings else "criteria_unmet"
+    if not findings:
+        names = _names(report, data)
+        action = step.get("action", "")
+        if criteria:
+            checked = (_criterion(worker, action, each, names, offer) for each in criteria)
+            findings = [finding for finding in checked if finding]
+        elif offer.result_check:
+            finding = _named(worker, action, "", data)
+            findings = [finding] if finding else []
+    if findings:
+        message = "; ".join(findings)[:MESSAGE_CHARS_MAX]
+        failure_ = {"class": kind, "message": message, "effect": "done"}
+        return Verdict(False, failure_, findings[:FINDINGS_MAX])
+    return Verdict(True, None, [], _surprise(step, report, data))
+
+
+def _form(offer: Offer, data: Json) -> list[str]:
+    if offer.returns is None:
+        return []
+    return [f"{p.path or 'data'}: {p.message}" for p in problems(data, offer.returns, "data")]
+
+
+def _names(report: Report, data: Json) -> dict[str, Any]:
+    return {
+        "data": data,
+        "status": report.status,
+        "error": None,
+        "cost": report.cost,
+        "artifacts": list(report.artifacts),
+        "recommendations": list(report.recommendations),
+    }
+
+
+def _criterion(
+    worker: Worker, action: str, criterion: str, names: dict[str, Any], offer: Offer
+) -> str:
+    if NAMED.fullmatch(criterion) and (criterion in offer.checks or criterion not in names):
+        return _named(worker, action, criterion, names["data"])
+    try:
+        held = evaluate(criterion, names)
+    except ExpressionError as error:
+        return f"{criterion}: {error}"
+    return "" if held is True else f"{criterion} does not hold"
+
+
+def _named(worker: Worker, action: str, name: str, data: Json) -> str:
+    label = name or "the worker's own check"
+    try:
+        held = worker.check(name, action, data)
+    except Exception as error:  # noqa: BLE001 - a check that raises is a check that does not hold
+        return f"{label} could not be checked: {type(error).__name__}: {error}"
+    return "" if held is True else f"{label} does not hold"
+
+
+def _surprise(step: Doc, report: Report, data: Json) -> str:
+    for expectation in as_list(step.get("expect")):
+        try:
+            held = evaluate(expectation, _names(report, data))
+        except ExpressionError as error:
+            return f"expected {expectation}: {error}"
+        if held is not True:
+            return f"expected {expectation}"
+    for word in report.recommendations:
+        if word.lower().startswith("replan"):
+            return f"its report recommends: {word}"
+    return ""
+
+
+def goal_findings(acceptance: tuple[str, ...], result: Json, steps: Doc) -> list[str]:
+    """Which of the goal's acceptance criteria do not hold."""
+    findings = []
+    for criterion in acceptance:
+        try:
+            held = evaluate(criterion, {"result": result, "data": result, "steps": steps})
+        except ExpressionError as error:
+            findings.append(f"{criterion}: {error}")
+            continue
+        if held is not True:
+            findings.append(f"{criterion} does not hold")
+    return findings

@@ -1,0 +1,185 @@
+"""Every error Leadhand raises on purpose, in one tree.
+
+    LeadhandError                 exit
+    ├── UsageError                2   the caller's words or files are off
+    │   └── DocumentError         2   a plan that cannot be read at all
+    ├── PlanInvalid               3   a plan that was read and has findings
+    ├── NotAllowed                4   permission, policy, read-only folder
+    ├── LimitReached              6   a budget or limit was reached
+    ├── Conflict                  7   stale plan, second host, version moved
+    │   └── Fenced                7   this host no longer owns the database
+    ├── StoreError                1   the database said no
+    │   ├── StoreFull             1   no space; nothing acknowledged is lost
+    │   ├── StoreBroken           1   an fsync or I/O error: the host stops
+    │   └── StoreCorrupt          1   the log does not verify
+    ├── WorkerFailure             –   raised by workers; becomes a report
+    │   ├── Transient, RateLimited, Unavailable, Denied, TooComplex,
+    │   ├── Ambiguous, NeedsInfo, InvalidOutput
+    │   └── Permanent
+    └── Bug                       70  ours
+
+A worker raises a `WorkerFailure` to say what kind of failure it met; the class decides
+what the engine may do next (retry, another worker, a smaller task, a person).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class LeadhandError(Exception):
+    """Something Leadhand can explain."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(LeadhandError):
+    """The command, option or file given cannot be used."""
+
+    exit_code = 2
+
+
+class DocumentError(UsageError):
+    """A document that cannot be read: not JSON or YAML, too large, too deep."""
+
+    def __init__(self, place: str, message: str, fix: str = "") -> None:
+        self.place = place
+        self.message = message
+        self.fix = fix
+        super().__init__(f"{place}: {message}" + (f" Fix: {fix}" if fix else ""))
+
+
+class PlanInvalid(LeadhandError):
+    """A plan with findings; `findings` holds all of them."""
+
+    exit_code = 3
+
+    def __init__(self, findings: Sequence[object]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(str(finding) for finding in findings) or "the plan is invalid")
+
+
+class NotAllowed(LeadhandError):
+    """The operating system or the policy does not allow it."""
+
+    exit_code = 4
+
+
+class LimitReached(LeadhandError):
+    """A budget or a limit was reached."""
+
+    exit_code = 6
+
+
+class Conflict(LeadhandError):
+    """Somebody else was first: a second host, a newer version, a stale plan."""
+
+    exit_code = 7
+
+
+class Fenced(Conflict):
+    """Another host took over this database; this one must stop."""
+
+
+class StoreError(LeadhandError):
+    """The database could not do what was asked."""
+
+
+class StoreFull(StoreError):
+    """The disk is full. Nothing acknowledged is lost; free some space and resume."""
+
+
+class StoreBroken(StoreError):
+    """The disk failed to write or sync. The host stops rather than guess what was written."""
+
+
+class StoreCorrupt(StoreError):
+    """The stored log does not verify."""
+
+
+class Bug(LeadhandError):
+    """A state that should be impossible."""
+
+    exit_code = 70
+
+
+class WorkerFailure(LeadhandError):
+    """A failure a worker reports, with its class.
+
+    `effect` says what is known of the outside world: "none" (nothing happened),
+    "done" (it happened all the same) or "unknown".
+    """
+
+    failure_class: ClassVar[str] = "unavailable"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after_s: float | None = None,
+        effect: str = "none",
+        data: object = None,
+        recommendations: Sequence[str] = (),
+    ) -> None:
+        self.retry_after_s = retry_after_s
+        self.effect = effect
+        self.data = data
+        self.recommendations = tuple(recommendations)
+        super().__init__(message or type(self).__doc__ or type(self).__name__)
+
+
+class Transient(WorkerFailure):
+    """A passing fault: the same call may work soon."""
+
+    failure_class = "transient"
+
+
+class RateLimited(WorkerFailure):
+    """Too many calls; `retry_after_s` says how long to wait."""
+
+    failure_class = "rate_limited"
+
+
+class Unavailable(WorkerFailure):
+    """This tool cannot be used now; another might."""
+
+    failure_class = "unavailable"
+
+
+class Denied(WorkerFailure):
+    """This tool was refused access; another might be allowed."""
+
+    failure_class = "denied"
+
+
+class TooComplex(WorkerFailure):
+    """The task is too large for this worker; smaller ones might do."""
+
+    failure_class = "too_complex"
+
+
+class Ambiguous(WorkerFailure):
+    """The task can be read in more than one way."""
+
+    failure_class = "ambiguous"
+
+
+class NeedsInfo(WorkerFailure):
+    """The worker needs to know something it was not told."""
+
+    failure_class = "needs_info"
+
+
+class InvalidOutput(WorkerFailure):
+    """The result does not have the promised form."""
+
+    failure_class = "invalid_output"
+
+
+class Permanent(WorkerFailure):
+    """Trying again cannot help."""
+
+    failure_class = "permanent"

@@ -1,0 +1,1 @@
+"""Planners read the state and answer with a decision. They cannot execute: see the layers."""

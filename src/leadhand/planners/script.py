@@ -1,0 +1,62 @@
+"""A planner that is a Python function from the state to a decision.
+
+    def next_step(view):
+        if "raw" not in view.results:
+            return Propose([{"id": "raw", "worker": "fetch"}])
+        return Finish(view.results["raw"])
+
+It is asked after every report unless told otherwise, and may be a plain or an async function.
+A plain one runs in a thread, so that a slow planner never holds up the workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING
+
+from leadhand.core.plan import Plan
+from leadhand.core.report import Ask, Finish, GiveUp, Propose
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.report import Decision, PlannerView
+
+
+class ScriptPlanner:
+    """Wraps a function."""
+
+    splits = False
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        *,
+        consult: str = "every_report",
+        replans: bool = True,
+    ) -> None:
+        if consult not in ("every_report", "on_surprise"):
+            raise UsageError(f"consult is every_report or on_surprise, not {consult!r}")
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.consult = consult
+        self.replans = replans
+        self._function = function
+
+    async def decide(self, view: PlannerView) -> Decision:
+        """Call the function and make sure that its answer is a decision."""
+        if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
+            getattr(self._function, "__call__", None)  # noqa: B004 - an object with async __call__
+        ):
+            answer = await self._function(view)  # type: ignore[misc]
+        else:
+            answer = await asyncio.to_thread(self._function, view)
+        if isinstance(answer, Plan):
+            return Propose.plan(answer)
+        if isinstance(answer, (Propose, Ask, Finish, GiveUp)):
+            return answer
+        kind = type(answer).__name__
+        raise TypeError(
+            f"planner {self.name} returned {kind}; return Propose, Ask, Finish or GiveUp"
+        )

@@ -1,0 +1,410 @@
+"""One frozen `Settings`: what was configured, and where each value came from.
+
+Precedence: flag > LEADHAND_* > leadhand.toml > pyproject.toml [tool.leadhand] > user config.
+The two project files are looked for in the working folder and upwards; the user's is
+`$XDG_CONFIG_HOME/leadhand/config.toml`.
+
+    [project]
+    store = ".leadhand/leadhand.db"
+    workers = ["workers.py", "company.workers"]
+    planner = "planning:next_step"
+    actor = "deploy-bot"
+
+    [policy]
+    concurrency = 20
+    timeout = "10 minutes"
+
+    [notify]
+    command = ["notify-send", "{kind}", "{run}: {text}"]
+
+    [workers.deploy]
+    command = ["./deploy.sh", "{version}"]
+
+In the environment a key of `[project]` is LEADHAND_STORE, LEADHAND_WORKERS (a list with
+commas) and so on; keys of other tables have two underscores: LEADHAND_POLICY__TIMEOUT.
+
+A key nobody knows is an error, with its file and the key that was probably meant: a misspelt
+limit that is silently ignored is no limit. Paths are relative to the file they stand in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leadhand.core.durations import seconds
+from leadhand.core.plan import RISKS, Doc
+from leadhand.core.policy import Policy
+from leadhand.core.wording import closest, listed, shown
+from leadhand.errors import NotAllowed, UsageError
+
+PROJECT_FILE = "leadhand.toml"
+FOLDER = ".leadhand"
+DATABASE = "leadhand.db"
+FILE_BYTES_MAX = 1 << 20
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be configured."""
+
+    root: Path
+    """The folder of the project: where its settings file stands, else the working folder."""
+    store: Path
+    workers: tuple[str, ...] = ()
+    """Modules, or absolute paths of Python files, that hold workers."""
+    declared: Mapping[str, Doc] = field(default_factory=dict)
+    """`[workers.NAME]` tables as they stand in the file."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """For each declared worker, the folder of the file that declares it."""
+    planner: str = ""
+    actor: str = ""
+    policy: Policy = field(default_factory=Policy)
+    notify_command: tuple[str, ...] = ()
+    notify_webhook: str = ""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """For each key that was set: the flag, variable or file it came from."""
+    files: tuple[Path, ...] = ()
+    """The settings files that were read."""
+
+    def origin(self, key: str) -> str:
+        """Where a value came from."""
+        return self.origins.get(key, DEFAULT)
+
+
+class _Kind(NamedTuple):
+    """How one key is read."""
+
+    read: Callable[[Any], Any]
+    field: str = ""
+    """The field of Policy it fills."""
+
+
+class _Value(NamedTuple):
+    value: Any
+    origin: str
+    folder: Path
+
+
+# What each key may hold. Readers raise ValueError with the end of a sentence.
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be a text that is not empty")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise ValueError("must be a list of texts")
+    return tuple(value)
+
+
+def _argv(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError('must be a list of arguments, as in ["notify-send", "{text}"]')
+    return _texts(value)
+
+
+def _webhook(value: Any) -> str:
+    text = _text(value)
+    if not text.startswith(("https://", "http://")):
+        raise ValueError("must be an address that begins with https:// or http://")
+    return text
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("must be a whole number from 1")
+    return value
+
+
+def _counts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise ValueError("must be a table of whole numbers")  # noqa: TRY004 - the end of a sentence
+    return {name: _count(each) for name, each in value.items()}
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
+        raise ValueError("must be a number that is not negative")
+    return float(value)
+
+
+def _share(value: Any) -> float:
+    number = _number(value)
+    if number > 1:
+        raise ValueError("must be a number from 0 to 1")
+    return number
+
+
+def _factor(value: Any) -> float:
+    number = _number(value)
+    if number < 1:
+        raise ValueError("must be a number from 1")
+    return number
+
+
+def _duration(value: Any) -> float:
+    found = seconds(value)
+    if found <= 0:
+        raise ValueError("must be longer than nothing")
+    return found
+
+
+def _risk(value: Any) -> str:
+    if value not in RISKS:
+        raise ValueError(f"must be one of {', '.join(RISKS)}")
+    return str(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")  # noqa: TRY004 - the end of a sentence
+    return value
+
+
+KEYS: dict[str, dict[str, _Kind]] = {
+    "project": {
+        "store": _Kind(_text),
+        "workers": _Kind(_texts),
+        "planner": _Kind(_text),
+        "actor": _Kind(_text),
+    },
+    "policy": {
+        "concurrency": _Kind(_count, "max_concurrency"),
+        "workers": _Kind(_counts, "worker_concurrency"),
+        "resources": _Kind(_counts, "resources"),
+        "attempts": _Kind(_count, "attempts_max"),
+        "backoff": _Kind(_duration, "backoff_s"),
+        "backoff_factor": _Kind(_factor, "backoff_factor"),
+        "backoff_max": _Kind(_duration, "backoff_max_s"),
+        "jitter": _Kind(_share, "jitter"),
+        "timeout": _Kind(_duration, "timeout_s"),
+        "planner_timeout": _Kind(_duration, "planner_timeout_s"),
+        "probe_timeout": _Kind(_duration, "probe_timeout_s"),
+        "planner_calls": _Kind(_count, "planner_calls_max"),
+        "planner_rounds": _Kind(_count, "planner_rounds_max"),
+        "replans_idle": _Kind(_count, "replans_idle_max"),
+        "steps": _Kind(_count, "steps_max"),
+        "wall_time": _Kind(_duration, "wall_s"),
+        "budget": _Kind(_number, "budget"),
+        "auto_risk": _Kind(_risk, "auto_risk"),
+        "review": _Kind(_flag, "review"),
+        "cancel_grace": _Kind(_duration, "cancel_grace_s"),
+    },
+    "notify": {"command": _Kind(_argv), "webhook": _Kind(_webhook)},
+}
+_TABLES = (*KEYS, "workers")
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """Read everything that applies in a folder; `flags` holds dotted keys ("project.store").
+
+    A flag that is None was not given. UsageError names the file or variable, the key, and
+    what was probably meant.
+    """
+    env = os.environ if environ is None else environ
+    here = (folder or Path.cwd()).resolve()
+    found: dict[str, _Value] = {}
+    files: list[Path] = []
+    root = here
+    for path, table in _documents(env, here):
+        files.append(path)
+        if path.name in (PROJECT_FILE, "pyproject.toml"):
+            root = path.parent
+        found |= {key: _Value(value, str(path), path.parent) for key, value in _flat(path, table)}
+    found |= {key: _Value(value, name, here) for key, name, value in _from_environment(env)}
+    for key, value in (flags or {}).items():
+        if value is not None:
+            found[key] = _Value(value, f"flag --{key.rpartition('.')[2].replace('_', '-')}", here)
+    return _settings(found, root, tuple(reversed(files)))
+
+
+def _documents(env: Mapping[str, str], here: Path) -> Iterator[tuple[Path, Doc]]:
+    """The settings files that exist, the weakest first, each with its table."""
+    config = env.get("XDG_CONFIG_HOME") or str(
+        Path(env.get("HOME") or "~").expanduser() / ".config"
+    )
+    user = Path(config) / "leadhand" / "config.toml"
+    if user.is_file():
+        yield user, _read(user)
+    project = _upwards(here, PROJECT_FILE)
+    for path in _all_upwards(here, "pyproject.toml"):
+        table = _read(path).get("tool", {}).get("leadhand")
+        if table is not None:
+            _refuse_strangers(path, here)
+            if not isinstance(table, dict):
+                raise UsageError(f"{path}: [tool.leadhand] must be a table")
+            yield path, table
+            break
+    if project is not None:
+        _refuse_strangers(project, here)
+        yield project, _read(project)
+
+
+def _all_upwards(here: Path, name: str) -> Iterator[Path]:
+    return (path for folder in (here, *here.parents) if (path := folder / name).is_file())
+
+
+def _upwards(here: Path, name: str) -> Path | None:
+    return next(_all_upwards(here, name), None)
+
+
+def _refuse_strangers(path: Path, here: Path) -> None:
+    """A settings file names code to run: one above must be ours, root's or the folder owner's."""
+    if path.parent == here:
+        return
+    owner = path.stat().st_uid
+    if owner not in (0, os.geteuid(), here.stat().st_uid):
+        raise NotAllowed(
+            f"{path}: belongs to another user, and settings name code that is run. "
+            f"Fix: put a {PROJECT_FILE} of your own into {here}."
+        )
+
+
+def _read(path: Path) -> Doc:
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise UsageError(f"{path}: is larger than {FILE_BYTES_MAX} bytes")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
+    """A file's values by dotted key; each declared worker is one value."""
+    for table, content in document.items():
+        if table not in _TABLES:
+            raise _unknown(path, table, _TABLES, "table")
+        if not isinstance(content, dict):
+            raise UsageError(f"{path}: {table} must be a table, written [{table}]")
+        for key, value in content.items():
+            if table == "workers":
+                if not isinstance(value, dict):
+                    raise UsageError(
+                        f"{path}: workers.{key} must be a table, written [workers.{key}]. "
+                        "Fix: modules that hold workers stand in [project] workers = [...]."
+                    )
+            elif key not in KEYS[table]:
+                raise _unknown(path, key, KEYS[table], "key", f"[{table}] ")
+            yield f"{table}.{key}", value
+
+
+def _unknown(
+    where: object, word: str, known: Mapping[str, Any] | tuple[str, ...], what: str, place: str = ""
+) -> UsageError:
+    meant = closest(word, known)
+    fix = f'Did you mean "{meant}"?' if meant else f"There are: {listed(known, 40)}."
+    return UsageError(f"{where}: {place}has no {what} {shown(word)}. {fix}")
+
+
+def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
+    """The variables that are settings. Others that begin with LEADHAND_ have other uses."""
+    for name in sorted(env):
+        if not name.startswith("LEADHAND_") or not env[name]:
+            continue
+        table, two, key = name.removeprefix("LEADHAND_").lower().partition("__")
+        if not two:
+            table, key = "project", table
+            if key not in KEYS[table]:
+                continue
+        elif table not in KEYS:
+            raise _unknown(name, table, tuple(KEYS), "table")
+        elif key not in KEYS[table]:
+            raise _unknown(name, key, KEYS[table], "key", f"[{table}] ")
+        yield f"{table}.{key}", name, _from_text(env[name], table, key)
+
+
+def _from_text(text: str, table: str, key: str) -> Any:
+    """What a variable's text stands for: JSON where it is, a list with commas for workers."""
+    if (table, key) == ("project", "workers"):
+        return [each.strip() for each in text.split(",") if each.strip()]
+    if table == "project" or key == "webhook":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) -> Settings:
+    read: Doc = {}
+    for dotted, given in found.items():
+        table, _, key = dotted.partition(".")
+        if table == "workers":
+            continue
+        try:
+            read[dotted] = KEYS[table][key].read(given.value)
+        except ValueError as error:
+            raise UsageError(
+                f"{given.origin}: {key} {error} (it is {shown(given.value)})"
+            ) from None
+    policy = {
+        KEYS["policy"][key].field: read[f"policy.{key}"]
+        for key in KEYS["policy"]
+        if f"policy.{key}" in read
+    }
+    store = found.get("project.store")
+    declared = {
+        key.partition(".")[2]: each for key, each in found.items() if key.startswith("workers.")
+    }
+    sources = found.get("project.workers")
+    return Settings(
+        root=root,
+        store=_absolute(store) if store else root / FOLDER / DATABASE,
+        workers=tuple(source_of(each, sources.folder) for each in read["project.workers"])
+        if sources
+        else (),
+        declared={name: each.value for name, each in declared.items()},
+        folders={name: each.folder for name, each in declared.items()},
+        planner=read.get("project.planner", ""),
+        actor=read.get("project.actor", ""),
+        policy=Policy(**policy),
+        notify_command=read.get("notify.command", ()),
+        notify_webhook=read.get("notify.webhook", ""),
+        origins={key: each.origin for key, each in found.items()},
+        files=files,
+    )
+
+
+def _absolute(store: _Value) -> Path:
+    return store.folder / Path(store.value).expanduser()
+
+
+def source_of(name: str, folder: Path) -> str:
+    """A source of workers: a module's name as it is, the path of a file made absolute."""
+    if name.endswith(".py") or os.sep in name:
+        return str((folder / Path(name).expanduser()).resolve())
+    return name
+
+
+def make_store_folder(store: Path) -> None:
+    """Make `.leadhand/` with a .gitignore in it, so that no run is ever committed by accident."""
+    folder = store.parent
+    if folder.name != FOLDER or folder.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise NotAllowed(
+            f"{folder}: cannot be made ({error.strerror}). "
+            "Fix: run where you may write, or give --store PATH."
+        ) from None

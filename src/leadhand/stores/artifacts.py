@@ -1,0 +1,78 @@
+"""Large results, kept as files named by their own hash beside the database.
+
+    <database>.artifacts/ab/cdef…    the file whose SHA-256 is abcdef…
+
+The order of `put` is what makes a reference safe: write a temporary file, sync it, rename
+it, sync the folder; only then is the name given back, to be appended to a log. So a name in
+a log always has its bytes; after a crash there may be bytes that no log names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from leadhand.errors import StoreCorrupt
+from leadhand.stores.connect import explain_os, make_folder, sync_folder
+from leadhand.stores.refs import digest_in, ref_of
+
+TEMPORARY = ".new-"
+
+
+class Artifacts:
+    """A folder of them. May be used from several threads and processes at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, data: bytes) -> str:
+        """Keep bytes durably; the same bytes always have the same name."""
+        ref = ref_of(data)
+        path = self._path(ref)
+        try:
+            make_folder(path.parent)
+            if not _holds(path, data):
+                _write(path, data)
+            # Also when it was there already: whoever renamed it may have died before this.
+            sync_folder(path.parent)
+        except OSError as error:
+            raise explain_os(error, path) from error
+        return ref
+
+    def get(self, ref: str) -> bytes:
+        """The bytes behind a name."""
+        path = self._path(ref)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise StoreCorrupt(f"{path}: the artifact is missing") from None
+        except OSError as error:
+            raise explain_os(error, path) from error
+        if ref_of(data) != ref:
+            raise StoreCorrupt(f"{path}: the artifact's bytes do not match its name")
+        return data
+
+    def _path(self, ref: str) -> Path:
+        digest = digest_in(ref)
+        return self._folder / digest[:2] / digest[2:]
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:
+        return False
+
+
+def _write(path: Path, data: bytes) -> None:
+    with NamedTemporaryFile(prefix=TEMPORARY, dir=path.parent, delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.rename(path)
+        except BaseException:
+            temporary.unlink()
+            raise

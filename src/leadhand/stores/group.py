@@ -1,0 +1,131 @@
+"""Appends that are committed together, laid out for the one statement that files them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.errors import Bug
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Collection, Sequence
+
+    from leadhand.ports import Entry
+
+_PLACE = b"%20d" * 2
+_ENTRY = b"%20d" * 6
+_HEAD = b"%20d" * 9
+
+
+class Request(NamedTuple):
+    """One append on its way to the disk."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[None]
+    run: str
+    expected: int
+    entries: Sequence[Entry]
+    summary: bytes | None
+    size: int
+
+
+class Head(NamedTuple):
+    """Where a run's log ends."""
+
+    id: int
+    seq: int
+    hash: bytes
+
+
+class Touched:
+    """What a group does to one run."""
+
+    __slots__ = ("created", "head", "last", "summary", "updated")
+
+    def __init__(self, head: Head, created: int) -> None:
+        self.head = head
+        self.created = created
+        self.updated = created
+        self.last = 0
+        self.summary: bytes | None = None
+
+
+class Layout(NamedTuple):
+    """The values of writer.sql's intake that hold many rows each."""
+
+    rows: int
+    numbers: bytes
+    hashes: bytes
+    runs: int
+    heads: bytes
+    data: bytes
+
+
+class Group:
+    """Gathers appends. `last_run_id` is the highest id given out before it."""
+
+    def __init__(self, last_run_id: int) -> None:
+        self.last_run_id = last_run_id
+        self.hashes: list[bytes] = []
+        self.touched: dict[str, Touched] = {}
+        self._numbers: list[bytes] = []
+        self._data: list[bytes] = [b"\0"]  # never empty: of nothing SQLite's substr is null
+        self._place = 2
+
+    def add(self, request: Request, head: Head) -> None:
+        """Take an append in; when this raises, nothing of it was taken."""
+        run, entries, owner, place = request.run, request.entries, head.id, self._place
+        numbers = []
+        for _, seq, at, version, body, _ in entries:
+            numbers.append(_ENTRY % (owner, seq, at, version, place, len(body)))
+            place += len(body)
+        hashes = [entry[5] for entry in entries]
+        data = b"".join([entry[4] for entry in entries])
+        if len(b"".join(numbers)) != 120 * len(entries) or len(b"".join(hashes)) != 32 * len(
+            entries
+        ):
+            raise Bug("an entry has a number of more than 20 digits, or a hash not of 32 bytes")
+        touched = self.touched.get(run)
+        if touched is None:
+            touched = self.touched[run] = Touched(head, entries[0].at)
+            self.last_run_id = max(self.last_run_id, owner)
+        self.hashes += hashes
+        self._numbers += numbers
+        self._data.append(data)
+        self._place = place
+        last = entries[-1]
+        touched.head = Head(owner, last.seq, last.hash)
+        touched.updated = last.at
+        touched.last = len(self.hashes) - 1
+        if request.summary is not None:
+            touched.summary = request.summary
+
+    def layout(self) -> Layout:
+        """All of it, as writer.sql wants it."""
+        heads, data, place = [], list(self._data), self._place
+        for run, one in self.touched.items():
+            name, summary = run.encode(), one.summary
+            behind = place + len(name)
+            length = -1 if summary is None else len(summary)
+            numbers = (one.head.id, one.created, one.updated, one.head.seq, one.last)
+            heads.append(_HEAD % (*numbers, place, len(name), behind, length))
+            data += [name, summary or b""]
+            place = behind + max(length, 0)
+        return Layout(
+            rows=len(self.hashes),
+            numbers=b"".join(self._numbers),
+            hashes=b"".join(self.hashes),
+            runs=len(heads),
+            heads=b"".join(heads),
+            data=b"".join(data),
+        )
+
+
+def name_list(runs: Collection[str]) -> dict[str, int | bytes]:
+    """The values of writer.sql's find_heads."""
+    names = [run.encode() for run in runs]
+    places, place = [], 1
+    for name in names:
+        places.append(_PLACE % (place, len(name)))
+        place += len(name)
+    return {"count": len(names), "places": b"".join(places), "names": b"".join(names)}

@@ -1,0 +1,248 @@
+"""A store in memory: the same contract, no input or output, no thread.
+
+For tests, the simulator, and runs nobody wants to keep. What the disk would hold is a
+separate object, so that a crash can be played: `reopen` gives a new store with what was
+committed and nothing else. With `auto=False` appends wait until `commit` is called, one by
+one if need be; `fail_next` makes one fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from leadhand.audit.chain import GENESIS, Batch, link_batch
+from leadhand.errors import (
+    Bug,
+    Conflict,
+    Fenced,
+    LeadhandError,
+    StoreBroken,
+    StoreCorrupt,
+    StoreError,
+)
+from leadhand.ports import Entry, RunHeader
+from leadhand.stores.refs import digest_in, ref_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+
+class MemoryDisk:
+    """What survives."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.logs: dict[str, list[Entry]] = {}
+        self.headers: dict[str, RunHeader] = {}
+        self.order: list[Entry] = []
+        self.batches: list[Batch] = []
+        self.artifacts: dict[str, bytes] = {}
+
+    def copy(self) -> MemoryDisk:
+        # Entries are immutable: sharing them is safe, and a copy for each crash stays cheap.
+        twin = MemoryDisk()
+        twin.epoch = self.epoch
+        twin.logs = {run: list(log) for run, log in self.logs.items()}
+        twin.headers = dict(self.headers)
+        twin.order = list(self.order)
+        twin.batches = list(self.batches)
+        twin.artifacts = dict(self.artifacts)
+        return twin
+
+
+class _Request(NamedTuple):
+    future: asyncio.Future[None]
+    run: str
+    expected: int
+    entries: Sequence[Entry]
+    summary: bytes | None
+
+
+class _Fault(NamedTuple):
+    error: LeadhandError
+    written: bool
+
+
+class MemoryStore:
+    """Call `claim` before the first append."""
+
+    def __init__(self, *, auto: bool = True, disk: MemoryDisk | None = None) -> None:
+        self.auto = auto
+        self._disk = disk or MemoryDisk()
+        self._epoch: int | None = None
+        self._pending: deque[_Request] = deque()
+        self._fault: _Fault | None = None
+        self._refusal: LeadhandError | None = None
+        self._wakers: set[asyncio.Event] = set()
+        self._closed = False
+
+    # The port.
+
+    def claim(self) -> int:
+        """Become the owner: a new epoch that every later append is checked against."""
+        if self._refusal is not None and not isinstance(self._refusal, Fenced):
+            raise self._refusal
+        self._refusal = None
+        self._disk.epoch += 1
+        self._epoch = self._disk.epoch
+        return self._epoch
+
+    def append(
+        self, run: str, expected: int, entries: Sequence[Entry], summary: bytes | None = None
+    ) -> asyncio.Future[None]:
+        """Add entries to a run's log; done when they are committed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pending.append(_Request(future, run, expected, entries, summary))
+        if self.auto:
+            self.commit()
+        return future
+
+    def room(self) -> bool:
+        """Whether new work should be started."""
+        return True
+
+    def read(self, run: str, after: int = 0) -> list[Entry]:
+        """A run's entries with a seq above `after`, in order."""
+        return self._disk.logs.get(run, [])[max(after, 0) :]
+
+    def runs(self) -> list[RunHeader]:
+        """All runs, oldest first."""
+        return list(self._disk.headers.values())
+
+    def header(self, run: str) -> RunHeader | None:
+        """One run."""
+        return self._disk.headers.get(run)
+
+    def batches(self) -> list[Batch]:
+        """The batch chain."""
+        return list(self._disk.batches)
+
+    def positions(self) -> list[tuple[int, bytes]]:
+        """Every entry's position and hash, in commit order."""
+        return [(place, entry.hash) for place, entry in enumerate(self._disk.order, 1)]
+
+    async def follow(self, after: int = 0) -> AsyncIterator[tuple[int, Entry]]:
+        """Every entry of every run with a position above `after`, in commit order, for ever."""
+        waker = asyncio.Event()
+        self._wakers.add(waker)
+        try:
+            while not self._closed:
+                waker.clear()
+                while after < len(self._disk.order):
+                    after += 1
+                    yield after, self._disk.order[after - 1]
+                await waker.wait()
+        finally:
+            self._wakers.discard(waker)
+
+    def put_artifact(self, data: bytes) -> str:
+        """Keep bytes; gives back their name, `sha256:…`."""
+        ref = ref_of(data)
+        self._disk.artifacts[ref] = bytes(data)
+        return ref
+
+    def get_artifact(self, ref: str) -> bytes:
+        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        digest_in(ref)
+        data = self._disk.artifacts.get(ref)
+        if data is None:
+            raise StoreCorrupt(f"{ref}: the artifact is missing")
+        return data
+
+    async def close(self) -> None:
+        """Finish what is queued and let go."""
+        self.commit()
+        self._closed = True
+        self._wake()
+
+    # For tests.
+
+    @property
+    def pending(self) -> int:
+        """How many appends wait for `commit`."""
+        return len(self._pending)
+
+    def commit(self, count: int | None = None) -> None:
+        """Commit the first `count` appends that wait, or all of them, as one batch."""
+        disk, first = self._disk, len(self._disk.order)
+        for _ in range(len(self._pending) if count is None else min(count, len(self._pending))):
+            self._answer(self._pending.popleft())
+        if new := [entry.hash for entry in disk.order[first:]]:
+            prev = disk.batches[-1].hash if disk.batches else GENESIS
+            digest = link_batch(prev, first + 1, len(disk.order), new)
+            disk.batches.append(Batch(len(disk.batches) + 1, first + 1, len(disk.order), digest))
+        self._wake()
+
+    def fail_next(self, error: LeadhandError, *, written: bool = False) -> None:
+        """Make the next append that is committed fail; `written` when it is stored all the same.
+
+        After StoreBroken, as in real life, every later append is refused.
+        """
+        self._fault = _Fault(error, written)
+
+    def beside(self) -> Self:
+        """A second store on the same disk, as another process would have it."""
+        return type(self)(auto=self.auto, disk=self._disk)
+
+    def snapshot(self) -> Self:
+        """A store with a copy of what is committed; this one goes on."""
+        return type(self)(auto=self.auto, disk=self._disk.copy())
+
+    def reopen(self) -> Self:
+        """Crash: this store never says or writes anything again, the new one goes on."""
+        self._pending.clear()
+        self._refusal = StoreError("this store crashed")
+        return self.beside()
+
+    # How an append is carried out.
+
+    def _answer(self, request: _Request) -> None:
+        error = self._check(request)
+        fault = self._fault
+        if error is None and fault is not None:
+            self._fault, error = None, fault.error
+            if fault.written:
+                self._write(request)
+            if isinstance(error, StoreBroken | Fenced):
+                self._refusal = error
+        elif error is None:
+            self._write(request)
+        if request.future.done():
+            return
+        if error is None:
+            request.future.set_result(None)
+        else:
+            request.future.set_exception(type(error)(*error.args))
+
+    def _check(self, request: _Request) -> LeadhandError | None:
+        run, expected, entries = request.run, request.expected, request.entries
+        if self._closed:
+            return StoreError("closed")
+        if self._refusal is not None:
+            return self._refusal
+        if self._epoch is None or self._epoch != self._disk.epoch:
+            self._refusal = Fenced("another host has taken over this store, or it was not claimed")
+            return self._refusal
+        if not run or not entries:
+            return Bug("an append needs a run and at least one entry")
+        first, last = entries[0], entries[-1]
+        if first.run != run or first.seq != expected + 1 or last.seq != expected + len(entries):
+            return Bug(f"{run}: entries {first.seq} to {last.seq} do not follow {expected}")
+        if (end := len(self._disk.logs.get(run, ()))) != expected:
+            return Conflict(f"{run}: the log ends at {end}, not at {expected}")
+        return None
+
+    def _write(self, request: _Request) -> None:
+        disk, run, entries, last = self._disk, request.run, request.entries, request.entries[-1]
+        disk.logs.setdefault(run, []).extend(entries)
+        disk.order.extend(entries)
+        old = disk.headers.get(run)
+        created = old.created if old else entries[0].at
+        summary = request.summary if request.summary is not None else old.summary if old else b""
+        disk.headers[run] = RunHeader(run, created, last.at, last.seq, last.hash, summary)
+
+    def _wake(self) -> None:
+        for waker in self._wakers:
+            waker.set()

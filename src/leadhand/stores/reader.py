@@ -1,0 +1,114 @@
+"""Reading a SQLite store: beside its host, after its host died, or inside the host itself."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadhand.audit.chain import Batch
+from leadhand.errors import StoreError
+from leadhand.ports import Entry, RunHeader
+from leadhand.stores import connect, sql
+from leadhand.stores.artifacts import Artifacts
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+POLL_S = 0.1
+PAGE_ROWS = 1000
+
+
+class SqliteReader:
+    """The reading half of a store. Takes no lock, claims nothing, changes nothing.
+
+    In a folder it may not write to, it reads what SQLite can: with a log left by a dead
+    host and no right to recover it, opening fails; without a log, the file is read as it
+    stands, and `follow` sees nothing new.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).resolve()
+        self._sql = sql.queries()
+        self._reading = connect.open_reader(self.path)
+        self._artifacts = Artifacts(Path(f"{self.path}.artifacts"))
+        self._wakers: set[asyncio.Event] = set()
+        self._closed = False
+
+    @property
+    def database_id(self) -> str:
+        """The file's own name, the same for life."""
+        return str(self._rows("meta", ("database",))[0][0])
+
+    def read(self, run: str, after: int = 0) -> list[Entry]:
+        """A run's entries with a seq above `after`, in order."""
+        make = Entry._make
+        return [make((run, *row)) for row in self._rows("read", (run, after))]
+
+    def runs(self) -> list[RunHeader]:
+        """All runs, oldest first."""
+        return [RunHeader(*row) for row in self._rows("runs")]
+
+    def header(self, run: str) -> RunHeader | None:
+        """One run."""
+        rows = self._rows("header", (run,))
+        return RunHeader(*rows[0]) if rows else None
+
+    def batches(self) -> list[Batch]:
+        """The batch chain."""
+        return [Batch(*row) for row in self._rows("batches")]
+
+    def positions(self) -> list[tuple[int, bytes]]:
+        """Every entry's position and hash, in commit order: what the batch chain is over."""
+        return self._rows("positions")
+
+    async def follow(self, after: int = 0) -> AsyncIterator[tuple[int, Entry]]:
+        """Every entry of every run with a position above `after`, in commit order, for ever.
+
+        (Until the store is closed.) Asks whether another connection has committed ten times a
+        second; in the host, commits wake it at once.
+        """
+        waker = asyncio.Event()
+        self._wakers.add(waker)
+        try:
+            while not self._closed:
+                waker.clear()
+                version = self._rows("data_version")
+                rows = self._rows("page", (after, PAGE_ROWS))
+                for position, *row in rows:
+                    yield position, Entry(*row)
+                    after = position
+                while not rows and not self._closed and self._rows("data_version") == version:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(POLL_S):
+                            await waker.wait()
+        finally:
+            self._wakers.discard(waker)
+
+    def get_artifact(self, ref: str) -> bytes:
+        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        return self._artifacts.get(ref)
+
+    async def close(self) -> None:
+        """Let go."""
+        self.close_reader()
+
+    def close_reader(self) -> None:
+        """Let go, without a loop to wait in; followers end."""
+        self._closed = True
+        self._wake()
+        self._reading.close()
+
+    def _wake(self) -> None:
+        for waker in self._wakers:
+            waker.set()
+
+    def _rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        if self._closed:
+            raise StoreError(f"{self.path}: closed")
+        try:
+            return self._reading.execute(self._sql[name], values).fetchall()
+        except sqlite3.Error as error:
+            raise connect.explain(error, self.path) from error

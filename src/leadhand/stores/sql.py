@@ -1,0 +1,124 @@
+"""The statements in `sql/`, by name, and the numbered migrations.
+
+A file of queries is a list of `-- name: …` lines, each followed by comments and one
+statement. A migration is a file `NNN-title.sql` with any number of statements; the highest
+number is the schema version this code writes. A migration runs in one transaction with the
+change of version, so that a crash leaves the one schema or the other.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_FOLDER = Path(__file__).with_name("sql")
+
+
+class Migration(NamedTuple):
+    """One step from a schema version to the next."""
+
+    number: int
+    """The version the file has afterwards."""
+    title: str
+    text: str
+
+
+@cache
+def queries(file: str = "queries") -> dict[str, str]:
+    """The statements of a file by name, in the file's order."""
+    named: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in (_FOLDER / f"{file}.sql").read_text(encoding="utf-8").splitlines():
+        if line.startswith("-- name: "):
+            lines = named.setdefault(line.removeprefix("-- name: ").strip(), [])
+        elif line.strip() and not line.startswith("--"):
+            lines.append(line)
+    return {name: "\n".join(lines) for name, lines in named.items()}
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """All migrations, in order."""
+    found = []
+    for path in sorted(_FOLDER.glob("[0-9][0-9][0-9]-*.sql")):
+        number, _, title = path.stem.partition("-")
+        found.append(Migration(int(number), title, path.read_text(encoding="utf-8")))
+    return tuple(found)
+
+
+def version(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's schema version; 0 for a new file. StoreError when it is not ours."""
+    sql = queries()
+    if connection.execute(sql["has_meta"]).fetchone()[0]:
+        row = connection.execute(sql["meta"], ("schema",)).fetchone()
+        if row is not None and isinstance(row[0], int):
+            return row[0]
+    elif connection.execute(sql["schema_objects"]).fetchone()[0] == 0:
+        return 0
+    raise StoreError(
+        f"{path}: this is a SQLite database, but not one of Leadhand's. "
+        "Fix: give the path of another file."
+    )
+
+
+def migrate(connection: sqlite3.Connection, steps: Sequence[Migration], path: Path) -> int:
+    """Bring the file to the newest version; gives back how many migrations ran.
+
+    The owner's epoch is raised with each: a host of the older version that still has the
+    file open cannot append to tables it does not know.
+    """
+    newest = steps[-1].number
+    found = version(connection, path)
+    refuse_newer(found, newest, path)
+    return sum(_apply(connection, step, path) for step in steps if step.number > found)
+
+
+def refuse_newer(found: int, newest: int, path: Path) -> None:
+    """StoreError when the file's schema is one we do not know."""
+    if found > newest:
+        raise StoreError(
+            f"{path}: written by a newer Leadhand (schema {found}, this one knows {newest}). "
+            "Fix: upgrade Leadhand."
+        )
+
+
+def _apply(connection: sqlite3.Connection, step: Migration, path: Path) -> bool:
+    sql = queries()
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again under the lock: another process may have been faster.
+        if (found := version(connection, path)) >= step.number:
+            connection.execute("ROLLBACK")
+            return False
+        if found != step.number - 1:
+            raise StoreError(f"{path}: schema {found}; migration {step.number} does not follow it.")
+        for statement in statements(step.text):
+            connection.execute(statement)
+        connection.execute(sql["set_meta"], (step.number, "schema"))
+        connection.execute(sql["raise_epoch"])
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return True
+
+
+def statements(text: str) -> Iterator[str]:
+    """The statements of a script, one by one. (executescript would commit on its own.)"""
+    gathered = ""
+    for piece in re.split("(?<=;)", text):
+        gathered += piece
+        if sqlite3.complete_statement(gathered):
+            yield gathered
+            gathered = ""
+    if any(not line.lstrip().startswith("--") for line in gathered.split("\n") if line.strip()):
+        raise StoreError(f"a migration ends in the middle of a statement: {gathered.strip()}")

@@ -1,0 +1,60 @@
+-- The first schema. Needs nothing newer than SQLite 3.24.
+
+-- Facts about the file: its schema version, its name for life, and the epoch of its owner.
+-- `schema` is set by whoever runs the migration, in the same transaction.
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value NOT NULL
+) WITHOUT ROWID;
+
+INSERT INTO meta (key, value) VALUES
+    ('schema', 0),
+    ('database', lower(hex(randomblob(16)))),
+    ('epoch', 0);
+
+-- One row for each run: where its log ends, and the summary its host last wrote.
+CREATE TABLE runs (
+    id      INTEGER PRIMARY KEY,
+    run     TEXT    NOT NULL UNIQUE,
+    created INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    hash    BLOB    NOT NULL,
+    summary BLOB             -- null until one was written
+);
+
+-- The log. `position` is the order of commits over all runs, `seq` the order within a run.
+-- A rowid table with an index: appends go to the end of the file whichever run they belong to.
+-- (WITHOUT ROWID on (run_id, seq) was as fast for one run and slower for many.)
+CREATE TABLE events (
+    position INTEGER PRIMARY KEY,
+    run_id   INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    version  INTEGER NOT NULL,
+    body     BLOB    NOT NULL,
+    hash     BLOB    NOT NULL,
+    UNIQUE (run_id, seq)
+);
+
+-- The second chain, with a link for each commit; see audit/chain.py.
+CREATE TABLE batches (
+    number INTEGER PRIMARY KEY,
+    first  INTEGER NOT NULL,
+    last   INTEGER NOT NULL,
+    hash   BLOB    NOT NULL
+);
+
+-- What happened stays. These guard against accidents; the hash chains show the rest.
+CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN
+    SELECT RAISE(ABORT, 'events are append-only');
+END;
+CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN
+    SELECT RAISE(ABORT, 'events are append-only');
+END;
+CREATE TRIGGER batches_no_update BEFORE UPDATE ON batches BEGIN
+    SELECT RAISE(ABORT, 'batches are append-only');
+END;
+CREATE TRIGGER batches_no_delete BEFORE DELETE ON batches BEGIN
+    SELECT RAISE(ABORT, 'batches are append-only');
+END;

@@ -1,0 +1,67 @@
+-- name: schema_objects
+-- How many tables and such the file has; none in a new one.
+SELECT count(*) FROM sqlite_master;
+
+-- name: has_meta
+-- Whether the file is one of ours at all.
+SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'meta';
+
+-- name: meta
+-- One fact about the file.
+SELECT value FROM meta WHERE key = ?;
+
+-- name: set_meta
+-- (The value, then the key.)
+UPDATE meta SET value = ? WHERE key = ?;
+
+-- name: raise_epoch
+-- A new owner: every append of an older one is refused from here on.
+UPDATE meta SET value = value + 1 WHERE key = 'epoch';
+
+-- name: ends
+-- Where the tables end, for a new owner to go on from.
+SELECT coalesce((SELECT max(position) FROM events), 0),
+       coalesce((SELECT max(id) FROM runs), 0),
+       coalesce((SELECT max(number) FROM batches), 0),
+       (SELECT hash FROM batches ORDER BY number DESC LIMIT 1);
+
+-- name: commit
+-- One whole group of appends, in one step. See writer.sql.
+INSERT INTO intake (epoch, number, batch_hash, first, count, numbers, hashes, runs, heads, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: checkpoint
+-- Moves what the write-ahead log holds into the file, without waiting for readers.
+PRAGMA wal_checkpoint(PASSIVE);
+
+-- name: read
+-- A run's entries above a seq, in order. (The caller knows the run.)
+SELECT seq, at, version, body, hash FROM events
+WHERE run_id = (SELECT id FROM runs WHERE run = ?) AND seq > ?
+ORDER BY seq;
+
+-- name: runs
+-- All runs, oldest first.
+SELECT run, created, updated, seq, hash, coalesce(summary, x'') FROM runs ORDER BY id;
+
+-- name: header
+-- One run.
+SELECT run, created, updated, seq, hash, coalesce(summary, x'') FROM runs WHERE run = ?;
+
+-- name: page
+-- The entries of all runs above a position, in commit order.
+SELECT position, run, events.seq, at, version, body, events.hash
+FROM events JOIN runs ON runs.id = events.run_id
+WHERE position > ? ORDER BY position LIMIT ?;
+
+-- name: batches
+-- The batch chain.
+SELECT number, first, last, hash FROM batches ORDER BY number;
+
+-- name: positions
+-- What the batch chain is over.
+SELECT position, hash FROM events ORDER BY position;
+
+-- name: data_version
+-- Changes whenever another connection has committed.
+PRAGMA data_version;

@@ -1,0 +1,141 @@
+"""The store on SQLite: one file, one writer, group commit.
+
+Why one writer.  All appends of all runs go through one connection in one thread, which also
+makes the checkpoints. Commits are ordered by construction, so `position` has no holes to be
+skipped by a follower; no transaction waits for another; and SQLite's WAL-reset bug (two
+connections writing or checkpointing at once, 3.7.0 to 3.51.2) has nothing to work with. In
+the moment one host takes over from another there are two such connections, and a lock keeps
+that from happening while both are alive (`lock.py`).
+
+Why group commit.  A durable commit costs an fsync, some 0.2 ms on a good disk and 5 on a
+bad one, whether it holds one entry or a thousand. The writer takes whatever has gathered
+while it was busy and commits it together. Nobody waits longer for it: an append that comes
+alone is committed alone.
+
+Why FULL.  With `synchronous=NORMAL` a commit in WAL mode is not synced. It survives the
+death of the process, so no test with kill -9 sees the difference, but not the loss of power:
+in `tests/stores/test_power_cut.py` NORMAL loses acknowledged entries, FULL none. NORMAL can
+be asked for by tests and benchmarks only.
+
+Why one statement.  The sqlite3 module lets go of Python's interpreter lock for each step of
+each statement, and with a busy event loop each time may cost 5 ms (`writer.sql`, and
+`docs/decisions/0002-group-commit-in-one-statement.md` with figures). So a group is one
+INSERT into a view whose trigger does all the work.
+
+What is checked where.
+  in append, by the caller     the entries are of that run and follow `expected`
+  in the writer, from memory   `expected` is where the run's log ends (else Conflict)
+  in the transaction           the owner's epoch is ours (else Fenced): as long as it is,
+                               nobody else wrote, and what the writer remembers is right
+  by the file's constraints    (run, seq) and position are unique; events are never changed
+  with debug=True              each entry's hash follows from the one before
+Hashes are otherwise the caller's word here; `audit/chain.py` verifies them on reading.
+
+Back-pressure.  The queue is bounded in bytes, but only by consent: `room()` says whether new
+work should be started. `append` takes everything, since a report that cannot be stored is
+work done twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from leadhand.errors import Bug, LeadhandError, StoreError
+from leadhand.stores import connect, sql
+from leadhand.stores.group import Request
+from leadhand.stores.reader import SqliteReader
+from leadhand.stores.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadhand.ports import Entry
+
+QUEUE_BYTES_MAX = 64 * 1024 * 1024
+BUSY_S = 30.0
+
+
+class SqliteStore(SqliteReader):
+    """A store in a file, open for writing. Call `claim` before the first append.
+
+    Methods are for one thread, the event loop's; artifacts may be put from any.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        synchronous: str = "FULL",
+        busy_s: float = BUSY_S,
+        queue_bytes_max: int = QUEUE_BYTES_MAX,
+        debug: bool = False,
+    ) -> None:
+        path = Path(path).resolve()
+        connection = connect.open_writer(path, synchronous=synchronous, busy_s=busy_s)
+        try:
+            with connect.explained(path):
+                sql.migrate(connection, sql.migrations(), path)
+            super().__init__(path)
+        except BaseException:
+            connection.close()
+            raise
+        self._queue_bytes_max = queue_bytes_max
+        self._queued_bytes = 0
+        self._writer = Writer(connection, path, debug=debug)
+        self._writer.delivered = self._wake
+
+    @classmethod
+    def open(cls, path: Path | str) -> Self:
+        """The file as a host wants it."""
+        return cls(path)
+
+    @staticmethod
+    def open_reader(path: Path | str) -> SqliteReader:
+        """The file for reading only, whether it has a host or not."""
+        return SqliteReader(path)
+
+    def claim(self) -> int:
+        """Become the owner: a new epoch that every later append is checked against."""
+        return self._writer.claim().result()
+
+    def append(
+        self, run: str, expected: int, entries: Sequence[Entry], summary: bytes | None = None
+    ) -> asyncio.Future[None]:
+        """Add entries to a run's log; done when they are durable."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if (refusal := self._refusal(run, expected, entries)) is not None:
+            future.set_exception(refusal)
+            return future
+        size = sum([len(entry.body) for entry in entries]) + 200 * len(entries)
+        self._queued_bytes += size
+        self._writer.put(Request(loop, future, run, expected, entries, summary, size))
+        return future
+
+    def room(self) -> bool:
+        """Whether new work should be started: less is queued than the limit."""
+        return self._queued_bytes - self._writer.settled_bytes < self._queue_bytes_max
+
+    def put_artifact(self, data: bytes) -> str:
+        """Keep bytes durably; gives back their name, `sha256:…`."""
+        return self._artifacts.put(data)
+
+    async def close(self) -> None:
+        """Finish what is queued and let go."""
+        if not self._closed:
+            self.close_reader()  # first: the last to close moves the log into the file
+            await asyncio.wrap_future(self._writer.stop())
+
+    def _refusal(self, run: str, expected: int, entries: Sequence[Entry]) -> LeadhandError | None:
+        if self._closed:
+            return StoreError(f"{self.path}: closed")
+        if (refusal := self._writer.refusal) is not None:
+            return type(refusal)(*refusal.args)
+        if not run or not entries:
+            return Bug("an append needs a run and at least one entry")
+        first, last = entries[0], entries[-1]
+        if first.run != run or first.seq != expected + 1 or last.seq != expected + len(entries):
+            return Bug(f"{run}: entries {first.seq} to {last.seq} do not follow {expected}")
+        return None

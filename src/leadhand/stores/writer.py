@@ -1,0 +1,289 @@
+"""The one thread that writes to a SQLite file. `sqlite.py` says why it is so.
+
+    event loop                        writer thread
+    append() ── request ──► queue ──► take all that waits
+                                      check each against its run's head
+                                      one statement: owner, entries, heads, batch; commit
+    futures  ◄── one call per loop ── outcomes
+                                      a checkpoint when one is due
+
+Failures, by what is known afterwards:
+
+    Conflict      that append alone was left out
+    Fenced        none was written, none will be: another owner has the file
+    StoreFull     none was written; the next append may go through
+    StoreError    none was written (locked for too long, and the like)
+    StoreBroken   nobody knows; every later append is refused
+
+An append that was queued behind a failed one of its run meets a head it does not expect,
+and so fails with Conflict: what is written of a run never has a hole.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.audit.chain import GENESIS, link_batch, verify
+from leadhand.errors import (
+    Bug,
+    Conflict,
+    Fenced,
+    LeadhandError,
+    StoreBroken,
+    StoreCorrupt,
+)
+from leadhand.stores import sql
+from leadhand.stores.connect import explain
+from leadhand.stores.group import Group, Head, Request, name_list
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from pathlib import Path
+
+GROUP_ROWS_MAX = 65_536
+GROUP_BYTES_MAX = 64 * 1024 * 1024
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+COMMIT_OVERHEAD_BYTES = 5 * 4096
+"""About what a commit writes besides the entries: a page of each table and index."""
+HEADS_MAX = 100_000
+
+
+class _Errand(NamedTuple):
+    """Something else the writer's thread is asked to do, between two groups."""
+
+    do: Callable[[sqlite3.Connection], Any]
+    done: Future[Any]
+    last: bool
+
+
+class Writer:
+    """Owns the writing connection and the thread that uses it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, *, debug: bool) -> None:
+        self._connection = connection
+        self._path = path
+        self._debug = debug
+        self._sql = sql.queries()
+        self._queue: SimpleQueue[Request | _Errand] = SimpleQueue()
+        self._heads: dict[str, Head] = {}
+        self._epoch = self._position = self._run_id = self._number = 0
+        self._batch_hash = GENESIS
+        self._logged_bytes = 0
+        self.settled_bytes = 0
+        """Of all requests that have had their answer. Only the writer's thread changes it."""
+        self.refusal: LeadhandError | None = Fenced(f"{path}: not claimed yet")
+        """Why no append is taken, if so."""
+        self.delivered: Callable[[], None] = lambda: None
+        """Called in the event loop after each group."""
+        for name in ("counter", "intake", "file_intake"):
+            connection.execute(sql.queries("writer")[name])
+        threading.Thread(target=self._work, name="leadhand-writer", daemon=True).start()
+
+    def put(self, request: Request) -> None:
+        """Queue an append. From the event loop's thread."""
+        self._queue.put(request)
+
+    def ask(self, do: Callable[[sqlite3.Connection], Any], *, last: bool = False) -> Future[Any]:
+        """Have something done by the writer's thread, after what is queued; `last` ends it."""
+        done: Future[Any] = Future()
+        self._queue.put(_Errand(do, done, last))
+        return done
+
+    def claim(self) -> Future[int]:
+        """Become the owner."""
+        return self.ask(self._claim)
+
+    def stop(self) -> Future[None]:
+        """Finish what is queued, close the connection, end the thread."""
+        return self.ask(sqlite3.Connection.close, last=True)
+
+    # All below runs in the writer's thread.
+
+    def _work(self) -> None:
+        errand: _Errand | None = None
+        while errand is None or not errand.last:
+            requests, errand = self._take()
+            if requests:
+                self._settle(requests, self._commit(requests))
+                self._checkpoint_when_due()
+            if errand is not None:
+                try:
+                    errand.done.set_result(errand.do(self._connection))
+                except Exception as error:  # noqa: BLE001 - it is raised where it was asked
+                    errand.done.set_exception(error)
+
+    def _take(self) -> tuple[list[Request], _Errand | None]:
+        """Wait for work; then take all that is there."""
+        requests: list[Request] = []
+        rows = size = 0
+        item = self._queue.get()
+        while isinstance(item, Request):
+            requests.append(item)
+            rows += len(item.entries)
+            size += item.size
+            if rows >= GROUP_ROWS_MAX or size >= GROUP_BYTES_MAX:
+                return requests, None
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                return requests, None
+        return requests, item
+
+    def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
+        """Write a group; for each request why it failed, or None."""
+        if self.refusal is not None:
+            return [self.refusal] * len(requests)
+        outcomes: list[LeadhandError | None] = [None] * len(requests)
+        group = Group(self._run_id)
+        try:
+            self._load_heads(requests)
+            for index, request in enumerate(requests):
+                try:
+                    group.add(request, self._checked_head(request, group))
+                except LeadhandError as error:
+                    outcomes[index] = error
+                except (TypeError, ValueError, AttributeError) as error:
+                    outcomes[index] = Bug(f"{request.run}: not an entry ({error})")
+            if group.hashes:
+                self._write(group)
+            else:
+                self._check_owner()  # what is remembered of the heads is only as good as that
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must hear of it
+            failure = self._failure(error)
+            lost = isinstance(failure, Fenced)
+            return [failure if outcome is None or lost else outcome for outcome in outcomes]
+        return outcomes
+
+    def _load_heads(self, requests: list[Request]) -> None:
+        """Learn where the runs end that we have not met yet.
+
+        What is known stays right: while the owner's epoch, which every commit checks, is
+        ours, nobody else has written.
+        """
+        if len(self._heads) > HEADS_MAX:
+            self._heads.clear()
+        unknown = {request.run for request in requests} - self._heads.keys()
+        if unknown:
+            find = sql.queries("writer")["find_heads"]
+            for run, *head in self._connection.execute(find, name_list(unknown)):
+                self._heads[run] = Head(*head)
+
+    def _checked_head(self, request: Request, group: Group) -> Head:
+        """Where the request's run ends, counting what is in the group."""
+        touched = group.touched.get(request.run)
+        head = touched.head if touched else self._heads.get(request.run)
+        if head is None:
+            head = Head(group.last_run_id + 1, 0, GENESIS)
+        if head.seq != request.expected:
+            raise Conflict(f"{request.run}: the log ends at {head.seq}, not at {request.expected}")
+        if self._debug and (problems := verify(request.entries, head.hash, head.seq)):
+            raise Bug(f"entries that do not chain: {problems[0]}")
+        return head
+
+    def _check_owner(self) -> None:
+        """The check of the owner that is otherwise part of the commit."""
+        (epoch,) = self._connection.execute(self._sql["meta"], ("epoch",)).fetchone()
+        if epoch != self._epoch:
+            raise sqlite3.IntegrityError("fenced")
+
+    def _write(self, group: Group) -> None:
+        """The one step: commit the group, then remember what it changed."""
+        first, number = self._position + 1, self._number + 1
+        last = self._position + len(group.hashes)
+        batch_hash = link_batch(self._batch_hash, first, last, group.hashes)
+        layout = group.layout()
+        self._connection.execute(
+            self._sql["commit"], (self._epoch, number, batch_hash, first, *layout)
+        )
+        self._position, self._number, self._batch_hash = last, number, batch_hash
+        self._run_id = group.last_run_id
+        for run, one in group.touched.items():
+            self._heads[run] = one.head
+        self._logged_bytes += len(layout.data) + 100 * layout.rows + COMMIT_OVERHEAD_BYTES
+
+    def _failure(self, error: Exception) -> LeadhandError:
+        """What a failed commit means, for its callers and for the appends to come."""
+        if isinstance(error, LeadhandError):
+            return error
+        if not isinstance(error, sqlite3.Error):
+            return Bug(f"{self._path}: {type(error).__name__}: {error}")
+        if self._connection.in_transaction:
+            self._connection.rollback()
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if str(error) == "fenced":
+            self.refusal = Fenced(f"{self._path}: another host has taken over this database")
+        elif code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_TOOBIG}:
+            return explain(error, self._path)  # rolled back; the next append may go through
+        elif code in {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            self.refusal = StoreCorrupt(f"{self._path}: not as its owner left it ({error})")
+        else:
+            self.refusal = StoreBroken(
+                f"{self._path}: a write failed, and what was written is not known ({error}). "
+                "Fix: look after the disk, then resume."
+            )
+        return self.refusal
+
+    def _settle(self, requests: list[Request], outcomes: list[LeadhandError | None]) -> None:
+        """Answer everybody, with one call for each event loop."""
+        answers: dict[asyncio.AbstractEventLoop, list[tuple[Request, LeadhandError | None]]] = {}
+        for request, outcome in zip(requests, outcomes, strict=True):
+            answers.setdefault(request.loop, []).append((request, outcome))
+            self.settled_bytes += request.size
+        for loop, answered in answers.items():
+            try:
+                loop.call_soon_threadsafe(self._deliver, answered)
+            except RuntimeError:  # the loop is closed, and with it everyone who waited
+                continue
+
+    def _deliver(self, answers: list[tuple[Request, LeadhandError | None]]) -> None:
+        """In the event loop."""
+        for request, outcome in answers:
+            if request.future.done():
+                continue
+            if outcome is None:
+                request.future.set_result(None)
+            else:  # one exception each: raising adds to its traceback
+                request.future.set_exception(type(outcome)(*outcome.args))
+        self.delivered()
+
+    def _checkpoint_when_due(self) -> None:
+        """Move the log into the file now and then, after the answers are out.
+
+        By our own hand, because SQLite's would be part of a commit and would not tell of a
+        failed sync.
+        """
+        if self._logged_bytes < CHECKPOINT_BYTES or self.refusal is not None:
+            return
+        self._logged_bytes = 0
+        try:
+            self._connection.execute(self._sql["checkpoint"]).fetchall()
+        except sqlite3.Error as error:
+            known = explain(error, self._path)
+            if isinstance(known, StoreBroken | StoreCorrupt):
+                self.refusal = known
+
+    def _claim(self, connection: sqlite3.Connection) -> int:
+        """Raise the epoch, and start from where the file is."""
+        if self.refusal is not None and not isinstance(self.refusal, Fenced):
+            raise self.refusal
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(self._sql["raise_epoch"])
+            (epoch,) = connection.execute(self._sql["meta"], ("epoch",)).fetchone()
+            ends = connection.execute(self._sql["ends"]).fetchone()
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.rollback()
+            raise explain(error, self._path) from error
+        self._epoch = int(epoch)
+        self._position, self._run_id, self._number, head = ends
+        self._batch_hash = head or GENESIS
+        self._heads.clear()
+        self.refusal = None
+        return self._epoch

@@ -1,0 +1,69 @@
+"""A host as the simulator runs it: the real one, without threads, on an unreliable line."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leadhand.engine.host import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core import events as ev
+    from leadhand.core.effects import Effect
+    from leadhand.engine.run import Run
+    from leadhand.testing.clock import SimClock
+    from leadhand.testing.store import SimStore
+    from leadhand.testing.world import World
+
+T = TypeVar("T")
+
+
+class SimHost(Host):
+    """Loses, delays and repeats reports, and exits when it has failed."""
+
+    def __init__(self, world: World, process: int, store: SimStore, clock: SimClock) -> None:
+        super().__init__(store, clock=clock, max_concurrency=world.scenario.host_concurrency)
+        self.process = process
+        self._world = world
+        self._lines: set[str] = set()
+
+    def perform(self, run: Run, effect: Effect) -> None:
+        """Carry out an effect; before the first of a run, put its line in between."""
+        if run.id not in self._lines:
+            self._lines.add(run.id)
+            run.reported = partial(self._deliver, run.reported)  # type: ignore[method-assign]
+        super().perform(run, effect)
+
+    def _deliver(
+        self, original: Callable[[ev.AttemptReported], None], event: ev.AttemptReported
+    ) -> None:
+        world, faults = self._world, self._world.scenario.faults
+        if world.healed:
+            original(event)
+            return
+        chance = world.random.random
+        loop = asyncio.get_running_loop()
+        if chance() < faults.lost:
+            world.note(f"the report of {event.step} attempt {event.attempt} is lost")
+            return
+        if chance() < faults.late:
+            loop.call_later(world.random.choice((0.05, 2.0, 20.0)), original, event)
+        else:
+            original(event)
+        if chance() < faults.duplicate:
+            loop.call_later(world.random.choice((0.0, 0.01, 3.0)), original, event)
+
+    async def blocking(self, call: Callable[..., T], *args: Any) -> T:
+        """No threads: it takes a moment of virtual time."""
+        await asyncio.sleep(self._world.random.choice((0.0, 0.001, 0.1)))
+        return call(*args)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop; the process then exits."""
+        first = self.failed is None
+        super().fail(error)
+        if first:
+            self._world.host_failed(self.process, error)

@@ -1,0 +1,108 @@
+"""What is checked of a simulated world: at any moment, and when it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.audit.chain import verify, verify_batches, verify_head
+from leadhand.codec.events import decode
+from leadhand.core import events as ev
+from leadhand.core import host as hosting
+from leadhand.core.invariants import check
+from leadhand.core.views import run_status
+from leadhand.engine.run import fold
+from leadhand.testing.snapshot import difference
+
+if TYPE_CHECKING:
+    from leadhand.testing.scenario import RunPlan
+    from leadhand.testing.world import World
+
+
+def judge(world: World) -> None:
+    """Everything that only the end can show."""
+    if world.current in world.hosts:
+        judge_live(world)
+    for plan in world.scenario.runs:
+        _judge_log(world, plan)
+        _judge_effects(world, plan)
+    _judge_order(world)
+    for trouble in world.loop.troubles:
+        # What a killed host never looked at, it could not.
+        if world.current == 1 or "never retrieved" not in trouble:
+            world.wrong(f"nobody caught: {trouble}")
+
+
+def judge_live(world: World) -> None:
+    """I4: what a host has in memory is what its log amounts to."""
+    for run in world.hosts[world.current].runs.values():
+        if run._outstanding or run._inputs or run._folding or run._scheduled:  # noqa: SLF001
+            continue
+        entries = world.disk.logs.get(run.id, [])
+        if entries and (found := difference(run.state, fold(entries))):
+            world.wrong(f"I4: {run.id} in memory differs from its log: {found}")
+
+
+def _judge_log(world: World, plan: RunPlan) -> None:
+    run = plan.ident
+    entries = world.disk.logs.get(run, [])
+    header = world.disk.headers.get(run)
+    if header is None:
+        world.wrong(f"{run} was never started")
+        return
+    for problem in [*verify(entries), *verify_head(entries, header)]:
+        world.wrong(f"I3: {problem}")
+    for violation in check(world.log(run)):
+        world.wrong(f"{run} {violation}")
+    state = fold(entries)
+    if found := difference(state, fold(entries)):
+        world.wrong(f"I4: {run} folds in two ways: {found}")
+    if state.ended is None:
+        world.wrong(f"I9: {run} did not come to an end: {run_status(state)}")
+    told = msgspec.json.decode(header.summary)["status"]
+    if told != run_status(state):
+        world.wrong(f"I4: {run} is listed as {told}, and it is {run_status(state)}")
+
+
+def _judge_effects(world: World, plan: RunPlan) -> None:
+    """I17: an effect that may not be repeated happened once, or as often as a person allowed."""
+    questions: dict[str, str] = {}
+    allowed: dict[str, int] = {}
+    docs = {}
+    for _, event in world.log(plan.ident):
+        if isinstance(event, ev.QuestionAsked):
+            questions[event.id] = event.step
+        elif isinstance(event, ev.QuestionAnswered) and event.choice == "retry":
+            step = questions.get(event.id, "")
+            allowed[step] = allowed.get(step, 0) + 1
+        elif isinstance(event, ev.RevisionProposed):
+            docs.update({doc["id"]: doc for doc in event.add})
+    catalog = world.scenario.catalog
+    for (run, step), calls in world.effects.items():
+        if run != plan.ident:
+            continue
+        repeats = 0
+        for call in calls[1:]:
+            own = docs[step].get("idempotent")
+            offer = catalog.offer(call.worker, "")
+            harmless = own if own is not None else bool(offer and offer.idempotent)
+            repeats += not harmless
+        if repeats > allowed.get(step, 0):
+            tries = [call.task.attempt for call in calls]
+            world.wrong(f"I17: {run} {step} happened {len(calls)} times (attempts {tries})")
+
+
+def _judge_order(world: World) -> None:
+    """What holds over all runs together: the batch chain, and stop-all."""
+    disk = world.disk
+    positions = [(place, entry.hash) for place, entry in enumerate(disk.order, 1)]
+    for problem in verify_batches(disk.batches, positions):
+        world.wrong(f"I3: {problem}")
+    shared = hosting.HostState()
+    for entry in disk.order:
+        event = decode(entry.version, entry.body)
+        if entry.run == hosting.HOST_STREAM:
+            hosting.evolve_host(shared, event)
+        elif shared.stopped and isinstance(event, ev.AttemptStarted):
+            world.wrong(f"I29: {entry.run} {event.step} started after stop-all")

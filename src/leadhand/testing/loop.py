@@ -1,0 +1,252 @@
+"""An event loop without time, sockets or threads: the floor of every simulation.
+
+Laws of this file
+1. Time is virtual. When nothing is ready the clock jumps to the next timer; nothing waits.
+2. Everything that happens is drawn from one seed: the same seed gives the same schedule.
+3. Nothing leaves: threads, sockets, signals and processes raise `Escaped`.
+4. A handle belongs to the simulated process that scheduled it. A process that was killed
+   never runs again, not even its `finally` blocks: that is what a crash is.
+
+The order. asyncio promises that callbacks run in the order they were scheduled. With `shuffle`
+the loop keeps that promise only among the callbacks of one object (a task, a run) and
+otherwise picks at random, so that nothing comes to rely on the order by accident.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from random import Random
+
+T = TypeVar("T")
+
+PROCESS: contextvars.ContextVar[int] = contextvars.ContextVar("simulated_process", default=0)
+"""The simulated process that is running; 0 is the world outside."""
+
+
+class Escaped(RuntimeError):
+    """Something tried to leave the simulation: a thread, a socket, a process, real time."""
+
+
+class Deadlock(RuntimeError):
+    """Nothing is ready and no timer is set, and what was waited for has not come."""
+
+
+class _Entry(NamedTuple):
+    process: int
+    lane: int
+    handle: asyncio.Handle
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """Virtual time, seeded order, several processes."""
+
+    def __init__(self, random: Random, *, shuffle: bool = True) -> None:
+        self.steps = 0
+        self.troubles: list[str] = []
+        """What nobody caught: exceptions in callbacks and in tasks nobody waits for."""
+        self._random = random
+        self._shuffle = shuffle
+        self._time = 0.0
+        self._ready: deque[_Entry] = deque()
+        self._timers: list[tuple[float, int, _Entry]] = []
+        self._count = 0
+        self._dead: set[int] = set()
+        self._stalled: dict[int, list[_Entry]] = {}
+        self._tasks: dict[int, list[asyncio.Task[Any]]] = {}
+        self._closed = False
+
+    # What asyncio calls.
+
+    def time(self) -> float:
+        """Seconds of virtual time."""
+        return self._time
+
+    def call_soon(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Run a callback as soon as its turn comes."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(self._entry(callback, handle, context))
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run a callback at a moment of virtual time."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._count += 1
+        heappush(self._timers, (when, self._count, self._entry(callback, handle, context)))
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run a callback after some virtual time."""
+        return self.call_at(self._time + max(0.0, delay), callback, *args, context=context)
+
+    def _entry(
+        self,
+        callback: Callable[..., object],
+        handle: asyncio.Handle,
+        context: contextvars.Context | None,
+    ) -> _Entry:
+        process = PROCESS.get() if context is None else context.get(PROCESS, 0)
+        return _Entry(process, id(getattr(callback, "__self__", None)), handle)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[T]:
+        """A task of the process that runs, or of the one whose context is given."""
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        process = PROCESS.get() if context is None else context.get(PROCESS, 0)
+        self._tasks.setdefault(process, []).append(task)
+        return task
+
+    def get_debug(self) -> bool:
+        """Never: it would slow every task down."""
+        return False
+
+    def is_running(self) -> bool:
+        """Whether it may be used."""
+        return not self._closed
+
+    def is_closed(self) -> bool:
+        """Whether it is over."""
+        return self._closed
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Note what nobody caught."""
+        error = context.get("exception")
+        self.troubles.append(f"{context.get('message', '')}: {error!r}")
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are dropped when they surface."""
+
+    def call_soon_threadsafe(self, *_args: Any, **_more: Any) -> Any:
+        """There are no threads."""
+        raise Escaped("a thread tried to speak to the simulated loop")
+
+    def run_in_executor(self, *_args: Any, **_more: Any) -> Any:
+        """There are no threads."""
+        raise Escaped("something wants a thread; in a simulation workers and planners are async")
+
+    # What a simulation does.
+
+    def step(self) -> bool:
+        """Run one handle, at the next moment there is one; False when nothing is left at all."""
+        while True:
+            self._wake()
+            if not self._ready:
+                if not self._timers:
+                    return False
+                self._time = max(self._time, self._timers[0][0])
+                continue
+            entry = self._pick()
+            if entry.process in self._dead or entry.handle.cancelled():
+                continue
+            if entry.process in self._stalled:
+                self._stalled[entry.process].append(entry)
+                continue
+            self.steps += 1
+            asyncio._set_running_loop(self)  # noqa: SLF001 - the way loops say that they run
+            try:
+                entry.handle._run()  # noqa: SLF001 - the way loops run handles
+            finally:
+                asyncio._set_running_loop(None)  # noqa: SLF001
+            return True
+
+    def _wake(self) -> None:
+        """Make due timers ready, and drop the cancelled ones on top."""
+        timers = self._timers
+        while timers and (timers[0][0] <= self._time or timers[0][2].handle.cancelled()):
+            entry = heappop(timers)[2]
+            if not entry.handle.cancelled() and entry.process not in self._dead:
+                self._ready.append(entry)
+
+    def _pick(self) -> _Entry:
+        ready = self._ready
+        if not self._shuffle or len(ready) == 1:
+            return ready.popleft()
+        lane = ready[self._random.randrange(len(ready))].lane
+        for index, entry in enumerate(ready):
+            if entry.lane == lane:
+                del ready[index]
+                return entry
+        return ready.popleft()
+
+    def run_until_complete(self, future: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:  # type: ignore[override]
+        """Drive the loop until something is done, and nothing further."""
+        task = future if asyncio.isfuture(future) else self.create_task(future)  # type: ignore[arg-type]
+        while not task.done():
+            if not self.step():
+                raise Deadlock(f"nothing is left to do at {self._time:.3f} s")
+        return task.result()
+
+    def run_in(self, process: int, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start something in a simulated process."""
+        context = contextvars.Context()
+        context.run(PROCESS.set, process)
+        return self.create_task(work, context=context)
+
+    def skip(self, seconds: float) -> None:
+        """The whole machine stood still for a while: time passed, and nothing ran."""
+        self._time += seconds
+
+    def kill(self, process: int) -> None:
+        """A process is gone, with all it had scheduled."""
+        self._dead.add(process)
+        self._stalled.pop(process, None)
+
+    def stall(self, process: int) -> None:
+        """A process stands still; the others go on."""
+        self._stalled.setdefault(process, [])
+
+    def resume(self, process: int) -> None:
+        """A process that stood still goes on where it was."""
+        self._ready.extend(self._stalled.pop(process, ()))
+
+    def alive(self, process: int) -> bool:
+        """Whether a process was not killed."""
+        return process not in self._dead
+
+    def unfinished(self, process: int) -> list[asyncio.Task[Any]]:
+        """The tasks of a process that are not done."""
+        return [task for task in self._tasks.get(process, ()) if not task.done()]
+
+    def close(self) -> None:
+        """Let everything go. Tasks of killed processes end here, unheard."""
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+        self._stalled.clear()
+        for tasks in self._tasks.values():
+            for task in tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        self._tasks.clear()

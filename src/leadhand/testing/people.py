@@ -1,0 +1,135 @@
+"""The people of a simulated world: they pause, resume, cancel and answer.
+
+While things go wrong they say whatever comes to mind, whenever. Once the world is healed they
+are patient and thorough: they wait until a run says that it needs them, and answer all of it.
+What anybody was told is done must be on disk at that moment (I1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from leadhand.core import events as ev
+from leadhand.engine.service import word
+from leadhand.errors import LeadhandError
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import Question
+    from leadhand.engine.run import Run
+    from leadhand.testing.host import SimHost
+    from leadhand.testing.world import World
+
+ENDED = frozenset({"succeeded", "failed", "cancelled", "rejected"})
+
+
+def say_something(world: World, verb: str) -> None:
+    """A person says something to the host that is there, if one is."""
+    host = world.hosts.get(world.current)
+    if host is None or not world.loop.alive(world.current) or world.over:
+        return
+    runs = list(host.runs.values())
+    run = world.random.choice(runs) if runs else None
+    if verb in ("stop_all", "lift"):
+        world.loop.run_in(world.current, _say(world, host, None, verb, {}))
+    elif run is None:
+        return
+    elif verb == "answer":
+        questions = list(run.state.questions.values())
+        if questions:
+            question = world.random.choice(questions)
+            details = {"id": question.id, "choice": _whatever(world, question)}
+            world.loop.run_in(world.current, _say(world, host, run, verb, details))
+    else:
+        world.loop.run_in(world.current, _say(world, host, run, verb, {}))
+
+
+def _whatever(world: World, question: Question) -> str:
+    return world.random.choice(question.choices) if question.choices else "go on"
+
+
+async def _say(world: World, host: SimHost, run: Run | None, verb: str, details: Doc) -> None:
+    """Say it, and look at the disk when told that it is done."""
+    name = run.id if run else ""
+    number = max(world.unanswered, default=0) + 1
+    world.unanswered[number] = f"{verb} {details} to {name or 'the host'} {host.process}"
+    before = world.log(name)
+    world.note(f"a person says {verb} {details or ''} to {name or 'the host'}")
+    try:
+        await word(host, run, verb, "person", details)
+    except LeadhandError as error:
+        world.note(f"the person hears: {error}")
+        del world.unanswered[number]
+        return
+    del world.unanswered[number]
+    if run is not None and not _durable(world, name, verb, details, len(before)):
+        world.wrong(f"I1: {verb} {details} to {name} was acknowledged and is not on disk")
+
+
+def _durable(world: World, run: str, verb: str, details: Doc, before: int) -> bool:
+    """Whether the log shows what was said, or had shown it already."""
+    log = [event for _, event in world.log(run)]
+    kinds: tuple[type[ev.Event], ...]
+    match verb:
+        case "pause" | "resume":
+            kinds = (ev.RunPaused,) if verb == "pause" else (ev.RunResumed,)
+            if any(isinstance(event, kinds) for event in log[before:]):
+                return True
+            return _paused(log[:before]) == (verb == "pause")
+        case "cancel":
+            return any(isinstance(event, ev.CancelRequested) for event in log)
+    ident = str(details.get("id", ""))
+    if ident.startswith("review-"):
+        number = int(ident.removeprefix("review-"))
+        kinds = (ev.RevisionApproved, ev.RevisionRejected)
+        return any(isinstance(event, kinds) and event.number == number for event in log)
+    return any(isinstance(event, ev.QuestionAnswered) and event.id == ident for event in log)
+
+
+def _paused(log: list[ev.Event]) -> bool:
+    words = [event for event in log if isinstance(event, (ev.RunPaused, ev.RunResumed))]
+    return bool(words) and isinstance(words[-1], ev.RunPaused)
+
+
+async def attend(world: World, host: SimHost, run: Run) -> None:
+    """Wait for a run as `leadhand run` does, and once healed see it to its end."""
+    while True:
+        status = await run.settled()
+        if status in ENDED:
+            log = world.log(run.id)
+            if not log or not isinstance(log[-1][1], ev.RunEnded):
+                world.wrong(f"I1: {run.id} was said to have {status}, and the disk does not say so")
+            return
+        if not world.healed:
+            await asyncio.sleep(world.random.choice((0.5, 3.0)))
+            continue
+        if host.shared.stopped:
+            await _say(world, host, None, "lift", {})
+        if run.state.paused:
+            await _say(world, host, run, "resume", {})
+        for question in list(run.state.questions.values()):
+            details = _sensible(world, run, question)
+            await _say(world, host, run, "answer", details)
+        await asyncio.sleep(0.5)
+
+
+def _sensible(world: World, run: Run, question: Question) -> Doc:
+    """What somebody would answer who has looked."""
+    details: Doc = {"id": question.id}
+    if question.kind == "review":
+        choice = "approve" if world.random.random() < 0.85 else "reject"
+    elif not question.choices:
+        choice = "go on"
+    elif question.step:
+        happened = bool(world.effects.get((run.id, question.step)))
+        if "done" in question.choices and happened:
+            choice = "done"
+            details["data"] = {"v": 1, "ok": True}
+        elif run.state.steps[question.step].attempts < 8:
+            choice = "retry"
+        else:
+            choice = world.random.choice(("skip", "abort"))
+    else:
+        choice = world.random.choice(question.choices)
+    return {**details, "choice": choice}

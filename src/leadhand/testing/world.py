@@ -1,0 +1,360 @@
+"""The world around simulated hosts: the disk, the calendar, the supervisor, the effects.
+
+Everything here is outside the hosts and survives their crashes. The world boots a host, makes
+things go wrong as its scenario says, writes down what workers really did, and boots the next
+host when one is gone. It judges on the spot what only the moment can show (intent before act,
+two calls of one step at once); the rest is judged at the end, by `judge`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.codec.events import decode
+from leadhand.core import events as ev
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.host import HOST_STREAM
+from leadhand.core.ledger import describe
+from leadhand.errors import Fenced, LeadhandError, StoreBroken, StoreFull
+from leadhand.planners.document import DocumentPlanner
+from leadhand.stores.memory import MemoryDisk
+from leadhand.testing.actors import SimPlanner, SimWorkers
+from leadhand.testing.clock import Calendar, SimClock
+from leadhand.testing.host import SimHost
+from leadhand.testing.loop import PROCESS, SimLoop
+from leadhand.testing.people import attend, say_something
+from leadhand.testing.scenario import Act, draw, draw_act
+from leadhand.testing.store import SimStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.ports import Context, Entry, Planner, Task
+    from leadhand.testing.scenario import RunPlan
+
+HEALED_ACT = Act(cost=0.1)
+FENCED_MAX = 20
+"""Refusals after which a host that was replaced should long have stopped."""
+
+
+class Call(NamedTuple):
+    """One call of a worker."""
+
+    number: int
+    process: int
+    worker: str
+    task: Task
+    context: Context
+
+
+class World:
+    """One simulated world."""
+
+    def __init__(self, seed: int, *, trace: Callable[[str], None] | None = None) -> None:
+        self.random = Random(seed)  # noqa: S311 - chance that can be repeated is the point
+        self.scenario = draw(seed, self.random)
+        self.loop = SimLoop(self.random, shuffle=self.scenario.shuffle)
+        self.calendar = Calendar(self.loop)
+        self.disk = MemoryDisk()
+        self.violations: list[str] = []
+        self.effects: dict[tuple[str, str], list[Call]] = {}
+        self.hosts: dict[int, SimHost] = {}
+        self.current = 0
+        self.crashes = 0
+        self.full = self.crowded = self.broken_next = False
+        self.healed = self.over = False
+        self.unanswered: dict[int, str] = {}
+        """What people said and have not heard back about, by a running number."""
+        self.durable: set[tuple[str, int]] = set()
+        """Epochs of starts and planner calls that are on disk."""
+        self._trace = trace
+        self._acts: dict[tuple[str, str], int] = {}
+        self._calls: dict[int, Call] = {}
+        self._count = 0
+        self._outside = contextvars.Context()
+
+    def wrong(self, message: str) -> None:
+        """Note a violation."""
+        self.violations.append(message)
+        self.note(f"VIOLATION: {message}")
+
+    def note(self, text: str) -> None:
+        """A line of the trace, if anybody reads it."""
+        if self._trace is not None:
+            self._trace(f"{self.loop.time():10.4f}  {text}")
+
+    def later(self, seconds: float, what: Callable[..., object], *args: Any) -> None:
+        """Do something outside of any process."""
+        self.loop.call_later(seconds, what, *args, context=self._outside)
+
+    # Hosts come and go.
+
+    def begin(self) -> None:
+        """Boot the first host, and set out what goes wrong when."""
+        self.boot()
+        chaos_s, faults, random = self.scenario.chaos_s, self.scenario.faults, self.random
+        self.later(chaos_s, self.heal)
+        events: list[tuple[int, Callable[[], None]]] = [
+            (faults.takeovers, self._take_over),
+            (faults.restarts, self._restart),
+            (faults.full, self._fill),
+            (faults.broken, self._break),
+            (faults.crowded, self._crowd),
+            (faults.jumps, self._jump),
+            (faults.stalls, self._stall),
+        ]
+        for count, what in events:
+            for _ in range(count):
+                self.later(random.random() * min(chaos_s, 20.0), what)
+        for moment, verb in self.scenario.words:
+            self.later(moment, say_something, self, verb)
+
+    def boot(self) -> None:
+        """A new host comes up on the same disk."""
+        if self.over:
+            return
+        self.current += 1
+        self.note(f"host {self.current} boots")
+        self.loop.run_in(self.current, self._live(self.current))
+
+    async def _live(self, process: int) -> None:
+        random, faults = self.random, self.scenario.faults
+        store = SimStore(self, self.disk)
+        latest = max((header.updated for header in store.runs()), default=0)
+        clock = SimClock(self.loop, self.calendar, latest)
+        host = SimHost(self, process, store, clock)
+        self.hosts[process] = host
+        missing = ""
+        if not self.healed and random.random() < faults.unloaded:
+            missing = random.choice(self.scenario.workers).name
+        try:
+            await host.open()
+            for plan in self.scenario.runs:
+                self.loop.create_task(self._host_run(host, plan, SimWorkers(self, missing)))
+        except (StoreFull, StoreBroken, Fenced) as error:
+            host.fail(error)
+
+    async def _host_run(self, host: SimHost, plan: RunPlan, workers: SimWorkers) -> None:
+        try:
+            if plan.ident in self.disk.logs:
+                run = await host.adopt(plan.ident, workers, self._planner(plan))
+            else:
+                await asyncio.sleep(plan.begins_s)
+                run = await host.start(self._started(plan), workers, self._planner(plan))
+                if plan.ident not in self.disk.logs:
+                    self.wrong(f"I1: the start of {plan.ident} was acknowledged and is not on disk")
+            await attend(self, host, run)
+        except LeadhandError as error:
+            if host.failed is None:
+                self.wrong(f"host {host.process} could not host {plan.ident}: {error!r}")
+
+    def _planner(self, plan: RunPlan) -> Planner:
+        return DocumentPlanner(plan.doc) if plan.planner == "document" else SimPlanner(self, plan)
+
+    def _started(self, plan: RunPlan) -> ev.RunStarted:
+        planner = self._planner(plan)
+        steps = plan.doc["steps"]
+        head = {key: value for key, value in plan.doc.items() if key != "steps"}
+        return ev.RunStarted(
+            run=plan.ident,
+            goal=plan.doc["goal"],
+            policy=plan.policy,
+            planner=planner.name,
+            catalog=self.scenario.workers,
+            replans=planner.replans,
+            splits=planner.splits,
+            consult=planner.consult,
+            plan=head,
+            actor="person",
+            linted=digest(canonical(steps)),
+        )
+
+    def kill(self, process: int, why: str) -> None:
+        """A host is gone, from one instruction to the next."""
+        if not self.loop.alive(process):
+            return
+        self.note(f"host {process} dies: {why}")
+        self.loop.kill(process)
+        self._calls = {n: call for n, call in self._calls.items() if call.process != process}
+        if process == self.current:
+            self.later(self.random.choice((0.0, 0.1, 3.0, 40.0)), self._boot_next, process)
+
+    def _boot_next(self, process: int) -> None:
+        if self.current == process:
+            self.boot()
+
+    def host_failed(self, process: int, error: BaseException) -> None:
+        """A host stopped by itself: it exits, and the next comes up."""
+        if not isinstance(error, (Fenced, StoreBroken, StoreFull)):
+            self.wrong(f"host {process} stopped: {error!r}")
+        self.later(self.random.choice((0.0, 0.05)), self.kill, process, f"it failed: {error}")
+
+    def fenced(self, process: int, times: int) -> None:
+        """A host heard that another owns the disk."""
+        if times == FENCED_MAX and self.loop.alive(process):
+            self.wrong(f"host {process} was replaced and goes on trying")
+            self.kill(process, "it does not stop by itself")
+
+    # What goes wrong.
+
+    def heal(self) -> None:
+        """Faults are over; from here on everything must come to an end."""
+        self.note("healed")
+        self.healed = True
+        self.full = self.crowded = self.broken_next = False
+        self.calendar.offset_us = 0
+        host = self.hosts.get(self.current)
+        if host is not None and self.loop.alive(self.current):
+            self.loop.resume(self.current)
+
+    def _take_over(self) -> None:
+        old = self.current
+        if self.over or self.healed or not self.loop.alive(old):
+            return
+        if self.random.random() < 0.5:
+            self.loop.stall(old)
+            self.later(self.random.choice((0.5, 5.0)), self.loop.resume, old)
+        self.note(f"another host takes over from host {old}")
+        self.boot()
+
+    def _restart(self) -> None:
+        host = self.hosts.get(self.current)
+        if host is None or self.healed or self.over or not self.loop.alive(self.current):
+            return
+        self.note(f"host {self.current} is closed")
+        self.loop.run_in(self.current, self._close(host))
+
+    async def _close(self, host: SimHost) -> None:
+        if self.random.random() < 0.5:
+            await asyncio.wait([asyncio.ensure_future(host.drain())], timeout=20.0)
+        await host.close()
+        self.later(0.0, self.kill, host.process, "it was closed")
+
+    def _fill(self) -> None:
+        self.full = not self.healed
+        self.note("the disk is full")
+        self.later(self.random.choice((0.5, 5.0, 29.0, 50.0)), self._empty)
+
+    def _empty(self) -> None:
+        self.full = False
+
+    def _break(self) -> None:
+        self.broken_next = not self.healed
+
+    def _crowd(self) -> None:
+        self.crowded = not self.healed
+        self.note("the store has no room for new work")
+        self.later(self.random.choice((0.2, 4.0)), self._uncrowd)
+
+    def _uncrowd(self) -> None:
+        self.crowded = False
+
+    def _jump(self) -> None:
+        if not self.healed:
+            by_s = self.random.choice((-3600, -5, 5, 3600))
+            self.note(f"the calendar jumps by {by_s} s")
+            self.calendar.offset_us += by_s * 1_000_000
+
+    def _stall(self) -> None:
+        if not self.healed:
+            by_s = self.random.choice((0.3, 3.0, 30.0))
+            self.note(f"the machine stands still for {by_s} s")
+            self.loop.skip(by_s)
+
+    # The disk.
+
+    def commit_delay(self) -> float:
+        """How long a commit takes."""
+        random, faults = self.random, self.scenario.faults
+        if not self.healed and faults.slow and random.random() < faults.slow:
+            return random.choice((0.5, 4.0))
+        return random.choice((0.0, 0.0002, 0.001, 0.005))
+
+    def committed(self, process: int, entries: list[Entry]) -> None:
+        """Something is durable; this is when hosts die."""
+        for entry in entries:
+            if entry.body.startswith((b'{"type":"AttemptStarted"', b'{"type":"PlannerAsked"')):
+                event = decode(entry.version, entry.body)
+                self.durable.add((entry.run, getattr(event, "epoch", 0)))
+            if self._trace is not None:
+                text = describe(decode(entry.version, entry.body))
+                self.note(f"{entry.run} {entry.seq:3} {text}")
+        faults = self.scenario.faults
+        if self.healed or self.crashes >= faults.crashes_max:
+            return
+        if self.random.random() < faults.crash:
+            self.crashes += 1
+            delay = self.random.choice((0.0, 0.0, 0.001, 0.5))
+            if delay:
+                self.later(delay, self.kill, process, "it crashed")
+            else:
+                self.kill(process, "it crashed after a commit")
+
+    # What workers and planners do.
+
+    def next_act(self, task: Task) -> Act:
+        """What the next call for a step does."""
+        return HEALED_ACT if self.healed else draw_act(self.random, self.scenario)
+
+    def enter(self, worker: str, task: Task, context: Context) -> Call:
+        """A worker is called."""
+        process = PROCESS.get()
+        self._count += 1
+        call = Call(self._count, process, worker, task, context)
+        what = f"{task.run} {task.step} attempt {task.attempt}"
+        if (task.run, task.epoch) not in self.durable:
+            self.wrong(f"L2: {what} was called before its start was durable")
+        for other in self._calls.values():
+            same = (other.task.run, other.task.step, other.process)
+            if same == (task.run, task.step, process):
+                self.wrong(f"L2: {what} was called while attempt {other.task.attempt} still runs")
+        self._calls[call.number] = call
+        calls = self._calls.values()
+        busy = sum(c.process == process and not c.context.cancelled for c in calls)
+        if busy > self.scenario.host_concurrency:
+            self.wrong(f"I16: {what} is one more than host {process} may run at once")
+        self.note(f"{task.run} {worker} is called for {task.step} attempt {task.attempt}")
+        return call
+
+    def leave(self, call: Call) -> None:
+        """A worker returns."""
+        self._calls.pop(call.number, None)
+
+    def affect(self, call: Call) -> None:
+        """A worker changes the world.
+
+        What a host that was replaced still has running cannot be reached by anybody: such an
+        effect is real, but nobody could have prevented it, so it is not counted.
+        """
+        task = call.task
+        self.note(f"{task.run} {task.step} attempt {task.attempt} HAPPENS")
+        if call.process == self.current:
+            self.effects.setdefault((task.run, task.step), []).append(call)
+
+    def probe_begins(self, task: Task) -> None:
+        """A probe is called: what it asks about must be over."""
+        for call in self._calls.values():
+            same = (call.task.run, call.task.step, call.process)
+            if same == (task.run, task.step, PROCESS.get()):
+                self.wrong(f"L6: {task.run} {task.step} was probed while it still runs")
+
+    def planner_begins(self, run: str, call: int, process: int) -> None:
+        """A planner is called."""
+        log = self.disk.logs.get(run, [])
+        if not any(f'"PlannerAsked","call":{call},'.encode() in entry.body for entry in log):
+            self.wrong(f"L2: planner call {call} of {run} was made before it was durable")
+
+    def value_of(self, task: Task) -> int:
+        """What a step's data says: the same whoever does it, whenever."""
+        return sum(task.step.encode()) % 7
+
+    def log(self, run: str) -> list[tuple[int, ev.Event]]:
+        """A run's log as it is on disk."""
+        return [(e.at, decode(e.version, e.body)) for e in self.disk.logs.get(run, ())]
+
+    def host_log(self) -> list[Entry]:
+        """The stream of the host."""
+        return self.disk.logs.get(HOST_STREAM, [])

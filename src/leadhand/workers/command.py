@@ -1,0 +1,267 @@
+"""Commands as workers: argument lists, never a shell.
+
+1. Each value becomes one argument, or part of one; it cannot become two, nor a command.
+2. A value where an argument begins must not begin with `-`: it would be read as an option
+   (git's `--upload-pack`, tar's `--to-command`; CVE-2026-5366). `--` before it in the template,
+   or `allow_dash`, says that this is understood.
+3. The environment is built from nothing: a few harmless names, the ones that were declared,
+   and which attempt it is. Secrets of the host are not inherited.
+4. Death by a signal nobody here sent is "lost", with an unknown effect; a process that is
+   cancelled is seen dead before `perform` returns.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from leadhand.codec.values import plain
+from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.report import Effect, Failure, Report
+from leadhand.workers.checks import holds
+from leadhand.workers.isolation import GRACE_S, followed, text_of
+from leadhand.workers.processes import Finished, ProcessError, Processes, SpawnError
+from leadhand.workers.reports import bounded, report_from_doc
+from leadhand.workers.template import Hole, Template, spell, with_defaults
+
+if TYPE_CHECKING:
+    from leadhand.ports import Context, Task
+
+OUTPUT_BYTES = 1 << 20
+STDERR_CHARS = 8_192
+INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
+EXIT_CODES = {0: "success", 75: "transient", 77: "denied", 126: "unavailable", 127: "unavailable"}
+"""What exit codes mean unless declared otherwise (sysexits.h); the rest is "unavailable"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One action of a command worker: what to run, and how to read what it says."""
+
+    argv: tuple[Template, ...]
+    cwd: Path
+    env: tuple[str, ...] = ()
+    set_env: Mapping[str, str] = field(default_factory=dict)
+    output: Literal["text", "json", "report"] = "text"
+    exit_codes: Mapping[int, str] = field(default_factory=dict)
+    stdin: Literal["none", "json"] = "none"
+    """"json" hands all parameters to the command as one JSON object."""
+    stdout_limit: int = OUTPUT_BYTES
+    stderr_limit: int = OUTPUT_BYTES
+    allow_dash: bool = False
+    grace_s: float = GRACE_S
+    probe: tuple[Template, ...] = ()
+    """A command that ends with 0 when the thing happened and with 1 when it did not."""
+    checks: Mapping[str, str] = field(default_factory=dict)
+    check: str | None = None
+    offer: Offer = field(default_factory=Offer)
+
+    @property
+    def holes(self) -> dict[str, Hole]:
+        """The parameters it needs, in the order they are met."""
+        return {hole.name: hole for word in self.argv for hole in word.holes}
+
+
+def filled(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool) -> list[str]:
+    """The argument list; ValueError names the parameter that cannot be passed."""
+    words: list[str] = []
+    for word in argv:
+        hole = word.only
+        if hole is not None and hole.splat:
+            items = values.get(hole.name)
+            if not isinstance(items, list):
+                raise ValueError(f"parameter {hole.name}: needs a list")
+            new = [spell(f"{hole.name}[{index}]", item) for index, item in enumerate(items)]
+        else:
+            new = [word.fill(values)]
+        first = word.pieces[0]
+        if isinstance(first, Hole) and not dash and "--" not in words:
+            for text in new:
+                if text.startswith("-"):
+                    raise ValueError(
+                        f"parameter {first.name}: {text[:40]!r} begins with a dash and would be "
+                        "read as an option"
+                    )
+        words += new
+    return words
+
+
+class CommandWorker:
+    """A worker whose actions are programs."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        programs: Mapping[str, Program],
+        *,
+        processes: Processes | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.processes = processes
+        self._programs = dict(programs)
+        self._environ = os.environ if environ is None else environ
+
+    def attach(self, processes: Processes) -> None:
+        """Give it the means to start programs."""
+        self.processes = processes
+
+    async def perform(self, task: Task, context: Context) -> Report:
+        """Run the program and report how it ended."""
+        program = self._program(task.action)
+        if program is None:
+            return Report.failed("permanent", f"{self.spec.name} offers no {task.action!r}")
+        try:
+            finished = await self._run(program, program.argv, task, context)
+        except ValueError as problem:
+            return Report.failed("permanent", bounded(str(problem)))
+        except SpawnError as error:
+            return Report.failed("unavailable", bounded(str(error)))
+        except ProcessError as error:
+            return Report.failed("lost", bounded(str(error)), effect="unknown")
+        return report_on(program, finished)
+
+    async def probe(self, task: Task, context: Context) -> Report | None:
+        """Run the declared probe."""
+        program = self._program(task.action)
+        if program is None or not program.probe:
+            raise LookupError(f"{self.spec.name} declares no probe")
+        try:
+            finished = await self._run(program, program.probe, task, context)
+        except (ValueError, ProcessError) as problem:
+            raise LookupError(f"the probe cannot tell: {problem}") from None
+        if finished.exit_code == 1:
+            return None
+        if finished.exit_code != 0:
+            raise LookupError(f"the probe cannot tell: {_ended(finished)}")
+        report = report_on(program, finished)
+        if report.error:
+            raise LookupError(f"the probe cannot tell: {report.error.message}")
+        return report
+
+    def check(self, name: str, action: str, data: Any) -> bool:
+        """Whether a declared expression holds for the data."""
+        program = self._program(action)
+        expression = (program.checks.get(name) if name else program.check) if program else None
+        return holds(expression, name, data)
+
+    async def close(self) -> None:
+        """The processes belong to the host."""
+
+    def _program(self, action: str) -> Program | None:
+        return self._programs.get(action) or self._programs.get("")
+
+    async def _run(
+        self, program: Program, argv: tuple[Template, ...], task: Task, context: Context
+    ) -> Finished:
+        if self.processes is None:
+            raise SpawnError(0, f"{self.spec.name}: no process can be started here")
+        values = with_defaults(program.offer.parameters, task.parameters)
+        known = (program.offer.parameters or {}).get("properties", program.holes)
+        if unknown := sorted(set(values) - set(known)):
+            raise ValueError(f"parameter {unknown[0]}: is not known")
+        process = await self.processes.spawn(
+            filled(argv, values, dash=program.allow_dash),
+            cwd=program.cwd,
+            env=self._environment(program, task, context),
+            stdin=msgspec.json.encode(values) if program.stdin == "json" else None,
+            stdout_limit=program.stdout_limit,
+            stderr_limit=program.stderr_limit,
+        )
+        return await followed(process, context, program.grace_s)
+
+    def _environment(self, program: Program, task: Task, context: Context) -> dict[str, str]:
+        names = (*INHERITED, *program.env)
+        inherited = {name: self._environ[name] for name in names if name in self._environ}
+        attempt = {
+            "LEADHAND_RUN": task.run,
+            "LEADHAND_STEP": task.step,
+            "LEADHAND_ATTEMPT": str(task.attempt),
+            "LEADHAND_KEY": context.key,
+        }
+        return {**inherited, **program.set_env, **attempt}
+
+
+def report_on(program: Program, finished: Finished) -> Report:
+    """The report on a program that ended."""
+    stderr = text_of(finished.stderr, program.stderr_limit)
+    data = _text_data(program, finished, stderr)
+    if finished.signal is not None:
+        failure = Failure("lost", _ended(finished), "unknown")
+        return Report("failed", data, failure, output=stderr)
+    code = finished.exit_code or 0
+    meaning = {**EXIT_CODES, **program.exit_codes}.get(code, "unavailable")
+    if program.output == "report":
+        report = _own_report(program, finished)
+        readable = report.error is None or report.error.failure_class != "invalid_output"
+        # An exit code that says "failed" outweighs a report of success, or one nobody can read.
+        if meaning == "success" or (report.error and readable):
+            return replace(report, output=stderr)
+    if meaning != "success":
+        return Report("failed", data, Failure(meaning, _ended(finished)), output=stderr)
+    if program.output == "json":
+        return replace(_json(program, finished), output=stderr)
+    return Report("succeeded", data, output=stderr)
+
+
+def _text_data(program: Program, finished: Finished, stderr: str) -> dict[str, Any]:
+    out = finished.stdout
+    data: dict[str, Any] = {
+        "exit_code": finished.exit_code,
+        "stdout": text_of(out, program.stdout_limit),
+        "stderr": stderr[-STDERR_CHARS:],
+    }
+    if out.truncated:
+        data |= {"stdout_bytes": out.total, "truncated": True}
+    return data
+
+
+def _decoded(finished: Finished, limit: int) -> Any:
+    if finished.stdout.truncated:
+        raise ValueError(f"the output is larger than {limit:,} bytes")
+    try:
+        return plain(msgspec.json.decode(finished.stdout.data))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise ValueError(f"the output is not JSON: {problem}") from None
+
+
+def _json(program: Program, finished: Finished) -> Report:
+    try:
+        return Report("succeeded", _decoded(finished, program.stdout_limit))
+    except ValueError as problem:
+        return Report.failed("invalid_output", bounded(str(problem)), effect=_done(program))
+
+
+def _own_report(program: Program, finished: Finished) -> Report:
+    try:
+        doc = _decoded(finished, program.stdout_limit)
+    except ValueError as problem:
+        return Report.failed("invalid_output", bounded(str(problem)), effect=_done(program))
+    return report_from_doc(doc, effects=bool(program.offer.effects))
+
+
+def _done(program: Program) -> Effect:
+    return "done" if program.offer.effects else "none"
+
+
+def _ended(finished: Finished) -> str:
+    """How it ended, with the last it had to say."""
+    if finished.signal is not None:
+        try:
+            name = signal.Signals(finished.signal).name
+        except ValueError:
+            name = f"signal {finished.signal}"
+        how = f"was killed by {name}"
+    else:
+        how = f"exited with {finished.exit_code}"
+    for stream in (finished.stderr, finished.stdout):
+        lines = text_of(stream).strip().splitlines()[-5:]
+        if lines:
+            return bounded(f"{how}: " + "\n".join(lines), 1_000)
+    return how

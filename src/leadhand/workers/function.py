@@ -1,0 +1,333 @@
+"""Python functions as workers.
+
+Three ways to run one, settled when it is registered:
+
+    async     awaited on the host's loop. The quick way: a few microseconds of ours.
+    thread    a sync function in one of our threads (`threads`). It cannot be killed, only
+              abandoned, and sees `context.cancelled`.
+    process   in a child Python (`isolation`), which is killed on time-out. The default for
+              sync functions that declare effects, where the child can find the function.
+
+Whatever way it ran, its value or exception becomes a report here (`reports`), and what it
+printed belongs to that report (`capture`). `perform` raises only when it was itself cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.report import Report
+from leadhand.errors import UsageError
+from leadhand.workers.capture import Sink, current
+from leadhand.workers.checks import holds
+from leadhand.workers.decorator import Declaration
+from leadhand.workers.isolation import Target, run_isolated, target_of, told
+from leadhand.workers.reports import report_from, report_of
+from leadhand.workers.signature import BadParameters, Signature
+from leadhand.workers.threads import Lane, Threads
+
+if TYPE_CHECKING:
+    from leadhand.ports import Context, Task
+    from leadhand.workers.processes import Processes
+
+
+class FunctionAction:
+    """One action of a worker: a function, and how to call it."""
+
+    def __init__(
+        self, declaration: Declaration, function: Callable[..., Any] | None = None
+    ) -> None:
+        """`function` is the declared one, or the same bound to an instance."""
+        self.declaration = declaration
+        self.function = declaration.function if function is None else function
+        self.is_async = inspect.iscoroutinefunction(self.function)
+        self.changes = bool(declaration.effects)
+        self.signature = Signature(self.function, declaration.scope)
+        self.target = self._target()
+        self._classify = partial(report_of, retry_on=declaration.retry_on, effects=self.changes)
+
+    def _target(self) -> Target | None:
+        """Where a child process finds the function, if it is to run in one."""
+        wish = self.declaration.isolate
+        if wish != "process" and (wish or self.is_async or not self.changes):
+            return None
+        target = target_of(self.function)
+        if target is None and wish == "process":
+            raise UsageError(
+                f"{self.declaration.name}: isolate: a process can only run a function that stands "
+                "at the top of a module or in a class, not inside another function"
+            )
+        return target
+
+    def offer(self) -> Offer:
+        """What planners and checks know of it."""
+        declared = self.declaration
+        return Offer(
+            parameters=self.signature.parameters,
+            returns=self.signature.returns,
+            checks=tuple(declared.checks),
+            result_check=declared.check is not None,
+            risk=declared.risk,
+            effects=declared.effects,
+            reads=declared.reads,
+            writes=declared.writes,
+            idempotent=declared.idempotent,
+            probe=declared.probe is not None,
+            timeout_s=declared.timeout_s,
+            est_s=declared.est_s,
+            cost=declared.cost,
+            needs=declared.needs,
+            gives=declared.gives,
+            drops=declared.drops,
+        )
+
+    def version(self) -> str:
+        """As declared, or a digest of the source of all that decides about a result."""
+        declared = self.declaration
+        parts = [declared.function, declared.check, declared.probe, *declared.checks.values()]
+        return declared.version or digest(b"".join(_source(each) for each in parts if each))
+
+    async def run_async(self, task: Task, context: Context) -> Report:
+        """Await an async function here."""
+        sink = Sink()
+        token = current.set(sink)
+        try:
+            if self.signature.bare and not task.parameters:
+                value = await self.function()
+            else:
+                arguments, keywords = self.signature.bind(task.parameters, context)
+                value = await self.function(*arguments, **keywords)
+            report = report_from(value, effects=self.changes)
+        except BadParameters as problem:
+            report = Report.failed("permanent", str(problem))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except asyncio.CancelledError as error:
+            task_now = asyncio.current_task()
+            if task_now is None or task_now.cancelling():
+                raise
+            # Nobody cancelled us: something inside the function was, and it gave up.
+            report = self._classify(error)
+        except BaseException as error:  # noqa: BLE001 - the one boundary for functions
+            report = self._classify(error)
+        finally:
+            current.reset(token)
+        return replace(report, output=sink.text()) if sink.total else report
+
+    async def run_thread(
+        self, task: Task, context: Context, threads: Threads, lane: Lane
+    ) -> Report:
+        """Call a sync function in a thread."""
+        watched = Watched(context, asyncio.get_running_loop()) if self.signature.context else None
+        try:
+            arguments, keywords = self.signature.bind(task.parameters, watched)
+        except BadParameters as problem:
+            return Report.failed("permanent", str(problem))
+        sink = Sink()
+        token = current.set(sink)
+        try:
+            outcome = await threads.run(lane, partial(self.function, *arguments, **keywords))
+        except asyncio.CancelledError:
+            if watched:
+                watched.cancelled_here = True
+            raise
+        except RuntimeError as error:  # There is no thread to be had.
+            return Report.failed("transient", f"{type(error).__name__}: {error}")
+        finally:
+            current.reset(token)
+        if outcome.error is not None:
+            report = self._classify(outcome.error)
+        else:
+            report = report_from(outcome.value, effects=self.changes)
+        return replace(report, output=sink.text()) if sink.total else report
+
+    def run_here(self, parameters: dict[str, Any], context: Any) -> Report:
+        """Call it in this very process and thread: what the child of `isolation` does."""
+        try:
+            arguments, keywords = self.signature.bind(parameters, context)
+            value = self.function(*arguments, **keywords)
+            if inspect.isawaitable(value):
+                value = asyncio.run(_awaited(value))
+            return report_from(value, effects=self.changes)
+        except BadParameters as problem:
+            return Report.failed("permanent", str(problem))
+        except BaseException as error:  # noqa: BLE001 - the boundary of the child
+            return self._classify(error)
+
+    async def probe(self, task: Task, context: Context, threads: Threads) -> Report | None:
+        """Ask the declared probe; LookupError when it cannot tell."""
+        function = self.declaration.probe
+        if function is None:
+            raise LookupError(f"{self.declaration.name} declares no probe")
+        signature = Signature(function, self.declaration.scope)
+        arguments, keywords = signature.bind(task.parameters, context, lenient=True)
+        token = current.set(Sink())
+        try:
+            if inspect.iscoroutinefunction(function):
+                value = await function(*arguments, **keywords)
+            else:
+                outcome = await threads.run(Lane(), partial(function, *arguments, **keywords))
+                if outcome.error is not None:
+                    raise outcome.error
+                value = outcome.value
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise LookupError(f"the probe cannot tell: {type(error).__name__}: {error}") from error
+        finally:
+            current.reset(token)
+        if value is None:
+            return None
+        report = report_from(value)
+        if report.error:
+            raise LookupError(f"the probe cannot tell: {report.error.message}")
+        return report
+
+
+class FunctionWorker:
+    """A worker made of functions, one for each action."""
+
+    def __init__(
+        self,
+        name: str,
+        actions: Iterable[FunctionAction],
+        *,
+        threads: Threads | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        self.name = name
+        self.threads = threads or Threads()
+        self.processes = processes
+        self._all = list(actions)
+        self._actions: dict[str, FunctionAction] = {}
+        for each in self._all:
+            for action in each.declaration.actions:
+                if action in self._actions:
+                    which = f"the action {action!r}" if action else "the unnamed action"
+                    raise UsageError(f"worker {name!r}: {which} is declared twice")
+                self._actions[action] = each
+        limits = [each.declaration.max_concurrency for each in self._all]
+        self._limit = min((limit for limit in limits if limit), default=None)
+        self._lane = Lane(self._limit)
+
+    @cached_property
+    def spec(self) -> WorkerSpec:
+        """Its description, made when first asked for: reading sources takes time."""
+        versions = [each.version() for each in self._all]
+        described = (each.declaration.description for each in self._all)
+        return WorkerSpec(
+            name=self.name,
+            kind="function",
+            version=versions[0] if len(versions) == 1 else digest("\n".join(versions).encode()),
+            description=next((text for text in described if text), ""),
+            offers={action: each.offer() for action, each in self._actions.items()},
+            max_concurrency=self._limit,
+        )
+
+    @property
+    def abandoned(self) -> int:
+        """Threads that still run for attempts that were given up."""
+        return self._lane.abandoned
+
+    def attach(self, processes: Processes) -> None:
+        """Give it the means to start child processes."""
+        self.processes = processes
+
+    async def perform(self, task: Task, context: Context) -> Report:
+        """Call the function and report."""
+        action = self._actions.get(task.action) or self._actions.get("")
+        if action is None:
+            return Report.failed("permanent", f"{self.name} offers no action {task.action!r}")
+        if action.target is not None:
+            if self.processes is not None:
+                return await self._run_isolated(action.target, action, task, context)
+            if action.declaration.isolate == "process":
+                return Report.failed("unavailable", f"{self.name}: no process can be started here")
+        if action.is_async:
+            return await action.run_async(task, context)
+        return await action.run_thread(task, context, self.threads, self._lane)
+
+    async def _run_isolated(
+        self, target: Target, action: FunctionAction, task: Task, context: Context
+    ) -> Report:
+        assert self.processes is not None
+        wants = bool(action.signature.context)
+        return await run_isolated(self.processes, target, task, context, wants=wants)
+
+    async def probe(self, task: Task, context: Context) -> Report | None:
+        """Whether an earlier attempt happened."""
+        action = self._actions.get(task.action) or self._actions.get("")
+        if action is None:
+            raise LookupError(f"{self.name} offers no action {task.action!r}")
+        try:
+            return await action.probe(task, context, self.threads)
+        except BadParameters as problem:
+            raise LookupError(f"the probe cannot be called: {problem}") from None
+
+    def check(self, name: str, action: str, data: Any) -> bool:
+        """Whether a named check, or with no name the result check, holds."""
+        found = self._actions.get(action) or self._actions.get("")
+        if found is None:
+            raise LookupError(f"{self.name} offers no action {action!r}")
+        declared = found.declaration
+        return holds(declared.checks.get(name) if name else declared.check, name, data)
+
+    async def close(self) -> None:
+        """Let idle threads go."""
+        self.threads.close()
+
+
+class Watched:
+    """A context for a thread: it learns of the cancellation, and speaks through the loop."""
+
+    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+        self._told = told(context)
+        self.cancelled_here = False
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the attempt should stop."""
+        return self.cancelled_here or self._context.cancelled
+
+    def progress(self, message: str = "", fraction: float | None = None) -> None:
+        """Pass it on in the loop's thread; an abandoned attempt has nobody to tell."""
+        if not self.cancelled:
+            with contextlib.suppress(RuntimeError):  # The loop is closed.
+                self._loop.call_soon_threadsafe(self._context.progress, message, fraction)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_told"][name]
+        except KeyError:
+            raise AttributeError(f"a context has no {name!r}") from None
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def digest(source: bytes) -> str:
+    """A short digest for versions."""
+    return hashlib.sha256(source).hexdigest()[:16]
+
+
+def _source(function: Callable[..., Any]) -> bytes:
+    """The source of a function; its code where there is none to read."""
+    try:
+        return inspect.getsource(function).encode()
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        if code is None:
+            return repr(type(function)).encode()
+        constants = [each for each in code.co_consts if not inspect.iscode(each)]
+        return bytes(code.co_code) + repr((constants, code.co_names)).encode()

@@ -1,0 +1,188 @@
+"""A function in a child Python, the host's side; the child's side is `isolated`.
+
+The child gets one JSON document on standard input and answers with lines of JSON on standard
+output: progress while it works, and its report as the last line. Whatever the function prints
+goes to standard error and becomes the report's output. Exceptions are turned into typed
+failures in the child, by the same table as everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.core.report import Report
+from leadhand.ports import Spawned
+from leadhand.workers.reports import bounded, report_from_doc
+
+if TYPE_CHECKING:
+    from leadhand.ports import Context, Task
+    from leadhand.workers.processes import Captured, Finished, Process, Processes
+
+RESULT_BYTES_MAX = 64 << 20
+GRACE_S = 5.0
+PACKAGE_FOLDER = Path(__file__).parents[2]
+LOADED_PREFIX = "leadhand_loaded_"
+"""How modules are named that were loaded from a path; a child must load them the same way."""
+
+
+class Target(NamedTuple):
+    """Where a child finds a function."""
+
+    module: str
+    file: str
+    qualname: str
+
+
+def target_of(function: Callable[..., Any]) -> Target | None:
+    """Where a function can be found again by another process; None if it cannot."""
+    plain = inspect.unwrap(function)
+    name = getattr(plain, "__qualname__", "<none>")
+    module = sys.modules.get(getattr(plain, "__module__", None) or "")
+    if module is None or "<" in name or inspect.ismethod(function):
+        return None
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None or inspect.unwrap(found) is not plain:
+        return None
+    file = getattr(module, "__file__", None) or ""
+    known, spec = module.__name__, getattr(module, "__spec__", None)
+    if known == "__main__":
+        known = spec.name if spec else ""
+    elif known.startswith(LOADED_PREFIX):
+        known = ""
+    file = str(Path(file).absolute()) if file else ""
+    return Target(known, file, name) if known or file else None
+
+
+async def run_isolated(
+    processes: Processes, target: Target, task: Task, context: Context, *, wants: bool
+) -> Report:
+    """Run one attempt in a child process; killed when this is cancelled."""
+    from leadhand.workers.processes import ProcessError, SpawnError
+
+    try:
+        listener = _Listener(context)
+        argv = [sys.executable, "-P", "-m", "leadhand.workers.isolated"]
+        process = await processes.spawn(
+            [*argv, target.module or target.file, target.qualname],
+            cwd=os.getcwd(),  # noqa: PTH109 - the child stands where the host stands
+            env=_environment(),
+            stdin=_request(target, task, context if wants else None),
+            stdout_limit=RESULT_BYTES_MAX,
+            on_output=listener,
+        )
+        finished = await followed(process, context)
+    except SpawnError as error:
+        return Report.failed("unavailable", str(error))
+    except ProcessError as error:
+        return Report.failed("lost", str(error), effect="unknown")
+    return replace(_result(finished), output=text_of(finished.stderr))
+
+
+async def followed(process: Process, context: Any, grace_s: float = GRACE_S) -> Finished:
+    """Tell the engine which process it is, and wait for it; end it when cancelled."""
+    tell = getattr(context, "spawned", None)
+    if tell is not None:
+        tell(Spawned(process.pid, process.start_time, process.boot_id))
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        # Until nothing of it is left, however often we are cancelled: no orphan may run
+        # beside a retry.
+        ending = asyncio.ensure_future(process.end(grace_s))
+        while not ending.done():
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await asyncio.shield(ending)
+        ending.exception()
+        raise
+
+
+def _environment() -> dict[str, str]:
+    paths = [str(PACKAGE_FOLDER), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _request(target: Target, task: Task, context: Context | None) -> bytes:
+    request = {
+        "file": target.file,
+        "path": [entry for entry in sys.path if isinstance(entry, str)],
+        "pythonpath": os.environ.get("PYTHONPATH"),
+        "action": task.action,
+        "parameters": task.parameters,
+        "context": None if context is None else told(context),
+    }
+    return msgspec.json.encode(request)
+
+
+def told(context: Context) -> dict[str, Any]:
+    """What a context says, read once, on the loop: the engine's state is not for other threads."""
+    return {
+        "goal": context.goal,
+        "run": context.run,
+        "step": context.step,
+        "attempt": context.attempt,
+        "key": context.key,
+        "failures": context.failures,
+        "results": context.results,
+        "answers": getattr(context, "answers", ()),
+    }
+
+
+class _Listener:
+    """Reads the child's progress as it comes; the report is read at the end."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._rest = b""
+
+    def __call__(self, stream: str, chunk: bytes) -> None:
+        if stream != "stdout":
+            return
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            if line.startswith(b'{"progress":'):
+                said = msgspec.json.decode(line)["progress"]
+                self._context.progress(said["message"], said["fraction"])
+        if len(self._rest) > 1 << 16:
+            self._rest = b"-"  # The report itself; it is not needed here.
+
+
+def _result(finished: Finished) -> Report:
+    if finished.signal is not None:
+        message = f"the process was ended by signal {finished.signal}"
+        return Report.failed("lost", message, effect="unknown")
+    kept = finished.stdout
+    tail = kept.data[kept.head :] if kept.truncated else kept.data
+    line = tail.rstrip(b"\n").rpartition(b"\n")
+    if kept.truncated and not line[1]:
+        message = f"the result is larger than {RESULT_BYTES_MAX:,} bytes"
+        return Report.failed("invalid_output", message, effect="unknown")
+    try:
+        doc = msgspec.json.decode(line[2])
+        return report_from_doc(doc["report"])
+    except (msgspec.MsgspecError, TypeError, KeyError, RecursionError):
+        message = f"the process ended with {finished.exit_code} and no report"
+        return Report.failed("lost", message, effect="unknown")
+
+
+def text_of(captured: Captured, limit: int = 1 << 20) -> str:
+    """A stream as text that JSON can hold, with a note where something was left out."""
+    head, tail = captured.data[: captured.head], captured.data[captured.head :]
+    gap = b""
+    if captured.truncated:
+        gap = b"\n[... %d bytes left out ...]\n" % (captured.total - len(captured.data))
+    else:
+        head, tail = captured.data, b""
+    text = (head + gap + tail).decode("utf-8", "backslashreplace")
+    return bounded(text, limit + 100)

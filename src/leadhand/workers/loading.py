@@ -1,0 +1,76 @@
+"""Loading the modules that workers stand in: by name, or by the path of a file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from leadhand.errors import LeadhandError, UsageError
+from leadhand.workers.isolation import LOADED_PREFIX
+
+OURS = Path(__file__).parent
+
+
+def load_file(path: str | Path) -> ModuleType:
+    """A module from a file. Its folder can be imported from; its name cannot clash.
+
+    Two files with the same stem are two modules, and a file called `json.py` hides nothing:
+    the folder is put last on the path, and the module goes by a name of its own.
+    """
+    file = Path(path).resolve()
+    mark = hashlib.sha256(str(file).encode()).hexdigest()[:12]
+    name = f"{LOADED_PREFIX}{file.stem}_{mark}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path}: is not a Python file")
+    folder = str(file.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def load_module(name: str) -> ModuleType:
+    """A module by name or path; UsageError says in one line what is wrong, and where."""
+    is_file = name.endswith(".py") or "/" in name
+    if is_file and not Path(name).is_file():
+        raise UsageError(f"{name}: there is no such file")
+    try:
+        return load_file(name) if is_file else importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a file does when it is loaded
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and not is_file and f"{name}.".startswith(f"{missing}."):
+            raise UsageError(
+                f"{name}: there is no such module; for a file, give its path, as in ./workers.py"
+            ) from None
+        raise UsageError(f"{name}: {_told(error)}") from None
+
+
+def _told(error: BaseException) -> str:
+    """An exception in one line, with the place in the user's file where it was raised."""
+    known = isinstance(error, LeadhandError)
+    message = str(error) if known else f"{type(error).__name__}: {error}".rstrip(": ")
+    message = " ".join(message.split())
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"line {error.lineno} of {error.filename}: {type(error).__name__}: {error.msg}"
+    outside = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).parent != OURS and not frame.filename.startswith("<frozen")
+    ]
+    return f"line {outside[-1].lineno} of {outside[-1].filename}: {message}" if outside else message

@@ -1,0 +1,137 @@
+"""The workers of one host: collected, merged by name, described.
+
+What may be given: functions with `@worker`, objects whose methods have it, modules that hold
+such functions, and anything that fulfils the Worker protocol. Functions that share a name
+become one worker with several actions; everything else must have a name of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core.catalog import Catalog
+from leadhand.errors import UsageError
+from leadhand.workers.decorator import MARK, Declaration
+from leadhand.workers.function import FunctionAction, FunctionWorker
+from leadhand.workers.loading import load_module
+from leadhand.workers.threads import Threads
+
+if TYPE_CHECKING:
+    from leadhand.ports import Worker
+    from leadhand.workers.processes import Processes
+
+
+class Registry:
+    """Workers by name."""
+
+    def __init__(
+        self,
+        workers: Iterable[Any] = (),
+        *,
+        processes: Processes | None = None,
+        threads: Threads | None = None,
+    ) -> None:
+        self.threads = threads or Threads()
+        self._workers: dict[str, Worker] = {}
+        functions: dict[str, list[FunctionAction]] = {}
+        for given in workers:
+            for each in _collected(given):
+                if isinstance(each, FunctionAction):
+                    functions.setdefault(each.declaration.name, []).append(each)
+                else:
+                    self._add(each)
+        for name, actions in functions.items():
+            self._add(FunctionWorker(name, _once(actions), threads=self.threads))
+        if processes is not None:
+            self.attach(processes)
+
+    def _add(self, worker: Worker) -> None:
+        name = worker.spec.name
+        if name in self._workers:
+            raise UsageError(f"worker {name!r} is declared twice; give one another name")
+        self._workers[name] = worker
+
+    def attach(self, processes: Processes) -> None:
+        """Give the workers that start programs the means to do so."""
+        for worker in self._workers.values():
+            attach = getattr(worker, "attach", None)
+            if attach is not None:
+                attach(processes)
+
+    def get(self, name: str) -> Worker | None:
+        """A worker by name."""
+        return self._workers.get(name)
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(self._workers.values())
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def catalog(self) -> Catalog:
+        """The descriptions of all workers."""
+        return Catalog(worker.spec for worker in self._workers.values())
+
+    async def close(self) -> None:
+        """Close them all."""
+        for worker in self._workers.values():
+            await worker.close()
+
+
+def load_workers(name: str) -> list[Any]:
+    """The workers of a module, or of a Python file given by its path."""
+    module = load_module(name)
+    found = list(_from_module(module))
+    if not found:
+        raise UsageError(f"{name}: holds no workers; mark functions with @worker")
+    return found
+
+
+def _collected(given: Any) -> Iterator[FunctionAction | Worker]:
+    if isinstance(given, ModuleType):
+        for each in _from_module(given):
+            yield from _collected(each)
+    elif isinstance(getattr(given, MARK, None), Declaration):
+        yield FunctionAction(getattr(given, MARK), given)
+    elif inspect.isclass(given):
+        raise UsageError(
+            f"{given.__name__}: is a class; give an instance of it, {given.__name__}()"
+        )
+    elif hasattr(given, "perform") and hasattr(given, "spec"):
+        yield given
+    else:
+        methods = list(_methods(given))
+        if not methods:
+            what = getattr(given, "__name__", None) or f"a {type(given).__name__}"
+            raise UsageError(f"{what}: is no worker; mark the function with @worker")
+        yield from methods
+
+
+def _methods(instance: Any) -> Iterator[FunctionAction]:
+    for name in dir(type(instance)):
+        method = inspect.getattr_static(type(instance), name)
+        declaration = getattr(getattr(method, "__func__", method), MARK, None)
+        if isinstance(declaration, Declaration):
+            yield FunctionAction(declaration, getattr(instance, name))
+
+
+def _from_module(module: ModuleType) -> Iterator[Any]:
+    """Functions and workers in the order they stand in the module, imported ones included."""
+    seen: set[int] = set()
+    for value in vars(module).values():
+        marked = isinstance(getattr(value, MARK, None), Declaration)
+        made = not inspect.isclass(value) and hasattr(value, "perform") and hasattr(value, "spec")
+        if (marked or made) and not inspect.ismodule(value) and id(value) not in seen:
+            seen.add(id(value))
+            yield value
+
+
+def _once(actions: list[FunctionAction]) -> list[FunctionAction]:
+    """The same function given twice, say alone and with its module, counts once."""
+    seen: dict[Any, FunctionAction] = {}
+    for each in actions:
+        seen.setdefault(each.function, each)
+    return list(seen.values())

@@ -1,0 +1,68 @@
+"""`leadhand demo` and `leadhand doctor`: what a newcomer tries first."""
+
+import re
+import shlex
+
+import pytest
+
+from tests.support.cli import Folder
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_the_demo_kills_and_finishes(tmp_path):
+    """Without a terminal too: killed in step-2, probed, adopted, verified, repeatable."""
+    folder = Folder(tmp_path)
+    done = folder.run("demo", "--folder", "show", "--json", timeout_s=120)
+    assert done.code == 0, done
+    told = done.doc
+    assert "kill -9" in done.err
+    assert "step-2: probing whether attempt 1 happened" in done.err
+    assert "step-2: probe says done" in done.err
+    assert "was adopted as done" in done.err
+    assert "every hash and every rule holds" in done.err
+    place = Folder(tmp_path / "show")
+    assert (place.path / "backups-made.txt").read_text() == "attempt 1\n"
+    assert place.latest()["status"] == "succeeded"
+    # The commands it printed are exact: the reading ones give the same again.
+    assert told["commands"][0] == f"cd {shlex.quote(str(place.path))}"
+    verbs = [re.search(r"(show|lint|run|logs|resume|verify) .*", line) for line in told["commands"][1:]]
+    assert [verb[1] for verb in verbs] == ["show", "lint", "run", "logs", "resume", "verify"]
+    for verb in verbs:
+        if verb[1] != "run":
+            again = place.run(*shlex.split(verb[0]))
+            assert again.code == 0, again
+    assert folder.run("demo", "--folder", "show").code == 2
+
+
+def test_doctor_says_where_settings_come_from(tmp_path):
+    folder = Folder(tmp_path)
+    folder.run("init")
+    folder.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n[policy]\nattempts = 5\n")
+    done = folder.run("doctor", "--json", LEADHAND_POLICY__TIMEOUT="2 minutes")
+    assert done.code == 0, done
+    settings = done.doc["settings"]
+    assert settings["policy.attempts"] == {"value": 5, "from": str(tmp_path / "leadhand.toml")}
+    assert settings["policy.timeout"] == {"value": 120, "from": "LEADHAND_POLICY__TIMEOUT"}
+    assert settings["policy.jitter"]["from"] == "default"
+    checks = {check["what"]: check for check in done.doc["checks"]}
+    assert {"python", "sqlite", "store", "disk", "workers", "notify"} <= checks.keys()
+    assert checks["workers"]["value"].startswith("2: counter, reporter")
+    assert "attempts = 5" in folder.run("doctor").out
+
+
+def test_doctor_names_what_is_wrong(tmp_path):
+    folder = Folder(tmp_path)
+    folder.write(
+        "leadhand.toml",
+        "[project]\nworkers = ['missing.py']\n[notify]\ncommand = ['no-such-program']\n",
+    )
+    done = folder.run("doctor", "--json")
+    assert done.code == 1, done
+    problems = {c["what"]: c["problem"] for c in done.doc["checks"] if c["status"] == "problem"}
+    assert "missing.py" in problems["workers"]
+    assert "no such program" in problems["notify"]
+    folder.write("leadhand.toml", "[polcy]\n")
+    done = folder.run("doctor")
+    assert done.code == 1
+    assert 'Did you mean "policy"?' in done.out

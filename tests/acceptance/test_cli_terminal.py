@@ -1,0 +1,122 @@
+"""What a person at a terminal sees: the live view, prompts, colours, the next command."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import termios
+import time
+
+import pytest
+
+from tests.support.cli import PROGRAM, WORKERS, Done, Folder, environment
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def folder(tmp_path):
+    found = Folder(tmp_path)
+    found.write("workers.py", WORKERS)
+    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
+    return found
+
+
+def typed(folder, *args, keys="", rows=30, limit_s=60, **env):
+    """Run a command on a terminal of its own; `keys` are typed after the first prompt."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder.path)
+        os.execve(PROGRAM[0], [*PROGRAM, *args], environment(folder.path, **{"TERM": "xterm"} | env))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 100, 0, 0))
+    seen, until = b"", time.monotonic() + limit_s
+    while time.monotonic() < until:
+        if not select.select([terminal], [], [], 0.1)[0]:
+            continue
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+        if keys and b"Your answer" in seen:
+            os.write(terminal, keys.encode())
+            keys = ""
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    return Done(os.waitstatus_to_exitcode(status), seen.decode(errors="replace"), "")
+
+
+def plain(text):
+    """Without what moves the cursor or colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_the_live_view(folder):
+    """Steps with worker, time against the estimate, who waits for whom, and how it ended."""
+    folder.plan(
+        {"id": "first", "worker": "nap", "parameters": {"seconds": 1.5}, "est": "1s"},
+        {"id": "second", "worker": "nap", "parameters": {"seconds": 0.1}, "depends_on": ["first"]},
+        estimated_duration="15 minutes",
+    )
+    done = typed(folder, "run", "plan.json")
+    assert done.code == 0, done
+    text = plain(done.out)
+    assert re.search(r"0/2 done · 1 running · est 15m, \S+ so far, about 1\dm", text)
+    assert re.search(r"▶ running +first +nap +\S+ of 1s, \S+ left", text)
+    assert "OVERDUE by" in text
+    assert re.search(r"· waiting +second +nap +waits for first", text)
+    assert re.search(r"✓ succeeded +second", text)
+    assert "succeeded after" in text
+    assert "(planned 15m)" in text
+    assert "Next: leadhand logs" in text
+    assert done.out.rindex("\x1b[?25h") > done.out.rindex("\x1b[?25l"), "the cursor stays hidden"
+
+
+def test_a_long_plan_collapses(folder):
+    """The picture never outgrows the screen."""
+    steps = [{"id": f"s{n}", "worker": "nap", "parameters": {"seconds": 0.8}} for n in range(100)]
+    folder.plan(*steps)
+    done = typed(folder, "run", "plan.json", "--concurrency", "60", rows=20)
+    assert done.code == 0, done
+    assert re.search(r"… and \d+ steps: \d+ done, \d+ to come", plain(done.out))
+
+
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"CI": "true"}])
+def test_no_cursor_tricks_where_they_do_not_belong(folder, env):
+    """A dumb terminal and CI get plain lines."""
+    folder.plan({"id": "a", "worker": "say"})
+    done = typed(folder, "run", "plan.json", **env)
+    assert done.code == 0
+    assert "a: attempt 1 verified" in plain(done.out)
+    assert "\x1b[?25l" not in done.out
+    assert "Next:" not in done.out
+
+
+def test_no_colour_when_asked(folder):
+    folder.plan({"id": "a", "worker": "say"})
+    for command in (["run", "plan.json"], ["lint", "plan.json"], ["run", "no.json"]):
+        done = typed(folder, *command, NO_COLOR="1")
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", done.out), done
+    assert "\x1b[1;31m" in typed(folder, "run", "no.json").out
+
+
+def test_answer_asks_on_a_terminal(folder):
+    """The question is shown with its choices; only there does anything prompt."""
+    folder.plan({"id": "a", "worker": "danger"})
+    assert folder.run("run", "plan.json").code == 5
+    done = typed(folder, "answer", "review-1", keys="approve\n")
+    assert done.code == 0, done
+    assert "approve" in done.out
+    assert "leadhand resume" in done.out
+    assert folder.run("resume", folder.latest()["run"]).code == 0
+
+
+def test_prints_of_workers_do_not_break_the_view(folder):
+    folder.plan({"id": "a", "worker": "loud"})
+    done = typed(folder, "run", "plan.json")
+    assert done.code == 0
+    assert '"answer": 42' in plain(done.out)

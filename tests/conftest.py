@@ -1,0 +1,53 @@
+"""What every test may rely on: no network, no silent skip, one place for Hypothesis profiles."""
+
+import os
+import socket
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A deadline per example only measures how busy the machine is.
+settings.register_profile("default", deadline=None)
+settings.register_profile("fast", deadline=None, max_examples=20)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    max_examples=200,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default")
+)
+
+
+class NetworkForbiddenError(RuntimeError):
+    """A test tried to leave this machine. Serve what it needs on a loopback address."""
+
+
+def pytest_configure() -> None:
+    """Only loopback can be reached from a test, so that none depends on the world outside."""
+    connect = socket.socket.connect
+
+    def guarded(sock: socket.socket, address: object) -> None:
+        outside = sock.family in {socket.AF_INET, socket.AF_INET6} and isinstance(address, tuple)
+        if outside and not is_loopback(str(address[0])):
+            raise NetworkForbiddenError(f"connection to {address!r}")
+        connect(sock, address)
+
+    socket.socket.connect = guarded
+
+
+def is_loopback(host: str) -> bool:
+    return host in {"localhost", "::1"} or host.startswith(("127.", "::ffff:127."))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A test that did not run is named, with its reason, where nobody can miss it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped:
+        return
+    terminalreporter.section(f"NOT RUN: {len(skipped)}", sep="!", yellow=True, bold=True)
+    for report in skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        terminalreporter.write_line(f"{report.nodeid}: {reason.removeprefix('Skipped: ')}")

@@ -1,0 +1,435 @@
+"""What follows a failed attempt: the whole ladder as tables."""
+
+import pytest
+
+from leadhand.core import events as ev
+from leadhand.core.catalog import WorkerSpec
+from leadhand.core.durations import SECONDS_MAX
+from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.policy import Policy
+from leadhand.core.recovery import LADDER, Recovery, Retry, backoff, choose, retry_policy
+from tests.core.driver import SECOND, WORKERS, Drive, failure, propose, spec, step
+
+ROWS = {
+    "passing": ("transient", "rate_limited", "timeout", "lost"),
+    "tool": ("unavailable", "denied"),
+    "size": ("too_complex", "context_overflow", "ambiguous"),
+    "result": ("invalid_output", "criteria_unmet"),
+    "final": ("needs_info", "permanent", "policy", "budget"),
+}
+
+# The columns: attempts left and an alternative; attempts left; an alternative; neither.
+# "last" is what the step's failure action says, and without one: a question.
+TABLE = """
+row      effect   idempotent  probe | both     left     other    none
+passing  none     no          -     | retry    retry    reroute  last
+passing  none     yes         -     | retry    retry    reroute  last
+passing  done     no          -     | last     last     last     last
+passing  done     yes         -     | retry    retry    reroute  last
+passing  unknown  no          no    | ask      ask      ask      ask
+passing  unknown  no          yes   | probe    probe    probe    probe
+passing  unknown  yes         -     | retry    retry    reroute  last
+tool     none     no          -     | reroute  last     reroute  last
+tool     none     yes         -     | reroute  last     reroute  last
+tool     done     no          -     | last     last     last     last
+tool     done     yes         -     | reroute  last     reroute  last
+tool     unknown  no          no    | ask      ask      ask      ask
+tool     unknown  no          yes   | probe    probe    probe    probe
+tool     unknown  yes         -     | reroute  last     reroute  last
+size     none     no          -     | reroute  last     reroute  last
+size     none     yes         -     | reroute  last     reroute  last
+size     done     no          -     | last     last     last     last
+size     done     yes         -     | reroute  last     reroute  last
+size     unknown  no          no    | ask      ask      ask      ask
+size     unknown  no          yes   | probe    probe    probe    probe
+size     unknown  yes         -     | reroute  last     reroute  last
+result   none     no          -     | reroute  last     reroute  last
+result   none     yes         -     | retry    retry    reroute  last
+result   done     no          -     | last     last     last     last
+result   done     yes         -     | retry    retry    reroute  last
+result   unknown  no          no    | ask      ask      ask      ask
+result   unknown  no          yes   | probe    probe    probe    probe
+result   unknown  yes         -     | retry    retry    reroute  last
+final    none     no          -     | last     last     last     last
+final    none     yes         -     | last     last     last     last
+final    done     no          -     | last     last     last     last
+final    done     yes         -     | last     last     last     last
+final    unknown  no          no    | ask      ask      ask      ask
+final    unknown  no          yes   | probe    probe    probe    probe
+final    unknown  yes         -     | last     last     last     last
+"""
+
+
+def cells():
+    for line in TABLE.strip().splitlines()[1:]:
+        left, right = line.split("|")
+        row, effect, repeatable, probe = left.split()
+        for kind in ROWS[row]:
+            for column, expected in zip(
+                ("both", "left", "other", "none"), right.split(), strict=True
+            ):
+                for probes in (False, True) if probe == "-" else (probe == "yes",):
+                    yield kind, effect, repeatable == "yes", probes, column, expected
+
+
+def undecided(doc, report, **start):
+    """A run whose step `a` reported a failure that nobody has decided about."""
+    run = Drive(doc, **start)
+    epoch = run.state.in_flight["a"]
+    run.tell(ev.AttemptReported("a", 1, epoch, False, failure=report))
+    return run.state, run.state.steps["a"]
+
+
+def test_every_class_has_a_row():
+    """The table speaks of all failure classes, and so does the ladder."""
+    assert sorted(sum(ROWS.values(), ())) == sorted(FAILURE_CLASSES) == sorted(LADDER)
+
+
+def test_the_ladder():
+    """Class, effect, idempotence, probe, attempts left and alternatives decide what follows."""
+    wrong = []
+    for kind, effect, repeatable, probes, column, expected in cells():
+        doc = step("a", worker="x", idempotent=repeatable, failure_action="escalate")
+        doc["retry"] = 3 if column in ("both", "left") else 1
+        if column in ("both", "other"):
+            doc["alternatives"] = ["other"]
+        state, failed = undecided(
+            doc, failure(kind, effect), catalog=[spec("x", probe=probes), *WORKERS]
+        )
+        got = choose(state, failed).strategy
+        if got != ("ask" if expected == "last" else expected):
+            wrong.append((kind, effect, repeatable, probes, column, expected, got))
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("doc", "expected"),
+    [
+        (step("a", worker="safe"), "retry"),
+        (step("a", worker="safe", idempotent=False), "ask"),
+        (step("a", worker="w"), "ask"),
+        (step("a", worker="w", idempotent=True), "retry"),
+        (step("a", worker="probed"), "probe"),
+        (step("a", worker="probed", idempotent=True), "retry"),
+    ],
+)
+def test_the_steps_word_on_idempotence_comes_before_its_workers(doc, expected):
+    """A worker's `idempotent` is a default that the step can turn either way."""
+    assert choose(*undecided(doc, failure("lost", "unknown"))).strategy == expected
+
+
+@pytest.mark.parametrize(
+    ("action", "replans", "strategy", "reason"),
+    [
+        (None, False, "ask", "it broke (permanent); nothing else is left to try"),
+        (None, True, "replan", "it broke"),
+        ("escalate", False, "ask", "it broke (permanent); nothing else is left to try"),
+        ("escalate", True, "ask", "it broke (permanent); nothing else is left to try"),
+        ("replan", False, "ask", "it broke (permanent); nothing else is left to try"),
+        ("replan", True, "replan", "it broke"),
+        ("continue", False, "continue", "it broke; the plan says to continue"),
+        ("continue", True, "continue", "it broke; the plan says to continue"),
+        ("abort", False, "abort", "it broke"),
+        ("abort", True, "abort", "it broke"),
+        ("abort_deployment", False, "abort", "it broke"),
+        ("abort_deployment", True, "abort", "it broke"),
+        ("rollback", False, "abort", "it broke; rolling back is left to a person"),
+        ("rollback", True, "abort", "it broke; rolling back is left to a person"),
+    ],
+)
+def test_the_failure_action_is_the_last_rung(action, replans, strategy, reason):
+    """When nothing is left to try, the step's word decides; by default the planner or a person."""
+    doc = step("a") if action is None else step("a", failure_action=action)
+    state, failed = undecided(doc, failure("permanent"), replans=replans)
+    assert choose(state, failed) == Recovery(strategy, reason)
+
+
+@pytest.mark.parametrize("kind", FAILURE_CLASSES)
+@pytest.mark.parametrize("splits", [False, True])
+def test_a_planner_that_splits_is_asked_to(kind, splits):
+    """Where the row has it, splitting comes after retry and reroute, or first for large tasks."""
+    doc = step("a", retry=1, failure_action="abort")
+    state, failed = undecided(doc, failure(kind), splits=splits)
+    split = splits and "simplify" in LADDER[kind]
+    assert choose(state, failed) == (
+        Recovery("replan", "it broke; the planner is asked to split it")
+        if split
+        else Recovery("abort", "it broke")
+    )
+    state, failed = undecided(
+        step("a", retry=1, alternatives=["other"]), failure(kind), splits=splits
+    )
+    first = {"size": "replan" if splits else "reroute", "final": "ask"}
+    row = next(row for row, kinds in ROWS.items() if kind in kinds)
+    assert choose(state, failed).strategy == first.get(row, "reroute")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, Recovery("ask", "unavailable (unavailable); nothing else is left to try")),
+        (
+            {"class": "unavailable", "message": ""},
+            Recovery("ask", "unavailable (unavailable); nothing else is left to try"),
+        ),
+        (
+            {"class": "novel", "message": "odd"},
+            Recovery("ask", "odd (novel); nothing else is left to try"),
+        ),
+    ],
+)
+def test_a_failure_that_says_little_counts_as_unavailable(given, expected):
+    """No class, no message, or a class nobody knows: nothing is retried, another may do it."""
+    assert choose(*undecided(step("a"), given)) == expected
+    state, failed = undecided(step("a", alternatives=["other"]), given)
+    assert choose(state, failed).strategy == "reroute"
+
+
+def test_a_run_that_stops_decides_nothing_more():
+    """Once the run is stopping, whatever fails is let go, with both reasons."""
+    state, failed = undecided(step("a"), failure("transient"))
+    state.stopping = ev.StopDecided("cancelled", "enough")
+    assert choose(state, failed) == Recovery("abandon", "it broke; the run is stopping (enough)")
+
+
+# Unseen.
+
+
+def test_the_words_of_an_unseen_outcome():
+    """The probe is asked by name; without one the question says why it may not be repeated."""
+    state, failed = undecided(step("a", worker="probed"), failure("lost", "unknown"))
+    assert choose(state, failed) == Recovery("probe", "it broke; asking probed whether it happened")
+    expected = "it broke; nobody saw whether it happened, and it may not be repeated"
+    state, failed = undecided(step("a"), failure("lost", "unknown"))
+    assert choose(state, failed) == Recovery("ask", expected)
+    state, failed = undecided(step("a", worker="probed"), failure("lost", "unknown", probed=True))
+    assert choose(state, failed) == Recovery("ask", expected)
+
+
+# Retry.
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, Retry(3, 1.0, 2.0, 60.0)),
+        ({"retry": None}, Retry(3, 1.0, 2.0, 60.0)),
+        ({"retry": 5}, Retry(5, 1.0, 2.0, 60.0)),
+        ({"retry": {"attempts": 2}}, Retry(2, 1.0, 2.0, 60.0)),
+        (
+            {"retry": {"backoff": "500ms", "factor": 3, "max_backoff": "1m"}},
+            Retry(3, 0.5, 3.0, 60.0),
+        ),
+        (
+            {"retry": {"attempts": 9, "backoff": 7, "factor": 1, "max_backoff": 8}},
+            Retry(9, 7.0, 1.0, 8.0),
+        ),
+    ],
+)
+def test_a_steps_retry_policy(own, expected):
+    """What the step says, and the recorded policy for the rest."""
+    assert retry_policy(step("a", **own), Policy()) == expected
+
+
+def test_the_policy_behind_a_steps_own():
+    """Every constant comes from the recorded policy, never from the module."""
+    policy = Policy(attempts_max=7, backoff_s=2.0, backoff_factor=5.0, backoff_max_s=99.0)
+    assert retry_policy(step("a"), policy) == Retry(7, 2.0, 5.0, 99.0)
+
+
+@pytest.mark.parametrize(
+    ("tries", "retry", "expected"),
+    [
+        (1, Retry(9, 1.0, 2.0, 60.0), 1.0),  # 1 * 2 ** 0
+        (2, Retry(9, 1.0, 2.0, 60.0), 2.0),  # 1 * 2 ** 1
+        (3, Retry(9, 1.0, 2.0, 60.0), 4.0),  # 1 * 2 ** 2
+        (6, Retry(9, 1.0, 2.0, 60.0), 32.0),  # 1 * 2 ** 5
+        (7, Retry(9, 1.0, 2.0, 60.0), 60.0),  # 64 is above the limit
+        (3, Retry(9, 0.5, 3.0, 60.0), 4.5),  # 0.5 * 3 ** 2
+        (4, Retry(9, 5.0, 1.0, 60.0), 5.0),  # a constant backoff
+        (2, Retry(9, 0.0, 2.0, 60.0), 0.0),
+        (5000, Retry(9999, 1.0, 2.0, 60.0), 60.0),  # 2 ** 4999 is no float
+    ],
+)
+def test_backoff_without_jitter(tries, retry, expected):
+    """It grows by the factor with each try, up to its limit."""
+    assert backoff("r", "a", 1, tries, retry, 0.0) == expected
+
+
+# The first 8 bytes of sha256("run\0step\0attempt") as a share of 2**64.
+SHARES = [
+    ("r1", "a", 1, 0.5025224235376196),
+    ("r1", "a", 2, 0.9221656205215322),
+    ("r1", "b", 1, 0.01024774893413302),
+    ("r2", "a", 1, 0.9236036964530947),
+]
+
+
+@pytest.mark.parametrize(("run", "ident", "attempt", "share"), SHARES)
+def test_jitter_is_drawn_from_the_names(run, ident, attempt, share):
+    """The same run, step and attempt always wait the same; it adds at most its share."""
+    retry = Retry(9, 10.0, 2.0, 60.0)
+    expected = pytest.approx(10.0 * (1 + 0.2 * share), abs=1e-12)
+    assert backoff(run, ident, attempt, 1, retry, 0.2) == expected
+    assert backoff(run, ident, attempt, 1, retry, 0.2) == expected
+    assert backoff(run, ident, attempt, 9, retry, 1.0) == pytest.approx(60.0 * (1 + share))
+
+
+def test_jitter_is_recorded():
+    """The wait that was decided stands in the event, and the step starts then, not before."""
+    policy = Policy(backoff_s=10.0, jitter=0.2)
+    run = Drive(step("a"), policy=policy).fail("a")
+    wait = backoff("r1", "a", 1, 1, Retry(3, 10.0, 2.0, 60.0), 0.2)
+    decided = run.last(ev.RecoveryDecided)
+    assert decided.until == int(wait * SECOND) == 11_005_044
+    assert run.running == []
+    run.now = run.now._replace(at=decided.until - 1)
+    assert run.go().running == []
+    run.now = run.now._replace(at=decided.until)
+    assert run.go().running == ["a"]
+
+
+def test_waits_grow_with_each_try_and_end():
+    """1 s, 2 s, then nothing is left: three attempts in all."""
+    run = Drive(step("a", failure_action="abort"))
+    waits = []
+    for _ in range(3):
+        run.fail("a")
+        decided = run.last(ev.RecoveryDecided)
+        waits.append((decided.strategy, (decided.until - run.now.at) / SECOND, decided.reason))
+        run.later(100)
+    assert waits == [
+        ("retry", 1.0, "it broke; try 2 of 3"),
+        ("retry", 2.0, "it broke; try 3 of 3"),
+        ("abort", -200.0, "it broke"),
+    ]
+    assert run.state.steps["a"].attempts == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "wait"),
+    [
+        (7, 7.0),
+        (7.5, 7.5),
+        (0.5, 1.0),  # the backoff is longer
+        (0, 1.0),
+        (-5, 1.0),
+        (None, 1.0),
+        (float("nan"), 1.0),
+        (float("inf"), SECONDS_MAX),
+        (1e300, SECONDS_MAX),
+    ],
+)
+def test_retry_after_is_respected(asked, wait):
+    """A worker that says when to come back is not asked before, and cannot say never."""
+    state, failed = undecided(step("a"), failure("rate_limited"))
+    failed.failure["retry_after"] = asked
+    expected = Recovery("retry", "it broke; try 2 of 3", wait, "w")
+    assert choose(state, failed) == expected
+
+
+@pytest.mark.parametrize("kind", ROWS["result"])
+def test_a_bad_result_is_retried_once(kind):
+    """Even with attempts left, an idempotent step is repeated only once after an unmet result."""
+    run = Drive(step("a", worker="safe", retry=9, failure_action="abort"))
+    run.fail("a", kind, "done").later(1)
+    assert run.running == ["a"]
+    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 9"
+    run.fail("a", kind, "done")
+    assert run.last(ev.RecoveryDecided).strategy == "abort"
+
+
+def test_a_step_that_was_never_tried_is_not_retried():
+    """A refused start is no attempt, so there is nothing to try again."""
+    run = Drive(bare=True)
+    state = run.state
+    state.policy = Policy()
+    run.go().answer(propose(step("a")))
+    failed = state.steps["a"]
+    failed.failure = failure("transient")
+    assert failed.tried("w") == 0
+    assert choose(state, failed).strategy == "ask"
+
+
+# Reroute.
+
+
+def test_alternatives_are_taken_in_order_each_once():
+    """Each worker has its own attempts; when all have failed, nothing is left."""
+    doc = step("a", alternatives=["other", "third"], retry=2, failure_action="abort")
+    run = Drive(doc)
+    seen = []
+    for _ in range(6):
+        seen.append(run.state.steps["a"].worker)
+        run.fail("a").later(100)
+    assert seen == ["w", "w", "other", "other", "third", "third"]
+    assert run.ended == "failed"
+    decided = [
+        (e.strategy, e.worker, e.until, e.reason)
+        for e in run.all(ev.RecoveryDecided)
+        if e.strategy == "reroute"
+    ]
+    assert decided == [
+        ("reroute", "other", 100_000_000, "it broke; other may do it instead"),
+        ("reroute", "third", 300_000_000, "it broke; third may do it instead"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "expected"),
+    [
+        (["w"], "ask"),  # the same worker is no other one
+        (["w", "other"], "reroute other"),
+        (["named"], "ask"),  # it does not offer this action
+        (["named", "third"], "reroute third"),
+    ],
+)
+def test_an_alternative_must_be_another_worker_that_can(alternatives, expected):
+    """Who is asked instead must offer the action, and not be the one that failed."""
+    run = Drive(step("a", retry=1))
+    failed = run.state.steps["a"]
+    failed.doc["alternatives"] = alternatives
+    run.state.catalog.workers["named"] = WorkerSpec(name="named")
+    run.tell(ev.AttemptReported("a", 1, run.state.in_flight["a"], False, failure=failure()))
+    got = choose(run.state, failed)
+    assert f"{got.strategy} {got.worker}".strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("worker", "own", "kind", "expected"),
+    [
+        ("w", {}, "criteria_unmet", "reroute"),
+        ("w", {}, "invalid_output", "reroute"),
+        ("writes", {}, "criteria_unmet", "ask"),
+        ("writes", {}, "invalid_output", "ask"),
+        ("writes", {}, "unavailable", "reroute"),
+        ("w", {"effects": ["outside"]}, "criteria_unmet", "ask"),
+        ("w", {"effects": ["outside"]}, "unavailable", "reroute"),
+        ("writes", {"idempotent": True, "retry": 1}, "criteria_unmet", "reroute"),
+    ],
+)
+def test_an_unmet_result_with_effects_is_not_done_again_by_another(worker, own, kind, expected):
+    """A result that is wrong although nothing is said to have happened may still have touched."""
+    doc = step("a", worker=worker, alternatives=["other"], **own)
+    assert choose(*undecided(doc, failure(kind))).strategy == expected
+
+
+@pytest.mark.parametrize("effect", ["unknown", "done"])
+def test_what_may_have_happened_goes_only_to_a_worker_that_may_repeat_it(effect):
+    """That the first worker is idempotent says nothing about another one."""
+    doc = step("a", worker="safe", retry=1, alternatives=["other"], failure_action="abort")
+    assert choose(*undecided(doc, failure("lost", effect))).strategy == "abort"
+    catalog = [*WORKERS, spec("safe2", idempotent=True)]
+    doc = step("a", worker="safe", retry=1, alternatives=["other", "safe2"])
+    state, failed = undecided(doc, failure("lost", effect), catalog=catalog)
+    assert choose(state, failed) == Recovery(
+        "reroute", "it broke; safe2 may do it instead", 0.0, "safe2"
+    )
+    doc = step("a", worker="w", retry=1, idempotent=True, alternatives=["other"])
+    assert choose(*undecided(doc, failure("lost", effect))).worker == "other"
+
+
+def test_a_failure_without_an_effect_counts_as_none():
+    """Old or foreign reports may leave the effect out."""
+    state, failed = undecided(step("a", retry=1, alternatives=["other"]), {"class": "transient"})
+    assert choose(state, failed).strategy == "reroute"

@@ -1,0 +1,17 @@
+"""Fixtures of the stores' tests."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def quick_folder() -> Iterator[Path]:
+    """A folder in memory where there is one: hundreds of real syncs would prove nothing more."""
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="leadhand-", dir=memory if memory.is_dir() else None))
+    yield folder
+    shutil.rmtree(folder)

@@ -1,0 +1,482 @@
+"""A small mutation tester: break the core on purpose, and count what its tests notice.
+
+    python tests/support/mutants.py                        every mutant of every file
+    python tests/support/mutants.py --sample 40 --seed 7   some, always the same
+    python tests/support/mutants.py --file decide --show   one file, with every mutant's fate
+
+A mutant is the module with one thing changed: a comparison, a boolean operator, a constant, a
+sum, a `not`, a returned value, a statement left out, a condition turned round. It is killed
+when a test fails, or does not end in time. A mutant that cannot change what the module does is
+equivalent; each of those is named in EQUIVALENT, with the reason.
+
+How it is quick. The tests are loaded once, and run once under a tracer to see which of them
+reach which line. Each mutant then gets a forked process of its own: the changed code is put
+into the functions where they are (every reference to them stays good), and only the tests
+that reach the changed line are run, the quickest first, until one fails. A change outside of
+functions (a table, a default) needs everything imported again.
+"""
+
+import argparse
+import ast
+import copy
+import gc
+import importlib
+import importlib.abc
+import importlib.machinery
+import itertools
+import os
+import random
+import resource
+import signal
+import sys
+import time
+import types
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "leadhand.core"
+FILES = ("state", "evolve", "evolve_steps", "decide", "recovery", "revise", "control", "ready")
+TESTS = (
+    "test_ready",
+    "test_evolve",
+    "test_recovery",
+    "test_revise",
+    "test_control",
+    "test_decide",
+    "test_views",
+    "test_properties",
+)
+SCORE_MIN = 85.0
+MEMORY_BYTES_MAX = 3 << 30
+
+EQUIVALENT: dict[tuple[str, str, str], str] = {}
+"""(file, line of the source, the line as changed) to the reason why nothing can notice."""
+
+
+class Mutant(NamedTuple):
+    """One change of one file."""
+
+    file: str
+    line: int
+    kind: str
+    site: int
+    variant: int
+    inside: bool
+    """Whether it stands in a function, so that its code can be put in place."""
+    before: str
+    after: str
+
+
+class Case(NamedTuple):
+    """One call of a test function."""
+
+    label: str
+    call: types.FunctionType
+    arguments: dict
+
+
+# --- making mutants ------------------------------------------------------------------------
+
+COMPARISONS = {
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+}
+SUMS = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+}
+EFFECTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.Delete, ast.Continue)
+
+
+def changes(node):
+    """Every way to break a node: (kind, what takes its place)."""
+    match node:
+        case ast.Compare(ops=ops):
+            for i, op in enumerate(ops):
+                for other in COMPARISONS.get(type(op), ()):
+                    yield "comparison", with_item(node, "ops", i, other())
+        case ast.BoolOp(op=op, values=values):
+            other = ast.Or() if isinstance(op, ast.And) else ast.And()
+            yield "boolean", with_field(node, "op", other)
+            for i in range(len(values)):
+                rest = values[:i] + values[i + 1 :]
+                left_out = rest[0] if len(rest) == 1 else with_field(node, "values", rest)
+                yield "operand left out", left_out
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield "not", operand
+        case ast.Constant(value=value):
+            yield from (("constant", ast.Constant(other)) for other in other_values(value))
+        case ast.BinOp(op=op) if type(op) in SUMS:
+            yield "sum", with_field(node, "op", SUMS[type(op)]())
+        case ast.AugAssign(op=op) if type(op) in SUMS:
+            yield "sum", with_field(node, "op", SUMS[type(op)]())
+            yield "statement left out", ast.Pass()
+        case ast.Return(value=value) if value is not None and not is_none(value):
+            yield "return", ast.Return(ast.Constant(None))
+        case ast.If(test=test) | ast.IfExp(test=test):
+            yield "condition", with_field(node, "test", ast.UnaryOp(ast.Not(), test))
+        case ast.Expr(value=ast.Call()) | ast.Delete() | ast.Continue():
+            yield "statement left out", ast.Pass()
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_]):
+            yield "statement left out", ast.Pass()
+
+
+def other_values(value):
+    match value:
+        case bool():
+            yield not value
+        case int() | float():
+            yield value + 1
+        case str():
+            yield f"XX{value}"
+
+
+def is_none(node):
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def with_field(node, field, value):
+    other = copy.copy(node)
+    setattr(other, field, value)
+    return other
+
+
+def with_item(node, field, index, value):
+    items = list(getattr(node, field))
+    items[index] = value
+    return with_field(node, field, items)
+
+
+def sites(tree):
+    """The nodes that may be broken, in the order of the file: (parent, field, index, inside)."""
+    stack = [(tree, False)]
+    while stack:
+        parent, inside = stack.pop()
+        below = []
+        for field, value in ast.iter_fields(parent):
+            if field in ("annotation", "returns", "decorator_list", "type_comment", "keywords_doc"):
+                continue
+            for index, node in enumerate(value if isinstance(value, list) else [value]):
+                if not isinstance(node, ast.AST) or not worth_breaking(parent, field, index, node):
+                    continue
+                here = inside or isinstance(parent, ast.FunctionDef)
+                yield parent, field, index if isinstance(value, list) else None, node, here
+                below.append((node, here))
+        stack.extend(reversed(below))
+
+
+def worth_breaking(parent, field, index, node):
+    """Not words for people, not types, not what exists for the type checker."""
+    if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert):
+        return False
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return False
+    return not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def source_of(file):
+    return ROOT / "src" / Path(*PACKAGE.split(".")) / f"{file}.py"
+
+
+def mutants_of(file):
+    """Every mutant of a file."""
+    text = source_of(file).read_text()
+    tree, lines = ast.parse(text), text.splitlines()
+    for number, (parent, field, index, node, inside) in enumerate(sites(tree)):
+        if not hasattr(node, "lineno"):
+            continue
+        for variant, (kind, other) in enumerate(changes(node)):
+            after = shown(parent, field, index, node, other)
+            before = lines[node.lineno - 1].strip()
+            yield Mutant(file, node.lineno, kind, number, variant, inside, before, after)
+
+
+def shown(parent, field, index, node, other):
+    """The nearest statement as changed, in one line."""
+    ast.copy_location(other, node)
+    text = ast.unparse(ast.fix_missing_locations(other)) if not isinstance(other, ast.Pass) else "pass"
+    return f"{ast.unparse(node).splitlines()[0]}  →  {text.splitlines()[0]}"
+
+
+def broken(mutant):
+    """The tree of a file with one thing changed."""
+    tree = ast.parse(source_of(mutant.file).read_text())
+    parent, field, index, node, _ = next(itertools.islice(sites(tree), mutant.site, None))
+    _, other = next(itertools.islice(changes(node), mutant.variant, None))
+    ast.copy_location(other, node)
+    if index is None:
+        setattr(parent, field, other)
+    else:
+        getattr(parent, field)[index] = other
+    return ast.fix_missing_locations(tree)
+
+
+# --- the tests -----------------------------------------------------------------------------
+
+
+def load_tests():
+    """Every case of the core's tests, as plain calls."""
+    cases = []
+    for name in TESTS:
+        if not (ROOT / "tests" / "core" / f"{name}.py").exists():
+            continue
+        module = importlib.import_module(f"tests.core.{name}")
+        for key, value in vars(module).items():
+            if key.startswith("test_") and callable(value):
+                cases += cases_of(f"{name}::{key}", value)
+    return cases
+
+
+def cases_of(label, function):
+    """The calls that `pytest.mark.parametrize` asks for."""
+    tables = []
+    for mark in getattr(function, "pytestmark", ()):
+        if mark.name == "parametrize":
+            names = mark.args[0]
+            names = names.replace(",", " ").split() if isinstance(names, str) else list(names)
+            tables.append([row(names, values) for values in mark.args[1]])
+    for number, rows in enumerate(itertools.product(*tables)):
+        arguments = {key: value for each in rows for key, value in each.items()}
+        yield Case(f"{label}[{number}]" if tables else label, function, arguments)
+
+
+def row(names, values):
+    values = getattr(values, "values", values)
+    values = values() if callable(values) else values
+    return dict(zip(names, values if len(names) > 1 or is_param(values) else [values], strict=True))
+
+
+def is_param(values):
+    return type(values).__name__ == "ParameterSet"
+
+
+def measure(cases):
+    """Which lines of the files each case reaches, and how long it takes."""
+    paths = {str(source_of(file)): file for file in FILES}
+    reached, seconds = {}, {}
+    for case in cases:
+        found = set()
+
+        def local(frame, event, _arg, found=found):
+            if event == "line":
+                found.add((paths[frame.f_code.co_filename], frame.f_lineno))
+            return local
+
+        def trace(frame, _event, _arg, local=local, found=found):
+            file = paths.get(frame.f_code.co_filename)
+            if file is None:
+                return None
+            found.add((file, frame.f_lineno))
+            return local
+
+        sys.settrace(trace)
+        try:
+            case.call(**case.arguments)
+        finally:
+            sys.settrace(None)
+        begun = time.perf_counter()
+        case.call(**case.arguments)
+        seconds[case.label] = time.perf_counter() - begun
+        for place in found:
+            reached.setdefault(place, set()).add(case.label)
+    return reached, seconds
+
+
+# --- running a mutant ----------------------------------------------------------------------
+
+
+def put_in_place(mutant):
+    """Give the functions of a loaded module the code of the mutant."""
+    module = sys.modules[f"{PACKAGE}.{mutant.file}"]
+    fresh = types.ModuleType(module.__name__)
+    fresh.__file__ = module.__file__
+    exec(compile(broken(mutant), module.__file__, "exec"), fresh.__dict__)  # noqa: S102
+    for name, old in vars(module).items():
+        if getattr(old, "__module__", None) != module.__name__:
+            continue
+        new = vars(fresh).get(name)
+        if isinstance(old, types.FunctionType):
+            swap(old, new)
+        elif isinstance(old, type):
+            for key, member in list(vars(old).items()):
+                theirs = vars(new).get(key)
+                if isinstance(member, types.FunctionType) and isinstance(theirs, types.FunctionType):
+                    swap(member, theirs)
+                elif isinstance(member, property):
+                    swap(member.fget, theirs.fget)
+
+
+def swap(old, new):
+    if old.__code__.co_freevars == new.__code__.co_freevars:
+        old.__code__ = new.__code__
+        old.__defaults__ = new.__defaults__
+        old.__kwdefaults__ = new.__kwdefaults__
+
+
+class Broken(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports one module as a mutant."""
+
+    def __init__(self, mutant):
+        self.mutant = mutant
+        self.name = f"{PACKAGE}.{mutant.file}"
+
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname != self.name:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, origin=str(source_of(self.mutant.file)))
+
+    def exec_module(self, module):
+        module.__file__ = str(source_of(self.mutant.file))
+        exec(compile(broken(self.mutant), module.__file__, "exec"), module.__dict__)  # noqa: S102
+
+
+def import_again(mutant):
+    """Load the package and the tests from the start, with the mutant among them."""
+    for name in list(sys.modules):
+        if name.split(".")[0] in ("leadhand", "tests"):
+            del sys.modules[name]
+    sys.meta_path.insert(0, Broken(mutant))
+    return {case.label: case for case in load_tests()}
+
+
+def dies(mutant, labels, cases):
+    """Whether a test notices. Runs in a process of its own."""
+    try:
+        if mutant.inside:
+            put_in_place(mutant)
+        else:
+            cases = import_again(mutant)
+    except Exception:
+        return True
+    for label in labels:
+        try:
+            cases[label].call(**cases[label].arguments)
+        except BaseException:
+            return True
+    return False
+
+
+def start(mutant, labels, cases, limit_s):
+    """Fork a process for a mutant: 1 when it dies, 0 when it lives, a signal when it hangs."""
+    child = os.fork()
+    if child:
+        return child
+    signal.alarm(limit_s)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(quiet, fd)
+    os._exit(int(dies(mutant, labels, cases)))
+
+
+def run(mutants, cases, reached, seconds, *, jobs, limit_s):
+    """The fate of each mutant: killed, hangs, lives, or not reached."""
+    by_label = {case.label: case for case in cases}
+    everything = sorted(seconds, key=seconds.get)
+    waiting, flying, fates = list(reversed(mutants)), {}, {}
+    while waiting or flying:
+        while waiting and len(flying) < jobs:
+            mutant = waiting.pop()
+            labels = everything
+            if mutant.inside:
+                near = reached.get((mutant.file, mutant.line), ())
+                labels = sorted(near, key=seconds.get)
+            if not labels:
+                fates[mutant] = "not reached"
+                continue
+            flying[start(mutant, labels, by_label, limit_s)] = mutant
+        if flying:
+            child, status = os.waitpid(-1, 0)
+            mutant = flying.pop(child)
+            code = os.waitstatus_to_exitcode(status)
+            fates[mutant] = {0: "lives", 1: "killed"}.get(code, "hangs")
+    return fates
+
+
+# --- the report ----------------------------------------------------------------------------
+
+
+def report(fates, *, show):
+    """Print a table and the survivors; gives back the score."""
+    print(f"{'file':<14}{'mutants':>8}{'killed':>8}{'hangs':>7}{'lives':>7}{'score':>8}")
+    total = dead = 0
+    for file in FILES:
+        of_file = {mutant: fate for mutant, fate in fates.items() if mutant.file == file}
+        if not of_file:
+            continue
+        counts = dict.fromkeys(("killed", "hangs", "lives", "not reached"), 0)
+        for fate in of_file.values():
+            counts[fate] += 1
+        gone = counts["killed"] + counts["hangs"]
+        lives = counts["lives"] + counts["not reached"]
+        total, dead = total + len(of_file), dead + gone
+        share = 100 * gone / len(of_file)
+        print(
+            f"{file:<14}{len(of_file):>8}{counts['killed']:>8}{counts['hangs']:>7}{lives:>7}{share:>7.1f}%"
+        )
+    score = 100 * dead / total if total else 100.0
+    print(f"{'all':<14}{total:>8}{'':>22}{score:>7.1f}%")
+    for mutant, fate in sorted(fates.items()):
+        if show or fate in ("lives", "not reached"):
+            print(f"{fate:<11} {mutant.file}:{mutant.line} {mutant.kind}: {mutant.after}")
+    return score
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description="Break the core and count what the tests notice.")
+    parser.add_argument("--sample", type=int, help="so many mutants only")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--limit-s", type=int, default=30, help="for one mutant")
+    parser.add_argument("--file", action="append", choices=FILES, help="this file only")
+    parser.add_argument("--min", type=float, default=SCORE_MIN, help="the score to reach")
+    parser.add_argument("--show", action="store_true", help="every mutant, not only survivors")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+    os.chdir(ROOT)
+    from hypothesis import settings
+
+    settings.register_profile(
+        "mutants", max_examples=30, derandomize=True, database=None, deadline=None
+    )
+    settings.load_profile("mutants")
+    begun = time.perf_counter()
+    cases = load_tests()
+    reached, seconds = measure(cases)
+    known = [m for file in options.file or FILES for m in mutants_of(file)]
+    mutants = [m for m in known if (m.file, m.before, m.after) not in EQUIVALENT]
+    if options.sample and options.sample < len(mutants):
+        mutants = random.Random(options.seed).sample(mutants, options.sample)
+    print(
+        f"{len(mutants)} of {len(known)} mutants ({len(known) - len(mutants)} equivalent or left out), "
+        f"{len(cases)} tests, ready after {time.perf_counter() - begun:.0f} s",
+        flush=True,
+    )
+    gc.collect()
+    gc.freeze()
+    fates = run(mutants, cases, reached, seconds, jobs=options.jobs, limit_s=options.limit_s)
+    score = report(fates, show=options.show)
+    print(f"{time.perf_counter() - begun:.0f} s")
+    return 0 if score >= options.min else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

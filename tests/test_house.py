@@ -1,0 +1,235 @@
+"""The house rules that no linter knows: locks, paths, sizes, banned calls, commands."""
+
+import ast
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.need import need
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+TARGETS = ["bench", "check", "clean", "demo", "fast", "help", "lock", "mutants", "sim", "test"]
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+# --- locks ---------------------------------------------------------------------------------
+
+
+def pins(lock: Path) -> dict[str, str]:
+    found = re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", lock.read_text(), re.MULTILINE)
+    return {normal(name): version for name, version in found}
+
+
+def test_there_are_locks():
+    """The other tests of locks would pass on an empty folder."""
+    assert {lock.stem for lock in LOCKS} >= {"base", "build", "dev", "bench", "lock"}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=relative)
+def test_every_locked_package_is_pinned_by_hash(lock):
+    """An entry is `name==version` with at least one sha256, and there are no other entries."""
+    text = re.sub(r"(?m)^\s*#.*\n", "", lock.read_text()).replace("\\\n", " ")
+    entries = [line for line in text.splitlines() if line.strip()]
+    assert entries
+    for entry in entries:
+        assert re.fullmatch(r"[a-z0-9._-]+==\S+(\s+--hash=sha256:[0-9a-f]{64})+\s*", entry), entry
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=relative)
+def test_locks_do_not_say_where_packages_come_from(lock):
+    """A hash says what a package is; a host or a path would say whose machine wrote the file."""
+    outside = r"://|@|--(?!hash=)|index-url|find-links|trusted-host|(?<![\w.-])/\w"
+    host = r"\b[a-z0-9-]+\.(?:com|org|net|io|dev|cloud|internal|local|lan)\b"
+    found = re.findall(f"(?:{outside}|{host}).*", lock.read_text())
+    assert not found
+
+
+def test_every_dependency_is_locked():
+    """Each dependency is in the run lock, and in the dev lock at the same version."""
+    base, dev = pins(ROOT / "requirements/base.txt"), pins(ROOT / "requirements/dev.txt")
+    declared = [re.match(r"[A-Za-z0-9._-]+", line) for line in PROJECT["project"]["dependencies"]]
+    assert {normal(match[0]) for match in declared if match} <= base.keys()
+    assert base.items() <= dev.items()
+
+
+def test_the_build_tool_is_locked_at_one_version():
+    """An editable install resolves nothing, so dev must bring what build brings."""
+    build, dev = pins(ROOT / "requirements/build.txt"), pins(ROOT / "requirements/dev.txt")
+    assert "hatchling" in build
+    assert build.items() <= dev.items()
+
+
+# --- paths ---------------------------------------------------------------------------------
+
+
+def tracked() -> list[Path]:
+    """Files git knows or would add."""
+    need(shutil.which("git") and (ROOT / ".git").exists(), "a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = [ROOT / name for name in listed.split("\0") if name]
+    return [path for path in files if path.is_file()]
+
+
+def test_no_path_of_a_machine_is_tracked():
+    """Not this checkout's place, not this home folder, nobody's home folder."""
+    places = [re.escape(str(place)) for place in (ROOT, Path.home()) if len(place.parts) > 1]
+    homes = [r"/(?:home|Users)/[\w.-]+", "/" + "root", r"[A-Z]:\\Users\\"]
+    pattern = re.compile(rf"(?<![\w.*}}$-])(?:{'|'.join(places + homes)})(?=[/\\])")
+    found = [
+        f"{relative(path)}: {match[0]}"
+        for path in tracked()
+        for match in pattern.finditer(path.read_text(errors="replace"))
+        if path != Path(__file__).resolve()
+    ]
+    assert not found
+
+
+# --- sizes and calls -----------------------------------------------------------------------
+
+
+def nodes(path: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(path.read_text(), filename=str(path)))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_files_and_functions_stay_small(path):
+    """What outgrows its cap is split by verb; there is no list of exceptions."""
+    length = len(path.read_text().splitlines())
+    assert length <= FILE_LINES_MAX, f"{length} lines, at most {FILE_LINES_MAX}"
+    for node in nodes(path):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= FUNCTION_LINES_MAX, f"{node.name}: {length} lines"
+
+
+BANNED_MODULES = {"dill", "marshal", "pickle", "shelve"}
+BANNED_CALLS = {"eval", "exec", "os.popen", "os.system", "yaml.load", "yaml.full_load"}
+SQL_CALLS = {"execute", "executemany", "executescript"}
+
+
+def offences(tree: Iterator[ast.AST]) -> Iterator[str]:
+    for node in tree:
+        match node:
+            case ast.Import(names=names):
+                yield from (n.name for n in names if n.name.split(".")[0] in BANNED_MODULES)
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in BANNED_MODULES:
+                yield module
+            case ast.Call(func=func, args=args, keywords=keywords):
+                name = ast.unparse(func)
+                if name in BANNED_CALLS:
+                    yield f"{name}()"
+                if any(k.arg == "shell" and ast.unparse(k.value) != "False" for k in keywords):
+                    yield f"{name}(shell=)"
+                if name.split(".")[-1] in SQL_CALLS and args and pasted(args[0]):
+                    yield f"{name}: SQL put together from pieces"
+
+
+def pasted(node: ast.expr) -> bool:
+    """Whether a text is an f-string, or made by `+`, `%` or `format`."""
+    return isinstance(node, ast.JoinedStr | ast.BinOp) or (
+        isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".format")
+    )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_no_banned_call(path):
+    """Stored data is never code, commands are never shell strings, SQL is never pasted."""
+    assert not list(offences(nodes(path)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle",
+        "from shelve import open",
+        "import marshal as m",
+        "eval('1')",
+        "exec('x = 1')",
+        "yaml.load(text)",
+        "os.system('ls')",
+        "subprocess.run('ls', shell=True)",
+        "db.execute(f'DELETE FROM {table}')",
+        "db.execute('DELETE FROM %s' % table)",
+        "db.executescript('DROP TABLE {}'.format(table))",
+    ],
+)
+def test_the_ban_has_teeth(code):
+    """A rule that cannot fail protects nothing."""
+    assert len(list(offences(ast.walk(ast.parse(code))))) == 1
+
+
+# --- commands and package ------------------------------------------------------------------
+
+
+def test_make_help_lists_every_command():
+    """`make` alone says all that can be done."""
+    need(shutil.which("make"), "make")
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
+    done = subprocess.run(
+        ["make"], cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=60
+    )
+    listed = re.findall(r"^  make ([a-z-]+) +\S", done.stdout, re.MULTILINE)
+    assert sorted(listed) == TARGETS
+    assert not done.stderr
+
+
+def test_the_wheel_holds_code_and_data(tmp_path):
+    """SQL and the typing marker are part of the package, not only of the checkout."""
+    for name in (".gitignore", "pyproject.toml", "LICENSE", "README.md", "src"):
+        if (ROOT / name).exists():
+            (tmp_path / name).symlink_to(ROOT / name)
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "out"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
+    (wheel,) = (tmp_path / "out").iterdir()
+    held = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        path.relative_to(ROOT / "src").as_posix()
+        for path in (ROOT / "src").rglob("*")
+        if path.suffix in {".py", ".sql"} or path.name == "py.typed"
+    }
+    assert wanted | {"leadhand/py.typed"} <= held
+    assert not [name for name in held if "__pycache__" in name]
+
+
+# --- the tests themselves ------------------------------------------------------------------
+
+
+def test_what_is_needed_and_missing_skips_here_and_fails_on_ci(monkeypatch):
+    """A skip is a notice to a person; CI has none to read it."""
+    need(condition=True, why="nothing")
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="a tool"):
+        need(condition=False, why="a tool")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="a tool"):
+        need(condition=False, why="a tool")
+
+
+def test_tests_cannot_leave_this_machine():
+    """The address is one that is reserved for documentation: nothing would answer anyway."""
+    with socket.socket() as sock, pytest.raises(RuntimeError, match=r"192\.0\.2\.1"):
+        sock.connect(("192.0.2.1", 80))
