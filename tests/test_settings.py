@@ -81,7 +81,11 @@ def test_a_pyproject_without_our_table_is_somebody_elses(tmp_path):
 
 def test_declared_workers_keep_their_folder(tmp_path):
     write(tmp_path, "leadhand.toml", "[workers.a]\ncommand = ['true']\n")
-    write(tmp_path, "home/.config/leadhand/config.toml", "[workers.a]\nurl='x'\n[workers.b]\nurl='y'\n")
+    write(
+        tmp_path,
+        "home/.config/leadhand/config.toml",
+        "[workers.a]\nurl='x'\n[workers.b]\nurl='y'\n",
+    )
     found = load(tmp_path)
     assert found.declared == {"a": {"command": ["true"]}, "b": {"url": "y"}}
     assert found.folders["a"] == tmp_path

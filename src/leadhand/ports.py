@@ -58,9 +58,15 @@ class Store(Protocol):
         """Become the owner: a new epoch that every later append is checked against."""
 
     def append(
-        self, run: str, expected: int, entries: Sequence[Entry], summary: bytes | None = None
+        self,
+        run: str,
+        expected: int,
+        entries: Sequence[Entry],
+        summary: bytes | None = None,
+        *,
+        alone: bool = False,
     ) -> Awaitable[None]:
-        """Add entries to a run's log."""
+        """Add entries to a run's log. `alone`: the caller has nothing else to do meanwhile."""
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
         """A run's entries with a seq above `after`, in order."""

@@ -141,17 +141,15 @@ def _number(value: Any) -> float:
 
 
 def _share(value: Any) -> float:
-    number = _number(value)
-    if number > 1:
+    if _number(value) > 1:
         raise ValueError("must be a number from 0 to 1")
-    return number
+    return float(value)
 
 
 def _factor(value: Any) -> float:
-    number = _number(value)
-    if number < 1:
+    if _number(value) < 1:
         raise ValueError("must be a number from 1")
-    return number
+    return float(value)
 
 
 def _duration(value: Any) -> float:
@@ -243,8 +241,8 @@ def _documents(env: Mapping[str, str], here: Path) -> Iterator[tuple[Path, Doc]]
     user = Path(config) / "leadhand" / "config.toml"
     if user.is_file():
         yield user, _read(user)
-    project = _upwards(here, PROJECT_FILE)
-    for path in _all_upwards(here, "pyproject.toml"):
+    project = next(_upwards(here, PROJECT_FILE), None)
+    for path in _upwards(here, "pyproject.toml"):
         table = _read(path).get("tool", {}).get("leadhand")
         if table is not None:
             _refuse_strangers(path, here)
@@ -257,12 +255,8 @@ def _documents(env: Mapping[str, str], here: Path) -> Iterator[tuple[Path, Doc]]
         yield project, _read(project)
 
 
-def _all_upwards(here: Path, name: str) -> Iterator[Path]:
+def _upwards(here: Path, name: str) -> Iterator[Path]:
     return (path for folder in (here, *here.parents) if (path := folder / name).is_file())
-
-
-def _upwards(here: Path, name: str) -> Path | None:
-    return next(_all_upwards(here, name), None)
 
 
 def _refuse_strangers(path: Path, here: Path) -> None:
@@ -368,7 +362,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
     sources = found.get("project.workers")
     return Settings(
         root=root,
-        store=_absolute(store) if store else root / FOLDER / DATABASE,
+        store=store.folder / Path(store.value).expanduser() if store else root / FOLDER / DATABASE,
         workers=tuple(source_of(each, sources.folder) for each in read["project.workers"])
         if sources
         else (),
@@ -382,10 +376,6 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         origins={key: each.origin for key, each in found.items()},
         files=files,
     )
-
-
-def _absolute(store: _Value) -> Path:
-    return store.folder / Path(store.value).expanduser()
 
 
 def source_of(name: str, folder: Path) -> str:

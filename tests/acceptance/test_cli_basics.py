@@ -22,7 +22,9 @@ def test_help_names_every_command(folder):
     done = folder.run("--help")
     assert done.code == 0
     assert all(f"\n  {name} " in done.out for name in COMMANDS)
-    assert "host" not in [line.split()[0] for line in done.out.splitlines() if line.startswith("  ")]
+    assert "host" not in [
+        line.split()[0] for line in done.out.splitlines() if line.startswith("  ")
+    ]
     assert not done.err
 
 
@@ -163,7 +165,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
         check=False,
         timeout=60,
     )
-    assert done.stdout == "{\n  \""
+    assert done.stdout == '{\n  "'
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
 

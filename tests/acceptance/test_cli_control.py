@@ -1,5 +1,6 @@
 """People and processes around a run: reviews, answers, pause, cancel, stop-all, detach, signals."""
 
+import contextlib
 import json
 import os
 import signal
@@ -23,14 +24,15 @@ def folder(tmp_path):
     if lock.exists() and lock.read_text().strip():
         pid = json.loads(lock.read_text())["pid"]
         if pid != os.getpid():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def naps(folder, count, seconds, **more):
-    steps = [{"id": f"n{number}", "worker": "nap", "parameters": {"seconds": seconds}} for number in range(count)]
+    steps = [
+        {"id": f"n{number}", "worker": "nap", "parameters": {"seconds": seconds}}
+        for number in range(count)
+    ]
     for number in range(1, count):
         steps[number]["depends_on"] = [f"n{number - 1}"]
     folder.plan(*steps, **more)
@@ -83,6 +85,32 @@ def test_yes_approves_as_the_person_who_typed_it(folder):
     assert done.code == 0, done
     assert done.out == "survived\n"
     assert "approved by Ada" in folder.run("logs", folder.latest()["run"]).out
+
+
+ASKER = """
+from leadhand import Ask, Finish
+
+def ask(view):
+    if not view.answers:
+        return Ask("Which environment?")
+    return Finish(view.answers[0]["text"])
+"""
+
+
+def test_a_planners_question_is_answered_in_words(folder):
+    folder.write("asking.py", ASKER)
+    planner = ("--planner", "asking:ask")
+    done = folder.run("run", "deploy it", *planner, "--json")
+    assert done.code == 5, done
+    assert 'q1 --text "…"' in folder.run("inbox").out
+    assert folder.run("answer", "q1").code == 2
+    assert folder.run("answer", "q1", "staging").code == 0
+    lost = folder.run("resume", done.doc["run"])
+    assert lost.code == 2, lost
+    assert "--planner" in lost.err
+    told = folder.run("resume", done.doc["run"], *planner)
+    assert told.code == 0, told
+    assert told.out == "staging\n"
 
 
 def test_an_empty_inbox(folder):
@@ -289,7 +317,11 @@ def test_a_command_is_told_when_something_waits_and_when_it_ends(folder):
     assert line.endswith("$(id) waiting|")
     folder.run("answer", "review-1", "approve")
     assert folder.run("resume", run).code == 0
-    assert (folder.path / "told.txt").read_text().splitlines()[1].startswith(f"ended|{run}|succeeded")
+    folder.run("run", "plan.json", "--yes")
+    assert folder.lines("told.txt") == 3, "nobody is called for what --yes answers"
+    assert (
+        (folder.path / "told.txt").read_text().splitlines()[1].startswith(f"ended|{run}|succeeded")
+    )
     folder.write(
         "leadhand.toml",
         '[project]\nworkers = ["workers.py"]\n[notify]\ncommand = ["./no-such-program"]\n',
@@ -306,3 +338,24 @@ def test_a_webhook_that_fails_does_no_harm(folder):
     assert done.code == 0, done
     assert "notify: the webhook failed" in done.err
     assert "secret" not in done.err
+
+
+def test_a_host_of_another_run_is_not_taken_for_this_ones(folder):
+    """A database may have a host that does not drive this run: nobody is told that it goes on."""
+    folder.plan({"id": "a", "worker": "danger"})
+    waiting = folder.run("run", "plan.json", "--json").doc["run"]
+    naps(folder, 1, 20, name="long.json")
+    with folder.start("run", "long.json") as child:
+        folder.until(lambda: folder.lines("naps.txt"), "the other run")
+        answered = folder.run("answer", f"{waiting}/review-1", "approve")
+        assert answered.code == 0, answered
+        assert "Nothing hosts this run" in answered.err
+        refused = folder.run("resume", waiting)
+        assert refused.code == 7, refused
+        assert f"process {child.pid}" in refused.err
+        rows = {row["run"]: row["host"] for row in folder.run("ls", "--json").doc}
+        assert rows.pop(waiting) is None
+        assert list(rows.values()) == [child.pid]
+        assert folder.run("watch", waiting, "--exit-status").code == 8
+        child.kill()
+    assert folder.run("resume", waiting).code == 0

@@ -26,7 +26,9 @@ def test_the_demo_kills_and_finishes(tmp_path):
     assert place.latest()["status"] == "succeeded"
     # The commands it printed are exact: the reading ones give the same again.
     assert told["commands"][0] == f"cd {shlex.quote(str(place.path))}"
-    verbs = [re.search(r"(show|lint|run|logs|resume|verify) .*", line) for line in told["commands"][1:]]
+    verbs = [
+        re.search(r"(show|lint|run|logs|resume|verify) .*", line) for line in told["commands"][1:]
+    ]
     assert [verb[1] for verb in verbs] == ["show", "lint", "run", "logs", "resume", "verify"]
     for verb in verbs:
         if verb[1] != "run":

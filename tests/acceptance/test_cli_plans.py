@@ -154,7 +154,7 @@ def test_show_says_what_would_run(folder):
     [
         ("ascii", "a: say\n├─ b: say\n└─ c: say\n   └─ d: say  (and after b)\n"),
         ("mermaid", "flowchart TD\n"),
-        ("dot", 'digraph plan {\n'),
+        ("dot", "digraph plan {\n"),
     ],
 )
 def test_show_draws_the_graph(folder, form, words):

@@ -15,7 +15,7 @@ from tests.support.need import need
 
 SEED = Path(__file__).parent.parent / "support" / "seed_plan.json"
 
-SEED_WORKERS = '''\
+SEED_WORKERS = """\
 from leadhand import worker
 
 @worker(name="test-runner", action="run_tests",
@@ -30,7 +30,7 @@ async def backup(database: str, backup_type: str) -> str:
 @worker(name="k8s-deployer", action="deploy_service")
 async def deploy(service: str, version: str, strategy: str) -> dict[str, str]:
     return {"service": service, "version": version}
-'''
+"""
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ STEP_SHAPE = {"id", "status", "worker", "attempts", "error"}
 def test_the_outcome_document(folder):
     folder.plan({"id": "a", "worker": "say"})
     doc = folder.run("run", "plan.json", "--json").doc
-    assert SHAPE <= doc.keys()
+    assert doc.keys() >= SHAPE
     assert [set(step) for step in doc["steps"]] == [STEP_SHAPE]
     assert doc["goal"] == "a test"
 
@@ -143,7 +143,7 @@ def test_failures_are_named_with_class_and_message(folder):
 
 # --- goals ---------------------------------------------------------------------------------
 
-PLANNER = '''\
+PLANNER = """\
 from leadhand import Finish, Propose
 
 def next_step(view):
@@ -151,7 +151,7 @@ def next_step(view):
         step = {"id": "a", "worker": "say", "parameters": {"text": view.goal.text}}
         return Propose([step], because="one at a time")
     return Finish(view.results["a"] + "!")
-'''
+"""
 
 
 def test_a_goal_is_pursued_by_a_planner(folder):

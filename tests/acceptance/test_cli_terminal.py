@@ -29,7 +29,9 @@ def typed(folder, *args, keys="", rows=30, limit_s=60, **env):
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder.path)
-        os.execve(PROGRAM[0], [*PROGRAM, *args], environment(folder.path, **{"TERM": "xterm"} | env))
+        os.execve(
+            PROGRAM[0], [*PROGRAM, *args], environment(folder.path, **{"TERM": "xterm"} | env)
+        )
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 100, 0, 0))
     seen, until = b"", time.monotonic() + limit_s
     while time.monotonic() < until:

@@ -286,6 +286,28 @@ def fold(log):
     return state
 
 
+AGENDA = {"awake", "ready", "timers", "calendar", "catalog"}
+"""What is built from the rest when somebody asks: no part of what is known."""
+
+
+def snapshot(state):
+    """Everything a state knows, as plain data that can be compared and hashed."""
+    known = {key: value for key, value in vars(state).items() if key not in AGENDA}
+    known["steps"] = {
+        ident: {k: v for k, v in msgspec.structs.asdict(each).items() if k != "ticket"}
+        for ident, each in state.steps.items()
+    }
+    # Entries that no longer count are dropped when they surface, in `decide`.
+    known["orphans"] = [
+        [ident, epoch]
+        for ident, epoch in dict.fromkeys(state.orphans)
+        if epoch == (state.in_flight.get(ident) if ident else state.planner.epoch)
+    ]
+    known["doomed"] = [i for i in state.doomed if state.steps[i].status == "waiting"]
+    known["undecided"] = list(state.undecided)
+    return msgspec.json.decode(msgspec.json.encode(known))
+
+
 def stored(log):
     """A log as it is stored: header and body a line."""
     return [
@@ -307,6 +329,7 @@ __all__ = [
     "finished",
     "fold",
     "propose",
+    "snapshot",
     "spec",
     "started",
     "step",

@@ -47,6 +47,10 @@ CATALOG = Catalog(
         WorkerSpec(name="other", offers={"build": Offer(checks=("all_fine",)), "clean": Offer()}),
         WorkerSpec(name="any", offers={"": Offer()}),
         WorkerSpec(name="empty"),
+        WorkerSpec(
+            name="chooser",
+            offers={"go": Offer(returns={"anyOf": [{}], "additionalProperties": False})},
+        ),
     ]
 )
 
@@ -198,6 +202,12 @@ CASES = [
         "reference-wrong",
         "steps[1].parameters.x",
         "cannot stand in a text",
+    ),
+    (
+        plan(build(rows="${{ steps.a.data.zz }}")),
+        "reference-unresolved",
+        "steps[0].parameters.rows",
+        "its own result",
     ),
     (plan(step(context=["zz"])), "reference-unresolved", "steps[0].context", 'no step "zz"'),
     (
@@ -393,10 +403,32 @@ GOOD = [
 ]
 
 
+GOOD += [
+    # Another worker may give another result, and a choice of forms may allow more.
+    plan(
+        build() | {"alternatives": ["other"]},
+        step("b", parameters={"x": "${{ steps.a.data.txt }}"}),
+    ),
+    plan(
+        step("a", worker="chooser", action="go"),
+        step("b", parameters={"x": "${{ steps.a.data.txt }}"}),
+    ),
+]
+
+
 @pytest.mark.parametrize("doc", GOOD, ids=lambda value: str(value)[:40])
 def test_good_plans_have_no_findings(doc):
     """What the design allows is not complained about."""
     assert lint(doc, CATALOG) == []
+
+
+def test_rollback_plans_cannot_nest_without_end():
+    """A plan to roll back with may have one of its own, but not for ever."""
+    doc = plan(step())
+    for _ in range(5):
+        doc = plan(step(), rollback_plan=doc)
+    place = ".".join(["rollback_plan"] * 4)
+    assert told(lint(doc, None)) == [("field-wrong", place)]
 
 
 def test_ten_mistakes_are_ten_findings():
@@ -488,6 +520,7 @@ KNOWN = {
     "gone": "cancelled",
     "open": {"status": "waiting", "doc": step("open", depends_on=["bad2"])},
     "bad2": {"status": "failed", "doc": step("bad2")},
+    "past": {"status": "succeeded", "doc": step("past", depends_on=["bad2"])},
 }
 
 
@@ -521,6 +554,7 @@ KNOWN = {
         ),
         # `open` waits for `bad2`, whose place is taken by a step that waits for `open`.
         ([step("n", supersedes="bad2", depends_on=["open"])], [("cycle", "steps[0].depends_on")]),
+        ([step("n", supersedes="bad2", depends_on=["past"])], []),
         ([5], [("field-wrong", "steps[0]")]),
         ([step("n", worker="nobody")], [("worker-unknown", "steps[0].worker")]),
     ],

@@ -56,6 +56,8 @@ def test_what_is_allowed(text):
         ("1 << 9", "LShift"),
         ("data" + ".a" * 900, "too complicated"),
         ("not " * 490 + "1", "too complicated"),
+        ("not " * 60 + "true", "too complicated"),
+        ("[" + "1, " * 500 + "1]", "too complicated"),
         ("-" * 1900 + "1", "too complicated"),
         ("(" * 300 + "1" + ")" * 300, "not an expression"),
         ("1 + " * 600 + "1", "at most 2000"),

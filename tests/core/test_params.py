@@ -97,9 +97,17 @@ def test_a_text_of_the_wrong_type_is_refused(text, declared):
         parse_param(text, declared)
 
 
+def test_a_default_is_enough_even_where_a_value_is_required():
+    """`required` asks for a value, and a default is one."""
+    assert bind_params({"n": {"default": 1, "required": True}}, {}) == ({"n": 1}, [])
+
+
 def test_texts_are_bound_with_all_findings():
     """A text that cannot be read is one finding, not also a missing value."""
-    values, findings = bind_texts(DECLARED, {"replicas": "x", "dry": "yes", "hosts": '["a"]'})
+    declared = {"replicas": {"type": "integer"}} | {
+        k: DECLARED[k] for k in ("version", "dry", "hosts")
+    }
+    values, findings = bind_texts(declared, {"replicas": "x", "dry": "yes", "hosts": '["a"]'})
     assert rules(findings) == [
         ("param-wrong", "params.replicas"),
         ("param-missing", "params.version"),

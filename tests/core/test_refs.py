@@ -66,12 +66,22 @@ def test_what_is_put_in_is_never_scanned_again():
     assert nested["k"]["s"] == "${{ params.p }}"
 
 
+def test_the_template_is_left_alone():
+    """What was approved is what is stored: resolving fills a copy."""
+    template = {"k": ["${{ params.p }}", {"n": "${{ steps.a.data.n }}"}], "same": [1]}
+    filled = resolve(template, lookup)
+    assert filled == {"k": ["P", {"n": 3}], "same": [1]}
+    assert template == {"k": ["${{ params.p }}", {"n": "${{ steps.a.data.n }}"}], "same": [1]}
+    assert filled["same"] is template["same"]
+
+
 @pytest.mark.parametrize(
     ("value", "place", "said"),
     [
         ("${{ steps.b.data }}", "", "there is no step b"),
         ("${{ steps.a.data.q }}", "", "steps.a.data has no key 'q'; it has keys: x, n"),
         ({"k": ["ok", "${{ steps.a.data.x[9] }}"]}, "k[1]", "is a list of 2"),
+        ("${{ steps.a.data.x[2] }}", "", "is a list of 2"),
         ("${{ steps.a.data.x.y }}", "", "is a list of 2"),
         ("${{ steps.a.data.n[0] }}", "", "is a number"),
         ({"a": {"odd key": ["${{ steps.a.data.n.m }}"]}}, 'a["odd key"][0]', "is a number"),

@@ -66,7 +66,7 @@ class World:
             return False
         try:
             return any(header.run == "run" for header in Reader(self.database).runs())
-        except Exception:  # noqa: BLE001 - killed before the schema was there
+        except Exception:
             return False
 
     def finish(self, kill_at: int = 0) -> dict[str, Any] | None:

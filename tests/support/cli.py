@@ -1,4 +1,4 @@
-"""The real command line in a process of its own, away from the settings of whoever runs the tests."""
+"""The real command line in a process of its own, away from the settings of whoever tests."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 PROGRAM = [sys.executable, "-P", "-m", "leadhand.cli"]
 
 WORKERS = '''\
@@ -102,7 +103,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     for name in ("CI", "NO_COLOR", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE"):
         kept.pop(name, None)
     home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / ".config")}
-    return {**kept, **home, "COLUMNS": "100", **more}
+    return {**kept, **home, "PYTHONPATH": str(SOURCE), "COLUMNS": "100", **more}
 
 
 class Folder:
@@ -122,9 +123,7 @@ class Folder:
         self.write(name, {"goal": "a test", "steps": list(steps), **more})
         return name
 
-    def run(
-        self, *args: str, text: str | None = None, timeout_s: float = 60, **env: str
-    ) -> Done:
+    def run(self, *args: str, text: str | None = None, timeout_s: float = 60, **env: str) -> Done:
         """Run one command to its end."""
         done = subprocess.run(
             [*PROGRAM, *args],

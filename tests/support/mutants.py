@@ -50,8 +50,13 @@ TESTS = (
 SCORE_MIN = 85.0
 MEMORY_BYTES_MAX = 3 << 30
 
-EQUIVALENT: dict[tuple[str, str, str], str] = {}
-"""(file, line of the source, the line as changed) to the reason why nothing can notice."""
+STALE = "the entry is stale from the next line on, and the loop drops stale entries"
+
+EQUIVALENT: dict[tuple[str, str, str], str] = {
+    ("ready", "if not heap:", "heappop(heads)  →  pass"): STALE,
+    ("ready", "return heap[0][2]", "heappop(heads)  →  pass"): STALE,
+}
+"""(file, the line before the changed one, what is changed) to why nothing can notice."""
 
 
 class Mutant(NamedTuple):
@@ -65,6 +70,7 @@ class Mutant(NamedTuple):
     inside: bool
     """Whether it stands in a function, so that its code can be put in place."""
     before: str
+    """The line above it, which names it together with the change."""
     after: str
 
 
@@ -201,14 +207,16 @@ def mutants_of(file):
             continue
         for variant, (kind, other) in enumerate(changes(node)):
             after = shown(parent, field, index, node, other)
-            before = lines[node.lineno - 1].strip()
+            before = lines[node.lineno - 2].strip()
             yield Mutant(file, node.lineno, kind, number, variant, inside, before, after)
 
 
 def shown(parent, field, index, node, other):
     """The nearest statement as changed, in one line."""
     ast.copy_location(other, node)
-    text = ast.unparse(ast.fix_missing_locations(other)) if not isinstance(other, ast.Pass) else "pass"
+    text = (
+        ast.unparse(ast.fix_missing_locations(other)) if not isinstance(other, ast.Pass) else "pass"
+    )
     return f"{ast.unparse(node).splitlines()[0]}  →  {text.splitlines()[0]}"
 
 
@@ -255,13 +263,9 @@ def cases_of(label, function):
 
 
 def row(names, values):
-    values = getattr(values, "values", values)
-    values = values() if callable(values) else values
-    return dict(zip(names, values if len(names) > 1 or is_param(values) else [values], strict=True))
-
-
-def is_param(values):
-    return type(values).__name__ == "ParameterSet"
+    if type(values).__name__ == "ParameterSet":  # pytest.param(...)
+        values = values.values if len(names) > 1 else values.values[0]
+    return dict(zip(names, values if len(names) > 1 else [values], strict=True))
 
 
 def measure(cases):
@@ -304,7 +308,7 @@ def put_in_place(mutant):
     module = sys.modules[f"{PACKAGE}.{mutant.file}"]
     fresh = types.ModuleType(module.__name__)
     fresh.__file__ = module.__file__
-    exec(compile(broken(mutant), module.__file__, "exec"), fresh.__dict__)  # noqa: S102
+    exec(compile(broken(mutant), module.__file__, "exec"), fresh.__dict__)
     for name, old in vars(module).items():
         if getattr(old, "__module__", None) != module.__name__:
             continue
@@ -314,7 +318,9 @@ def put_in_place(mutant):
         elif isinstance(old, type):
             for key, member in list(vars(old).items()):
                 theirs = vars(new).get(key)
-                if isinstance(member, types.FunctionType) and isinstance(theirs, types.FunctionType):
+                if isinstance(member, types.FunctionType) and isinstance(
+                    theirs, types.FunctionType
+                ):
                     swap(member, theirs)
                 elif isinstance(member, property):
                     swap(member.fget, theirs.fget)
@@ -337,11 +343,13 @@ class Broken(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, fullname, path=None, target=None):
         if fullname != self.name:
             return None
-        return importlib.machinery.ModuleSpec(fullname, self, origin=str(source_of(self.mutant.file)))
+        return importlib.machinery.ModuleSpec(
+            fullname, self, origin=str(source_of(self.mutant.file))
+        )
 
     def exec_module(self, module):
         module.__file__ = str(source_of(self.mutant.file))
-        exec(compile(broken(self.mutant), module.__file__, "exec"), module.__dict__)  # noqa: S102
+        exec(compile(broken(self.mutant), module.__file__, "exec"), module.__dict__)
 
 
 def import_again(mutant):
@@ -398,7 +406,8 @@ def run(mutants, cases, reached, seconds, *, jobs, limit_s):
             if not labels:
                 fates[mutant] = "not reached"
                 continue
-            flying[start(mutant, labels, by_label, limit_s)] = mutant
+            patience_s = 3 + int(10 * sum(seconds[label] for label in labels))
+            flying[start(mutant, labels, by_label, min(limit_s, patience_s))] = mutant
         if flying:
             child, status = os.waitpid(-1, 0)
             mutant = flying.pop(child)
@@ -429,7 +438,7 @@ def report(fates, *, show):
             f"{file:<14}{len(of_file):>8}{counts['killed']:>8}{counts['hangs']:>7}{lives:>7}{share:>7.1f}%"
         )
     score = 100 * dead / total if total else 100.0
-    print(f"{'all':<14}{total:>8}{'':>22}{score:>7.1f}%")
+    print(f"{'all':<14}{total:>8}{dead:>8}{'':>7}{total - dead:>7}{score:>7.1f}%")
     for mutant, fate in sorted(fates.items()):
         if show or fate in ("lives", "not reached"):
             print(f"{fate:<11} {mutant.file}:{mutant.line} {mutant.kind}: {mutant.after}")
@@ -466,8 +475,8 @@ def main(arguments=None):
     if options.sample and options.sample < len(mutants):
         mutants = random.Random(options.seed).sample(mutants, options.sample)
     print(
-        f"{len(mutants)} of {len(known)} mutants ({len(known) - len(mutants)} equivalent or left out), "
-        f"{len(cases)} tests, ready after {time.perf_counter() - begun:.0f} s",
+        f"{len(mutants)} of {len(known)} mutants, {len(cases)} tests, "
+        f"ready after {time.perf_counter() - begun:.0f} s",
         flush=True,
     )
     gc.collect()

@@ -143,7 +143,7 @@ class Lead:
     async def resume(self, run_id: str, *, approve: bool = False) -> Outcome:
         """Take a run up again where its log ends."""
         async with self.hosting() as host:
-            run = await host.adopt(run_id, self.registry, self.planner)
+            run = await self.take_up(host, run_id)
             return await finish(run, approve_as=self.actor if approve else "")
 
     def plan_sync(self, goal: Goal | str, **more: Any) -> Plan:
@@ -206,8 +206,16 @@ class Lead:
             params=params,
             actor=self.actor,
             workers=sources,
+            planner_source=getattr(planner, "source", ""),
             linted=linted,
         )
+
+    async def take_up(self, host: Host, run_id: str) -> Run:
+        """Drive a run again from where its log ends."""
+        run = host.load(run_id, self.registry)
+        written = run.state.started is not None and run.state.started.planner == "document"
+        planner = DocumentPlanner() if written else self.planner
+        return await host.adopt(run_id, self.registry, planner)
 
     def hosting(self) -> _Hosting:
         """`async with lead.hosting() as host`: opened once, however many runs share it."""
@@ -268,11 +276,7 @@ class _Hosting:
 
 
 async def _approve(run: Run, review: str, actor: str) -> None:
-    said = run.say(
-        lambda state, now: control.answer(state, review, "approve", actor, now), wait=True
-    )
-    if said is not None:
-        await said
+    await run.said(lambda state, now: control.answer(state, review, "approve", actor, now))
 
 
 async def finish(run: Run, approve_as: str = "") -> Outcome:

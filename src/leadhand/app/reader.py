@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.codec.events import decode
+from leadhand.audit.chain import GENESIS, verify
+from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
-from leadhand.engine.run import fold
-from leadhand.errors import UsageError
+from leadhand.engine.run import collector_resting, fold
+from leadhand.errors import StoreCorrupt, UsageError
 from leadhand.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Reader:
                 f"there is no database at {path}; run something first, or give --store"
             )
         self.store = SqliteStore.open_reader(path)
+        self._heads: dict[str, tuple[int, bytes]] = {}
 
     def runs(self) -> list[RunHeader]:
         """All runs, oldest first."""
@@ -44,16 +46,32 @@ class Reader:
         return found[0]
 
     def entries(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's stored entries."""
+        """A run's stored entries, as they are."""
         return self.store.read(run, after)
+
+    def verified(self, run: str, after: int = 0) -> list[Entry]:
+        """A run's stored entries; StoreCorrupt when they are not what was written."""
+        entries = self.store.read(run, after)
+        seq, head = self._heads.get(run, (0, GENESIS)) if after else (0, GENESIS)
+        if seq == after and (problems := verify(entries, head, after)):
+            raise StoreCorrupt(
+                f"the log of run {run} was changed or damaged: {problems[0].message} "
+                f"(event {problems[0].seq}). Fix: `leadhand verify {run}` lists everything."
+            )
+        if entries:
+            self._heads[run] = (entries[-1].seq, entries[-1].hash)
+        return entries
 
     def events(self, run: str, after: int = 0) -> list[tuple[Entry, Event]]:
         """A run's events, with their headers."""
-        return [(entry, decode(entry.version, entry.body)) for entry in self.entries(run, after)]
+        with collector_resting():
+            entries = self.verified(run, after)
+            events = decode_all([(entry.version, entry.body) for entry in entries])
+            return list(zip(entries, events, strict=True))
 
     def state(self, run: str) -> State:
         """A run, folded."""
-        return fold(self.entries(run))
+        return fold(self.verified(run))
 
     def host_state(self) -> HostState:
         """What all runs share, folded."""

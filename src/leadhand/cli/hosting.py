@@ -79,7 +79,11 @@ class _Session:
             raise
 
     async def _host(self, notifier: Notifier) -> int:
-        lead = self._job.lead(notifier)
+        def notice(kind: str, run: str, text: str) -> None:
+            if kind != "waiting" or not self._will_approve(opened, run):
+                notifier(kind, run, text)
+
+        lead = self._job.lead(notice)
         async with lead.hosting() as opened:
             refuse_when_stopped(opened)
             with Signals(self._drain_note, self._second) as signals:
@@ -127,6 +131,12 @@ class _Session:
                 return
             await asyncio.sleep(LOOK_S)  # paused, or waiting: somebody else will speak
 
+    def _will_approve(self, opened: Host, run: str) -> bool:
+        """Whether nobody needs to be called: all that waits is answered by `--yes`."""
+        hosted = opened.runs.get(run)
+        questions = hosted.state.questions.values() if hosted else ()
+        return bool(self._job.approve_as) and all(each.kind == "review" for each in questions)
+
     async def _approve(self, run: Run) -> bool:
         reviews = [each.id for each in run.state.questions.values() if each.kind == "review"]
         actor = self._job.approve_as
@@ -145,7 +155,7 @@ class _Session:
             await asyncio.sleep(view.period_s)
 
     def _tick(self, opened: Host, run: Run, view: View) -> None:
-        entries = opened.store.read(run.id, self._seq)
+        entries = opened.store.read(run.id, self._seq) if view.reads_log else []
         if entries:
             self._seq = entries[-1].seq
         logged = [(entry, decode(entry.version, entry.body)) for entry in entries]

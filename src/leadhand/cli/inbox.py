@@ -79,16 +79,17 @@ def answer(
     settings = settings_of(store)
     with reading(settings) as reader:
         row = find(open_rows(reader), reader, ident)
-    details: dict[str, Any] = {"id": row["id"].partition("/")[2], "text": text}
-    details["choice"] = _choice(console, row, choice, said=bool(text or data))
+    chosen = _choice(console, row, choice, said=bool(text or data))
+    if not row["choices"] and chosen:
+        chosen, text = "", text or chosen  # a question without choices is answered in words
+    details: dict[str, Any] = {"id": row["id"].partition("/")[2], "choice": chosen, "text": text}
     if data is not None:
         details["data"] = _data(data)
     run, answered = say(settings, row["run"], "answer", **details)
     if console.json:
-        told = {"id": row["id"], "choice": details["choice"], **answered, "run": run}
-        console.document(told)
+        console.document({"id": row["id"], "choice": chosen, **answered, "run": run})
         return 0
-    console.say(f"answered {row['id']}: {clean(details['choice'] or text)}")
+    console.say(f"answered {row['id']}: {clean(chosen or text or data)}")
     if not answered["hosted"]:
         console.say(f"Nothing hosts this run. Go on with: leadhand resume {run}")
     return 0

@@ -9,7 +9,14 @@ import click
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import driver_of, reading, registry_of, settings_of, store_option, workers_option
+from leadhand.cli.options import (
+    driver_of,
+    reading,
+    registry_of,
+    settings_of,
+    store_option,
+    workers_option,
+)
 from leadhand.cli.text import clean, iso, moment, table
 from leadhand.core.durations import text as duration
 
@@ -62,8 +69,7 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
         (
             (
                 row["run"],
-                row["status"]
-                + ("" if row["host"] or row["status"] not in OPEN else " (no host)"),
+                row["status"] + ("" if row["host"] or row["status"] not in OPEN else " (no host)"),
                 f"{row['settled']}/{row['steps']}",
                 str(row["waiting"] or ""),
                 moment(row["created"]),

@@ -82,6 +82,7 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
 
 def planner_of(name: str, root: Path) -> Any:
     """A planner by `module:function` or `file.py:function`."""
+    from leadhand.planners.script import ScriptPlanner
     from leadhand.workers.loading import load_module
 
     module_name, _, function = name.rpartition(":")
@@ -91,13 +92,17 @@ def planner_of(name: str, root: Path) -> Any:
             "Fix: write MODULE:FUNCTION, as in planning:next_step."
         )
     _importable(root)
-    module = load_module(source_of(module_name, Path.cwd()))
-    planner = getattr(module, function, None)
+    place = source_of(module_name, Path.cwd())
+    planner = getattr(load_module(place), function, None)
     if planner is None:
         raise UsageError(f"{module_name} has no {function!r}")
     if not callable(planner) and not hasattr(planner, "decide"):
         raise UsageError(f"{name} is neither a function nor a planner")
-    return planner
+    if hasattr(planner, "decide"):
+        return planner
+    made = ScriptPlanner(planner)
+    made.source = f"{place}:{function}"
+    return made
 
 
 def _importable(root: Path) -> None:

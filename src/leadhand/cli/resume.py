@@ -22,7 +22,7 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, whole
 from leadhand.core.views import run_status
-from leadhand.errors import Conflict, UsageError
+from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,14 +147,8 @@ def _planner(settings: Settings, state: State, name: str) -> Any:
 
     assert state.started is not None
     if state.started.planner == DocumentPlanner.name:
-        unplanned = not state.steps and state.pending is None and state.planner.answer is None
-        if unplanned and state.stopping is None:
-            raise Conflict(
-                f"run {state.run} was ended before its plan was recorded, so nothing was done. "
-                "Fix: start the plan again with leadhand run."
-            )
-        return DocumentPlanner({"steps": []})
-    name = name or settings.planner
+        return DocumentPlanner()
+    name = name or state.started.planner_source or settings.planner
     if not name:
         raise UsageError(
             f"run {state.run} was planned by {state.started.planner}, which is not loaded. "

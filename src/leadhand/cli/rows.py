@@ -179,13 +179,15 @@ def _timing(state: State, step: StepState, now: int) -> tuple[str, bool]:
     spent = max(0, now - step.started) / 1e6
     est = estimate_s(state, step)
     if not est:
-        return text(round(spent, 1)), False
+        return _steady(spent), False
     if spent > est:
-        return (
-            f"{text(round(spent, 1))} of {text(est)}, OVERDUE by {text(round(spent - est, 1))}",
-            True,
-        )
-    return f"{text(round(spent, 1))} of {text(est)}, {text(round(est - spent, 1))} left", False
+        return f"{_steady(spent)} of {text(est)}, OVERDUE by {_steady(spent - est)}", True
+    return f"{_steady(spent)} of {text(est)}, {_steady(est - spent)} left", False
+
+
+def _steady(spent: float) -> str:
+    """A time that is shown again and again: the unit does not jump."""
+    return f"{spent:.1f}s" if spent < 10 else text(round(spent))
 
 
 def _said(note: tuple[str, float | None] | None) -> list[str]:

@@ -54,6 +54,8 @@ class View(Protocol):
     """Shows a run while it goes on."""
 
     period_s: float
+    reads_log: bool
+    """Whether it wants to be given the events."""
 
     def tick(
         self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
@@ -71,6 +73,7 @@ class Silent:
     """Shows nothing."""
 
     period_s = 1.0
+    reads_log = False
 
     def tick(
         self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
@@ -85,6 +88,7 @@ class Plain:
     """One line for each thing that happened, and a sign of life every half minute."""
 
     period_s = PLAIN_S
+    reads_log = True
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -118,6 +122,7 @@ class Live:
     """A picture that changes in place."""
 
     period_s = LIVE_S
+    reads_log = False
 
     def __init__(self) -> None:
         from rich.console import Console as RichConsole

@@ -10,19 +10,19 @@ import click
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import settings_of, store_option
+from leadhand.cli.options import driver_of, settings_of, store_option
 from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, whole
 from leadhand.cli.views import view_for
 from leadhand.core.evolve import evolve
 from leadhand.core.state import State
 from leadhand.core.views import exit_code, run_result, run_status
-from leadhand.errors import Conflict
+from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
+    from leadhand.core.events import Event
+    from leadhand.ports import Entry
     from leadhand.settings import Settings
-
-HOST_LOOK_S = 1.0
 
 
 @command("watch", "leadhand watch 7kq3 --exit-status")
@@ -49,9 +49,9 @@ async def _watch(
 
     reader = Reader(settings.store)
     try:
-        ident = reader.resolve(run) if run else _latest(reader)
-        state = State()
-        hosted = await _follow(console, reader, settings, ident, state)
+        follower = _Follower(console, settings, reader, _named(reader, run))
+        hosted = await follower.follow()
+        state = follower.state
         result = whole(run_result(state), reader.store.get_artifact)
     finally:
         await reader.close()
@@ -62,45 +62,58 @@ async def _watch(
     return exit_code(state) if exit_status else 0
 
 
-def _latest(reader: Reader) -> str:
-    from leadhand.errors import UsageError
-
+def _named(reader: Reader, run: str | None) -> str:
+    """The run that was named, else the latest."""
+    if run is not None:
+        return reader.resolve(run)
     runs = reader.runs()
     if not runs:
         raise UsageError("there are no runs yet")
     return runs[-1].run
 
 
-async def _follow(
-    console: Console, reader: Reader, settings: Settings, ident: str, state: State
-) -> bool:
-    """Fold what is new and show it, again and again; gives whether a host is alive at the end."""
-    view = view_for(console, quiet=console.json)
-    seq, missed, looked, hosted = 0, 0, 0.0, True
-    try:
-        while True:
-            if (look := time.monotonic() - looked >= HOST_LOOK_S) and seq:
-                # Before reading: what a host wrote before it went away is then read as well.
-                hosted, looked = bool(driver_of(settings, reader, state)), time.monotonic()
-                missed = 0 if hosted else missed + 1
-            logged = reader.events(ident, seq)
-            for entry, event in logged:
-                evolve(state, event, entry.at)
-                seq = entry.seq
-                if console.json:
-                    console.record(_record(entry, event))
-            if look and missed == 0 and not looked:
-                continue  # the first time: only now it is known who should drive it
-            notes = await _progress(settings, ident) if hosted else {}
-            shared = reader.host_state()
-            stopped = shared.stopped_by if shared.stopped else ""
-            now = time.time_ns() // 1000 if hosted else state.last_at
-            view.tick(state, now, notes, logged, stopped)
-            if run_status(state) in ENDED or missed:
-                return hosted
-            await asyncio.sleep(view.period_s)
-    finally:
-        view.close()
+class _Follower:
+    """Folds a run from its log as it grows, and shows it."""
+
+    def __init__(self, console: Console, settings: Settings, reader: Reader, ident: str) -> None:
+        self.state = State()
+        self._console = console
+        self._settings = settings
+        self._reader = reader
+        self._ident = ident
+        self._seq = 0
+
+    async def follow(self) -> bool:
+        """Until the run ends or nothing drives it; gives whether something does."""
+        view = view_for(self._console, quiet=self._console.json)
+        missed = 0
+        try:
+            while True:
+                logged = self._read()
+                driver = driver_of(self._settings, self._reader, self.state)
+                # Again: what it wrote before it went away.
+                logged += self._read()
+                notes = await _progress(self._settings, self._ident) if driver else {}
+                shared = self._reader.host_state()
+                stopped = shared.stopped_by if shared.stopped else ""
+                now = time.time_ns() // 1000 if driver else self.state.last_at
+                view.tick(self.state, now, notes, logged, stopped)
+                # A host that just opened has not taken the run up yet: look twice.
+                missed = 0 if driver else missed + 1
+                if run_status(self.state) in ENDED or missed == 2:
+                    return bool(driver)
+                await asyncio.sleep(view.period_s)
+        finally:
+            view.close()
+
+    def _read(self) -> list[tuple[Entry, Event]]:
+        logged = self._reader.events(self._ident, self._seq)
+        for entry, event in logged:
+            evolve(self.state, event, entry.at)
+            self._seq = entry.seq
+            if self._console.json:
+                self._console.record(_record(entry, event))
+        return logged
 
 
 async def _progress(settings: Settings, ident: str) -> dict[str, tuple[str, float | None]]:
@@ -113,7 +126,7 @@ async def _progress(settings: Settings, ident: str) -> dict[str, tuple[str, floa
     return {step: (note["message"], note["fraction"]) for step, note in notes.items()}
 
 
-def _record(entry: Any, event: Any) -> dict[str, Any]:
+def _record(entry: Entry, event: Event) -> dict[str, Any]:
     from leadhand.cli.text import iso
     from leadhand.core.ledger import describe, ledger_of
 

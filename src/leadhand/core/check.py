@@ -127,7 +127,7 @@ def proposal(
             break
         check_step(scope, step, f"steps[{i}]", out)
         old = step.get("supersedes")
-        if old is not None and (_status(look(old)) is None or old == step.get("id")):
+        if old is not None and _status(look(old)) is None:
             what = f"step {shown(step.get('id'))} supersedes {shown(old)}, which is not in the run"
             out.add("supersedes-unknown", f"steps[{i}].supersedes", what, out.guess(old, some))
     _check_cycles(_reach(new, replaced, look), clean, "", out)

@@ -182,6 +182,7 @@ def _probe_reported(state: State, event: ev.ProbeReported, at: int) -> None:
         failure["message"] = f"{failure.get('message', '')}; probe: {event.reason}"
     step.status = "undecided"
     step.failure = failure
+    step.failures = (*step.failures[:-1], failure)
     state.undecided.append(step.id)
 
 
@@ -306,6 +307,7 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
     step.question = ""
     if event.choice == "retry":
         step.tries = None
+        step.forgiven = len(step.failures)
         make_ready(state, step)
     elif event.choice == "done":
         step.data = event.data

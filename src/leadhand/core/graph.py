@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
 
 
+USERS = frozenset({"parameters", "undo", "context"})
+"""The fields in which a step can use another's result."""
+
+
 def dependencies(step: Doc) -> dict[str, bool]:
     """The ids a step waits for, each with whether it may start although that one failed.
 
@@ -30,10 +34,13 @@ def dependencies(step: Doc) -> dict[str, bool]:
     is not tolerant: there is no result to use unless it succeeded.
     """
     found = {
-        dependency_id(entry): dependency_tolerant(entry) for entry in step.get("depends_on", ())
+        entry if type(entry) is str else dependency_id(entry): type(entry) is not str
+        and dependency_tolerant(entry)
+        for entry in step.get("depends_on", ())
     }
-    for name in used(step):
-        found.setdefault(name, False)
+    if not USERS.isdisjoint(step):
+        for name in used(step):
+            found.setdefault(name, False)
     return found
 
 

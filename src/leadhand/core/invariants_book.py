@@ -69,9 +69,9 @@ class Entry:
         self.failure: Doc = {}
         self.until = 0
         self.unseen = False
-        """Nobody saw how the last attempt ended."""
+        """Nobody saw how an attempt ended, and nobody has looked since."""
         self.happened = False
-        """The last attempt had its effect though it did not succeed."""
+        """An attempt had its effect though it did not succeed."""
         self.tolerated = False
 
     @property

@@ -25,8 +25,8 @@ def _planner_asked(book: Book, event: ev.PlannerAsked) -> None:
         book.wrong("I11", f"planner call {event.call} while another is in flight")
     if event.call != book.calls + 1:
         book.wrong("I11", f"planner call {event.call} follows call {book.calls}")
-    if event.deadline <= book.at:
-        book.wrong("L3", f"planner call {event.call} has no time: its deadline is not after it")
+    if event.deadline < book.at:
+        book.wrong("L3", f"planner call {event.call} has no time: its deadline is before it")
     if event.call > book.policy.planner_calls_max:
         book.wrong("I31", f"planner call {event.call} of at most {book.policy.planner_calls_max}")
     if book.paused or book.stopping:

@@ -84,7 +84,6 @@ def _check_allowed(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
     if (step.unseen or step.happened) and not book.idempotent(step, event.worker):
         why = "nobody saw how the last one ended" if step.unseen else "the last one had its effect"
         book.wrong("I17", f"{what} started though {why}, and the step is not idempotent")
-    step.unseen = step.happened = False
     most = _attempts_max(book, step)
     if step.tries.get(event.worker, 0) >= most:
         book.wrong("I19", f"{what}: {event.worker} has had its {most} attempts")
@@ -195,8 +194,8 @@ def _attempt_reported(book: Book, event: ev.AttemptReported) -> None:
         book.wrong("I21", f"attempt {event.attempt} of {event.step} failed without a class")
     step.tries[step.worker] = step.tries.get(step.worker, 0) + 1
     step.status, step.failure = "open", failure
-    step.unseen = failure.get("effect") == "unknown"
-    step.happened = failure.get("effect") == "done"
+    step.unseen = step.unseen or failure.get("effect") == "unknown"
+    step.happened = step.happened or failure.get("effect") == "done"
 
 
 def _succeed(book: Book, step: Entry, data: Json, data_ref: str) -> None:
@@ -229,7 +228,7 @@ def _attempt_lost(book: Book, event: ev.AttemptLost) -> None:
         elif event.failure_class != "timeout" and not gone and not given_up:
             book.wrong("I12", f"{event.step} was lost though its host is still there")
     step.tries[step.worker] = step.tries.get(step.worker, 0) + 1
-    step.status, step.unseen, step.happened = "open", True, False
+    step.status, step.unseen = "open", True
     step.failure = {"class": event.failure_class, "effect": "unknown"}
 
 
@@ -265,7 +264,7 @@ def _probe_reported(book: Book, event: ev.ProbeReported) -> None:
         return
     step.status = "open"
     step.unseen = event.outcome not in ("done", "not_done")
-    step.happened = event.outcome == "done"
+    step.happened = event.outcome == "done" or (step.happened and event.outcome != "not_done")
     if event.outcome == "done":
         step.failure = {**step.failure, "class": "criteria_unmet"}
 

@@ -13,7 +13,6 @@ object is itself a default value. A parameter without a default must be given, u
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -214,6 +213,4 @@ def _read(text: str, kind: str) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return _NO_DEFAULT
     found = kind_of(value)
-    if found == "number" and not math.isfinite(value):
-        return _NO_DEFAULT
     return value if found == kind or (kind == "number" and found == "integer") else _NO_DEFAULT

@@ -122,6 +122,14 @@ def idempotent(step: StepState, offer: Offer | None) -> bool:
     return offer.idempotent if offer else False
 
 
+def may_have_happened(step: StepState) -> bool:
+    """Whether any attempt since a person last looked may have had its effect.
+
+    The last failure alone does not tell: it may be one that did nothing, after one that did.
+    """
+    return any(each.get("effect", "none") != "none" for each in step.failures[step.forgiven :])
+
+
 def _unseen(step: StepState, failure: Doc, message: str, offer: Offer | None) -> Recovery:
     if offer is not None and offer.probe and not failure.get("probed"):
         return Recovery("probe", f"{message}; asking {step.worker} whether it happened")
@@ -153,7 +161,7 @@ def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
     declared = step.doc.get("effects") or (offer.effects if offer else None)
     if unmet and declared and not idempotent(step, offer):
         return None
-    happened = (step.failure or {}).get("effect", "none") != "none"
+    happened = may_have_happened(step)
     for worker in step.doc.get("alternatives", ()):
         theirs = state.catalog.offer(worker, step.action)
         if theirs is None or worker == step.worker or step.tried(worker):

@@ -97,7 +97,7 @@ class Walk:
             self.hole(value, schema, path, out)
             return
         prepared = _PREPARED.get(id(schema))
-        if prepared is None or prepared[0] is not schema:
+        if prepared is None:
             prepared = _prepare(schema)
         _, wanted, checks = prepared
         if wanted is not None and not is_type(value, wanted):

@@ -85,6 +85,8 @@ class StepState(msgspec.Struct, gc=False):
     data_ref: str = ""
     failure: dict[str, Any] | None = None
     failures: tuple[dict[str, Any], ...] = ()
+    forgiven: int = 0
+    """How many of these a person had seen when the step was let start over."""
     report: ev.AttemptReported | None = None
     """The last one that counted."""
     question: str = ""

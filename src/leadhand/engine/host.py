@@ -15,11 +15,11 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leadhand.audit.chain import GENESIS, link
+from leadhand.audit.chain import GENESIS, link, verify
 from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
 from leadhand.core import host as hosting
-from leadhand.core.decide import Move
+from leadhand.core.decide import SECOND, Move
 from leadhand.core.effects import (
     CallPlanner,
     Notify,
@@ -28,11 +28,20 @@ from leadhand.core.effects import (
     StopAttempt,
     VerifyGoal,
 )
+from leadhand.core.revise import answered
 from leadhand.core.state import Now
 from leadhand.engine import perform
 from leadhand.engine.clock import SystemClock
-from leadhand.engine.run import Run
-from leadhand.errors import Bug, Conflict, Fenced, LeadhandError, StoreFull, UsageError
+from leadhand.engine.run import Run, collector_resting
+from leadhand.errors import (
+    Bug,
+    Conflict,
+    Fenced,
+    LeadhandError,
+    StoreCorrupt,
+    StoreFull,
+    UsageError,
+)
 from leadhand.ports import Entry
 
 if TYPE_CHECKING:
@@ -110,11 +119,11 @@ class Host:
             await self.store.append(hosting.HOST_STREAM, seq - 1, [entry])
         except LeadhandError as error:
             self._fold()
+            self.poke_all()
             if isinstance(error, Fenced) or not isinstance(error, (StoreFull, Conflict)):
                 self.fail(error)
             raise
-        finally:
-            self.poke_all()
+        self.poke_all()
 
     # Runs.
 
@@ -123,22 +132,34 @@ class Host:
         self._attach(workers)
         run = Run(self, started.run, workers, planner)
         self.runs[run.id] = run
-        events: list[ev.Event] = [started, ev.RunHosted(self.owner)]
         run.driven = True
-        said = run.say(lambda _state, _now: Move(events, []), wait=True)
-        if said is not None:
-            await said
+        proposal = getattr(planner, "proposal", None)
+        if proposal is None:
+            await run.said(lambda _state, _now: Move([started, ev.RunHosted(self.owner)], []))
+            return run
+        # A plan that is already written is part of the start: both are durable, or neither.
+        limit = int(started.policy.planner_timeout_s * SECOND)
+        hosted = ev.RunHosted(self.owner)
+        run.say(
+            lambda _state, now: Move(
+                [started, hosted, ev.PlannerAsked(1, 1, now.at + limit, "start")], []
+            )
+        )
+        await run.said(lambda state, now: Move(*answered(state, 1, 1, proposal, now)))
         return run
 
     def load(self, ident: str, workers: Workers, planner: Planner | None = None) -> Run:
         """Fold a run from its log, without driving it."""
         if ident in self.runs:
             return self.runs[ident]
-        entries = self.store.read(ident)
-        if not entries:
-            raise UsageError(f"there is no run {ident}")
         run = Run(self, ident, workers, planner)
-        run.load_from(entries)
+        with collector_resting():
+            entries = self.store.read(ident)
+            if not entries:
+                raise UsageError(f"there is no run {ident}")
+            if problems := verify(entries):
+                raise StoreCorrupt(f"the log of run {ident} does not verify: {problems[0]}")
+            run.load_from(entries)
         self.runs[ident] = run
         return run
 
@@ -152,9 +173,7 @@ class Host:
         run.planner = planner
         run.driven = True
         hosted = ev.RunHosted(self.owner)
-        said = run.say(lambda _state, _now: Move([hosted], []), wait=True)
-        if said is not None:
-            await said
+        await run.said(lambda _state, _now: Move([hosted], []))
         return run
 
     def _attach(self, workers: Workers) -> None:

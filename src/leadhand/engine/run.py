@@ -19,25 +19,26 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from leadhand.audit.chain import GENESIS, link
-from leadhand.codec.events import decode, encode
+from leadhand.codec.events import decode_all, encode
 from leadhand.core import control
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.decide import Move, decide, next_wake
 from leadhand.core.effects import StartAttempt
-from leadhand.core.evolve import evolve
+from leadhand.core.evolve import evolve, evolve_all
 from leadhand.core.state import Now, State
 from leadhand.core.views import run_status, step_view, summary
 from leadhand.errors import Bug, Conflict, Fenced, StoreFull
 from leadhand.ports import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from leadhand.core.effects import Effect
     from leadhand.core.plan import Json
@@ -75,17 +76,24 @@ class _Batch(NamedTuple):
     waiters: list[asyncio.Future[None]]
 
 
-def fold(entries: Sequence[Entry]) -> State:
-    """The state a log amounts to. Folding makes no cycles, so the collector may rest."""
-    state = State()
+@contextmanager
+def collector_resting() -> Iterator[None]:
+    """Reading and folding a log makes many objects and no cycles: looking for some is waste."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        for entry in entries:
-            evolve(state, decode(entry.version, entry.body), entry.at)
+        yield
     finally:
         if collecting:
             gc.enable()
+
+
+def fold(entries: Sequence[Entry]) -> State:
+    """The state a log amounts to."""
+    state = State()
+    with collector_resting():
+        events = decode_all([(entry.version, entry.body) for entry in entries])
+        evolve_all(state, zip([entry.at for entry in entries], events, strict=True))
     return state
 
 
@@ -113,6 +121,8 @@ class Run:
         self._wake: tuple[float, asyncio.TimerHandle] | None = None
         self._status = ""
         self._counted = 0
+        self._alone = False
+        """Nothing else goes on in this host: the loop may wait for the disk itself."""
         self._failure: BaseException | None = None
         self._settled: asyncio.Event = asyncio.Event()
 
@@ -129,17 +139,20 @@ class Run:
 
     # What comes in.
 
-    def say(
-        self, what: Callable[[State, Now], Move], *, wait: bool = False
-    ) -> asyncio.Future[None] | None:
+    def say(self, what: Callable[[State, Now], Move], *, wait: bool = False) -> Any:
         """Hand in an input: a function that turns what was said into a move, when its turn comes.
 
-        With `wait`, the future resolves once it is durable, or carries why it was refused.
+        With `wait`, the future it gives back resolves once the move is durable, or carries why
+        it was refused.
         """
         future = asyncio.get_running_loop().create_future() if wait else None
         self._inputs.append((what, future))
         self.poke()
         return future
+
+    async def said(self, what: Callable[[State, Now], Move]) -> None:
+        """Hand in an input and wait until it is durable."""
+        await self.say(what, wait=True)
 
     def reported(self, event: ev.AttemptReported) -> None:
         """A worker's report, judged."""
@@ -190,6 +203,7 @@ class Run:
     def _decide(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
         state = self.state
         self._recount()
+        self._alone = not self.host.in_flight and len(self.host.runs) == 1
         room = self.host.room()
         while (move := decide(state, now, room)) is not None:
             if move.effects and type(move.effects[0]) is StartAttempt:
@@ -235,8 +249,10 @@ class Run:
         if status != self._status or self._seq == len(entries) or self.state.ended is not None:
             told = msgspec.json.encode(summary(self.state))
             self._status = status
+        alone = self._alone and not self._outstanding and not self.state.planner.epoch
+        expected = self._seq - len(entries)
         self._outstanding.append(batch)
-        future = self.host.store.append(self.id, self._seq - len(entries), entries, told)
+        future = self.host.store.append(self.id, expected, entries, told, alone=alone)
         asyncio.ensure_future(future).add_done_callback(self._committed)
 
     def _committed(self, future: asyncio.Future[None]) -> None:

@@ -61,9 +61,7 @@ async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc)
         return {"stopped": False}
     if run is None:
         raise UsageError(f"{verb} needs a run")
-    said = run.say(_move(verb, actor, details), wait=True)
-    if said is not None:
-        await said
+    await run.said(_move(verb, actor, details))
     return {"run": run.id, "status": run_status(run.state)}
 
 

@@ -39,6 +39,8 @@ class ScriptPlanner:
     ) -> None:
         if consult not in ("every_report", "on_surprise"):
             raise UsageError(f"consult is every_report or on_surprise, not {consult!r}")
+        self.source = ""
+        """Where it can be loaded from again, if that is known."""
         self.name = getattr(function, "__name__", type(function).__name__)
         self.consult = consult
         self.replans = replans

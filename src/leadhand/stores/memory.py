@@ -90,7 +90,13 @@ class MemoryStore:
         return self._epoch
 
     def append(
-        self, run: str, expected: int, entries: Sequence[Entry], summary: bytes | None = None
+        self,
+        run: str,
+        expected: int,
+        entries: Sequence[Entry],
+        summary: bytes | None = None,
+        *,
+        alone: bool = False,
     ) -> asyncio.Future[None]:
         """Add entries to a run's log; done when they are committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

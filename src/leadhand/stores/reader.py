@@ -44,8 +44,7 @@ class SqliteReader:
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
         """A run's entries with a seq above `after`, in order."""
-        make = Entry._make
-        return [make((run, *row)) for row in self._rows("read", (run, after))]
+        return list(map(Entry._make, self._rows("read", (run, run, after))))
 
     def runs(self) -> list[RunHeader]:
         """All runs, oldest first."""

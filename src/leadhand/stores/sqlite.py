@@ -101,9 +101,18 @@ class SqliteStore(SqliteReader):
         return self._writer.claim().result()
 
     def append(
-        self, run: str, expected: int, entries: Sequence[Entry], summary: bytes | None = None
+        self,
+        run: str,
+        expected: int,
+        entries: Sequence[Entry],
+        summary: bytes | None = None,
+        *,
+        alone: bool = False,
     ) -> asyncio.Future[None]:
-        """Add entries to a run's log; done when they are durable."""
+        """Add entries to a run's log; done when they are durable.
+
+        `alone`: the caller has nothing else to do until then, so it may be done at once.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         if (refusal := self._refusal(run, expected, entries)) is not None:
@@ -111,7 +120,9 @@ class SqliteStore(SqliteReader):
             return future
         size = sum([len(entry.body) for entry in entries]) + 200 * len(entries)
         self._queued_bytes += size
-        self._writer.put(Request(loop, future, run, expected, entries, summary, size))
+        request = Request(loop, future, run, expected, entries, summary, size)
+        if not (alone and self._writer.write_now(request)):
+            self._writer.put(request)
         return future
 
     def room(self) -> bool:

@@ -70,12 +70,14 @@ class Writer:
         self._debug = debug
         self._sql = sql.queries()
         self._queue: SimpleQueue[Request | _Errand] = SimpleQueue()
+        self._busy = threading.Lock()
+        """Held by whoever uses the connection: the writer's thread, or `write_now`."""
         self._heads: dict[str, Head] = {}
         self._epoch = self._position = self._run_id = self._number = 0
         self._batch_hash = GENESIS
         self._logged_bytes = 0
         self.settled_bytes = 0
-        """Of all requests that have had their answer. Only the writer's thread changes it."""
+        """Of all requests that have left the queue. Changed only by whoever holds the lock."""
         self.refusal: LeadhandError | None = Fenced(f"{path}: not claimed yet")
         """Why no append is taken, if so."""
         self.delivered: Callable[[], None] = lambda: None
@@ -87,6 +89,23 @@ class Writer:
     def put(self, request: Request) -> None:
         """Queue an append. From the event loop's thread."""
         self._queue.put(request)
+
+    def write_now(self, request: Request) -> bool:
+        """Commit an append in the caller's thread, if the writer has nothing to do.
+
+        Handing a lone append to another thread and hearing back costs more than the commit.
+        Whoever asks for this has nothing else to do meanwhile.
+        """
+        if not self._queue.empty() or not self._busy.acquire(blocking=False):
+            return False
+        try:
+            (outcome,) = self._commit([request])
+        finally:
+            self._busy.release()
+        self._deliver([(request, outcome)])
+        if self._logged_bytes >= CHECKPOINT_BYTES:
+            self.ask(lambda _connection: self._checkpoint_when_due())
+        return True
 
     def ask(self, do: Callable[[sqlite3.Connection], Any], *, last: bool = False) -> Future[Any]:
         """Have something done by the writer's thread, after what is queued; `last` ends it."""
@@ -109,13 +128,20 @@ class Writer:
         while errand is None or not errand.last:
             requests, errand = self._take()
             if requests:
-                self._settle(requests, self._commit(requests))
-                self._checkpoint_when_due()
+                with self._busy:
+                    outcomes = self._commit(requests)
+                self._settle(requests, outcomes)
+                with self._busy:
+                    self._checkpoint_when_due()
             if errand is not None:
-                try:
-                    errand.done.set_result(errand.do(self._connection))
-                except Exception as error:  # noqa: BLE001 - it is raised where it was asked
-                    errand.done.set_exception(error)
+                with self._busy:
+                    self._run(errand)
+
+    def _run(self, errand: _Errand) -> None:
+        try:
+            errand.done.set_result(errand.do(self._connection))
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked
+            errand.done.set_exception(error)
 
     def _take(self) -> tuple[list[Request], _Errand | None]:
         """Wait for work; then take all that is there."""
@@ -136,6 +162,7 @@ class Writer:
 
     def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
         """Write a group; for each request why it failed, or None."""
+        self.settled_bytes += sum([request.size for request in requests])
         if self.refusal is not None:
             return [self.refusal] * len(requests)
         outcomes: list[LeadhandError | None] = [None] * len(requests)
@@ -233,7 +260,6 @@ class Writer:
         answers: dict[asyncio.AbstractEventLoop, list[tuple[Request, LeadhandError | None]]] = {}
         for request, outcome in zip(requests, outcomes, strict=True):
             answers.setdefault(request.loop, []).append((request, outcome))
-            self.settled_bytes += request.size
         for loop, answered in answers.items():
             try:
                 loop.call_soon_threadsafe(self._deliver, answered)

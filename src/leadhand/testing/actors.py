@@ -40,7 +40,7 @@ class SimWorker:
         """Do what the act says."""
         world = self._world
         act = world.next_act(task)
-        call = world.enter(self.spec.name, task, context)
+        call = world.enter(self.spec.name, task)
         done = False
         try:
             await _wait(3600.0 if act.kind == "hang" and not act.effect else act.before_s)

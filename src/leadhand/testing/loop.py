@@ -15,6 +15,7 @@ otherwise picks at random, so that nothing comes to rely on the order by acciden
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections import deque
 from heapq import heappop, heappush
@@ -245,8 +246,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._timers.clear()
         self._stalled.clear()
-        for tasks in self._tasks.values():
-            for task in tasks:
-                if not task.done():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        for task in [task for tasks in self._tasks.values() for task in tasks if not task.done()]:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+            work = task.get_coro()
+            if work is not None:
+                with contextlib.suppress(BaseException):  # nobody is left to hear of it
+                    work.close()  # type: ignore[union-attr]
         self._tasks.clear()

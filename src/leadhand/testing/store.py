@@ -37,7 +37,13 @@ class SimStore(MemoryStore):
         return not self._world.crowded
 
     def append(
-        self, run: str, expected: int, entries: Sequence[Entry], summary: bytes | None = None
+        self,
+        run: str,
+        expected: int,
+        entries: Sequence[Entry],
+        summary: bytes | None = None,
+        *,
+        alone: bool = False,  # noqa: ARG002 - there is no disk to wait for
     ) -> asyncio.Future[None]:
         """Queue an append for the next commit."""
         future = super().append(run, expected, entries, summary)

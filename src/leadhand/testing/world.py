@@ -32,7 +32,7 @@ from leadhand.testing.store import SimStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.ports import Context, Entry, Planner, Task
+    from leadhand.ports import Entry, Planner, Task
     from leadhand.testing.scenario import RunPlan
 
 HEALED_ACT = Act(cost=0.1)
@@ -47,7 +47,6 @@ class Call(NamedTuple):
     process: int
     worker: str
     task: Task
-    context: Context
 
 
 class World:
@@ -299,11 +298,11 @@ class World:
         """What the next call for a step does."""
         return HEALED_ACT if self.healed else draw_act(self.random, self.scenario)
 
-    def enter(self, worker: str, task: Task, context: Context) -> Call:
+    def enter(self, worker: str, task: Task) -> Call:
         """A worker is called."""
         process = PROCESS.get()
         self._count += 1
-        call = Call(self._count, process, worker, task, context)
+        call = Call(self._count, process, worker, task)
         what = f"{task.run} {task.step} attempt {task.attempt}"
         if (task.run, task.epoch) not in self.durable:
             self.wrong(f"L2: {what} was called before its start was durable")
@@ -312,12 +311,16 @@ class World:
             if same == (task.run, task.step, process):
                 self.wrong(f"L2: {what} was called while attempt {other.task.attempt} still runs")
         self._calls[call.number] = call
-        calls = self._calls.values()
-        busy = sum(c.process == process and not c.context.cancelled for c in calls)
+        busy = sum(c.process == process and self._counts(c) for c in self._calls.values())
         if busy > self.scenario.host_concurrency:
             self.wrong(f"I16: {what} is one more than host {process} may run at once")
         self.note(f"{task.run} {worker} is called for {task.step} attempt {task.attempt}")
         return call
+
+    def _counts(self, call: Call) -> bool:
+        """Whether a call is of an attempt that its host has not given up."""
+        task, runs = call.task, self.hosts[call.process].runs
+        return task.run in runs and runs[task.run].state.in_flight.get(task.step) == task.epoch
 
     def leave(self, call: Call) -> None:
         """A worker returns."""

@@ -35,8 +35,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 PRAGMA wal_checkpoint(PASSIVE);
 
 -- name: read
--- A run's entries above a seq, in order. (The caller knows the run.)
-SELECT seq, at, version, body, hash FROM events
+-- A run's entries above a seq, in order. (The caller knows the run, and gets it back.)
+SELECT ?, seq, at, version, body, hash FROM events
 WHERE run_id = (SELECT id FROM runs WHERE run = ?) AND seq > ?
 ORDER BY seq;
 

@@ -1,2 +1,0 @@
-from leadhand.app.door import *  # noqa
-from leadhand.app.door import say, progress, host_info  # noqa

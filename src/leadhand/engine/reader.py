@@ -1,1 +1,0 @@
-from leadhand.app.reader import Reader  # noqa

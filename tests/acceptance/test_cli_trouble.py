@@ -1,0 +1,173 @@
+"""Things that go wrong around a run: a full disk, a broken one, a flood of output."""
+
+import http.server
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import WORKERS, Done, Folder, environment
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def folder(tmp_path):
+    found = Folder(tmp_path)
+    found.write("workers.py", WORKERS)
+    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
+    return found
+
+
+# --- the disk ------------------------------------------------------------------------------
+
+ON_A_DISK = """
+import sys, threading
+from tests.support.disk import Disk
+disk = Disk()
+disk.__enter__()
+from leadhand.stores import writer  # the database is made before the trouble begins
+plan, code, heal_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
+real = writer.Writer.claim
+def claim(self):
+    claimed = real(self)
+    if code == "sync":
+        disk.fail_sync(after_n=12)
+    else:
+        disk.fail_write(after_n=80, code=code)
+    if heal_s:
+        threading.Timer(heal_s, disk.heal).start()
+    return claimed
+writer.Writer.claim = claim
+from leadhand.cli.main import main
+main(["run", plan, "--json"])
+"""
+
+
+def on_a_disk(folder, code, heal_s=0.0):
+    done = subprocess.run(
+        [sys.executable, "-c", ON_A_DISK, "plan.json", code, str(heal_s)],
+        cwd=folder.path,
+        env=environment(folder.path, PYTHONPATH=f"{ROOT}{os.pathsep}{ROOT / 'src'}"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def chain(folder, count):
+    steps = [{"id": f"s{n}", "worker": "once"} for n in range(count)]
+    for number in range(1, count):
+        steps[number]["depends_on"] = [f"s{number - 1}"]
+    folder.plan(*steps)
+
+
+def test_a_full_disk_is_waited_for(folder):
+    """It says so, waits, and goes on when there is space; each step was done once."""
+    chain(folder, 30)
+    done = on_a_disk(folder, "full", heal_s=2.5)
+    assert done.code == 0, done
+    assert "Waiting for space; nothing is lost" in done.err
+    assert folder.lines("once.txt") == 30
+    assert folder.run("verify", "--all").code == 0
+
+
+@pytest.mark.slow
+def test_a_disk_that_stays_full_ends_the_host_cleanly(folder):
+    """Patience ends after half a minute; the run goes on later."""
+    chain(folder, 30)
+    done = on_a_disk(folder, "full")
+    assert done.code == 1, done
+    assert done.doc["error"]["code"] == "store-full"
+    run = folder.latest()["run"]
+    assert f"leadhand resume {run}" in done.err
+    assert folder.run("verify", run).code == 0
+
+
+def test_a_disk_that_fails_ends_the_host_at_once(folder):
+    """What is on disk is the truth; nobody guesses what was written."""
+    chain(folder, 30)
+    done = on_a_disk(folder, "sync")
+    assert done.code == 1, done
+    assert done.doc["error"]["code"] == "store-broken"
+    assert "leadhand resume" in done.err
+    assert folder.run("verify", "--all").code == 0
+
+
+# --- output --------------------------------------------------------------------------------
+
+FLOOD = """
+[project]
+workers = ["workers.py"]
+[workers.flood]
+command = ["head", "-c", "1000000000", "/dev/zero"]
+risk = "low"
+"""
+
+PRINTS = """
+from leadhand import worker
+
+@worker(name="printer")
+def printer() -> str:
+    line = "x" * 999_999
+    for _ in range(1000):
+        print(line)
+    return "done"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worker", ["flood", "printer"])
+def test_a_worker_that_prints_a_gigabyte(folder, worker):
+    """Its output is cut, the host's memory is not filled, and the run succeeds."""
+    folder.write("leadhand.toml", FLOOD)
+    folder.write("printer.py", PRINTS)
+    folder.plan({"id": "a", "worker": worker})
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    done = folder.run(
+        "run", "plan.json", "--workers", "printer.py", "--workers", "workers.py", "--json"
+    )
+    assert done.code in (0, 1), done
+    assert done.doc["steps"][0]["attempts"] >= 1
+    assert len(done.out) + len(done.err) < 20_000_000
+    grown = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert max(before, grown) < 400_000, "kilobytes at the peak of any child so far"
+    shown = folder.run("logs", done.doc["run"], "a")
+    assert len(shown.out) < 20_000_000
+
+
+# --- a webhook -----------------------------------------------------------------------------
+
+
+def test_a_webhook_is_told(folder):
+    told = []
+
+    class Hook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        folder.plan({"id": "a", "worker": "say"})
+        hook = f"http://127.0.0.1:{server.server_port}/hook"
+        done = folder.run("run", "plan.json", "--json", LEADHAND_NOTIFY__WEBHOOK=hook)
+        server.shutdown()
+    assert done.code == 0, done
+    (notice,) = told
+    assert (notice["kind"], notice["run"]) == ("ended", done.doc["run"])
+    assert "notify" not in done.err

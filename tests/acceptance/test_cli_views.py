@@ -1,0 +1,107 @@
+"""The lines of a run, from states made by hand: no processes, no terminal."""
+
+import time
+
+from leadhand.cli.rows import header, row, rows
+from leadhand.cli.text import clean, clean_lines, table
+from leadhand.cli.views import Plain
+from leadhand.core import events as ev
+from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.evolve import evolve
+from leadhand.core.policy import Policy
+from leadhand.core.state import State
+
+SECOND = 1_000_000
+BEGIN = 1_700_000_000 * SECOND
+SPEC = WorkerSpec(name="w", offers={"": Offer(est_s=10.0)})
+
+
+def a_run(steps, **plan):
+    """A run whose plan was let through."""
+    state = State()
+    head = {"plan_id": "p", **plan}
+    began = ev.RunStarted(
+        run="r", goal="a goal", policy=Policy(), planner="document", catalog=[SPEC], plan=head
+    )
+    proposed = ev.RevisionProposed(number=1, author="document", base="", hash="h", add=steps)
+    approved = ev.RevisionApproved(1, "h", "policy")
+    asked = ev.PlannerAsked(1, 1, BEGIN + 60 * SECOND, "start")
+    answered = ev.PlannerAnswered(1, 1, {"kind": "propose", "revision": 1, "final": True})
+    for event in (began, ev.RunHosted(1), asked, answered, proposed, approved):
+        evolve(state, event, BEGIN)
+    return state
+
+
+def start(state, step, at=BEGIN, attempt=1, epoch=None):
+    epoch = epoch or state.epoch + 1
+    evolve(state, ev.AttemptStarted(step, attempt, epoch, "w", at + 3600 * SECOND, "s", "e"), at)
+    return epoch
+
+
+class Lines:
+    """A console that remembers."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text=""):
+        self.said.append(text)
+
+
+def test_the_header_counts(tmp_path):
+    state = a_run([{"id": f"s{n}", "worker": "w"} for n in range(10)], estimated_duration="15m")
+    for step in ("s0", "s1", "s2"):
+        epoch = start(state, step)
+        evolve(state, ev.AttemptReported(step, 1, epoch, True), BEGIN + SECOND)
+    start(state, "s3")
+    start(state, "s4")
+    said = header(state, BEGIN + 40 * SECOND)
+    assert said == "3/10 done · 2 running · est 15m, 40s so far, about 14m 20s left"
+    assert "5m over" in header(state, BEGIN + 20 * 60 * SECOND)
+    assert "everything stopped by Ada" in header(state, BEGIN, stopped="Ada")
+
+
+def test_a_row_says_how_long_and_who_waits():
+    state = a_run([{"id": "a", "worker": "w"}, {"id": "b", "worker": "w", "depends_on": ["a"]}])
+    start(state, "a")
+    running = row(state, state.steps["a"], BEGIN + 4 * SECOND, {"a": ("half of it", 0.5)})
+    assert running.detail == "4.0s of 10s, 6.0s left, 50%, half of it"
+    late = row(state, state.steps["a"], BEGIN + 14 * SECOND, {})
+    assert late.overdue
+    assert late.detail == "14s of 10s, OVERDUE by 4.0s"
+    assert row(state, state.steps["b"], BEGIN, {}).detail == "waits for a"
+
+
+def test_a_picture_of_a_huge_plan_is_cheap():
+    """It does not walk through 100,000 steps five times a second."""
+    state = a_run([{"id": f"s{n}", "worker": "w"} for n in range(100_000)])
+    for number in range(50):
+        start(state, f"s{number}")
+    begin = time.process_time()
+    for _ in range(20):
+        found, rest = rows(state, BEGIN + SECOND, {}, 20)
+        header(state, BEGIN + SECOND)
+    assert (time.process_time() - begin) / 20 < 0.02
+    assert len(found) == 19
+    assert rest == "… and 99981 steps: 0 done, 99981 to come"
+
+
+def test_plain_lines_show_life_every_half_minute():
+    console = Lines()
+    view = Plain(console)
+    state = a_run([{"id": "a", "worker": "w"}])
+    start(state, "a")
+    view.tick(state, BEGIN, {}, [], "")
+    view.tick(state, BEGIN + 29 * SECOND, {}, [], "")
+    assert len(console.said) == 1
+    view.tick(state, BEGIN + 31 * SECOND, {}, [], "")
+    view.tick(state, BEGIN + 40 * SECOND, {}, [], "")
+    assert len(console.said) == 2
+    assert "0/1 done · 1 running" in console.said[1]
+
+
+def test_text_of_others_is_shown_never_sent():
+    assert clean("a\x1b[2Jb\rc\nd\u202e") == "a\\x1b[2Jb\\rc\\nd\\u202e"
+    assert clean("x" * 100, 10) == "x" * 9 + "…"
+    assert clean_lines("a\r\nb\x07") == "a\nb\\x07"
+    assert table(("A", "B"), [("1", "long"), ("22", "")]) == ["A   B", "1   long", "22"]

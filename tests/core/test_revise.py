@@ -1,0 +1,444 @@
+"""From a planner's answer to a revision: let through, put before a person, or refused."""
+
+import pytest
+
+from leadhand.core import events as ev
+from leadhand.core.decide import Move
+from leadhand.core.effects import Notify
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.policy import Policy
+from leadhand.core.revise import answered, approval, findings, revision_hash
+from leadhand.core.state import Now
+from tests.core.driver import (
+    MINUTE,
+    SECOND,
+    WORKERS,
+    Drive,
+    finished,
+    propose,
+    spec,
+    started,
+    step,
+)
+
+
+def asked(**start):
+    """A run whose planner has been asked for the first time."""
+    return Drive(bare=True, **start).go().news_start()
+
+
+def going(*steps, **start):
+    """A run of a planner that is asked after every report, with some steps under way."""
+    run = asked(replans=True, consult="every_report", **start)
+    return run.answer(propose(*steps, step("z"), final=False)).done("z").news_start()
+
+
+# A proposal that stands.
+
+
+def test_a_proposal_becomes_a_revision():
+    """Everything that was proposed stands in the event, and its steps are logged only there."""
+    run = asked(planner="me")
+    doc = propose(
+        step("a"),
+        final=False,
+        because="it must be",
+        outlook=[step("later")],
+        notes={"n": 1},
+    )
+    expected = revision_hash("", [step("a")], [], final=False)
+    assert answered(run.state, 1, 1, doc, run.now) == (
+        [
+            ev.PlannerAnswered(1, 1, {"kind": "propose", "notes": {"n": 1}, "revision": 1}),
+            ev.RevisionProposed(
+                number=1,
+                author="me",
+                base="",
+                hash=expected,
+                add=[step("a")],
+                cancel=[],
+                final=False,
+                outlook=[step("later")],
+                because="it must be",
+                risk="low",
+            ),
+            ev.RevisionApproved(1, expected, "policy", "risk low runs without a person", {}),
+        ],
+        [],
+    )
+
+
+def test_a_bare_proposal():
+    """What is left out has a plain meaning: not final, nothing cancelled, no reason."""
+    run = asked()
+    events, _ = answered(run.state, 1, 1, {"kind": "propose", "steps": [step("a")]}, run.now)
+    assert (events[0].decision, events[1].final) == ({"kind": "propose", "revision": 1}, False)
+    assert (events[1].cancel, events[1].outlook, events[1].because) == ([], [], "")
+    run.answer(propose(step("a"), final=False)).done("a")
+    events, _ = answered(run.state, 2, 3, {"kind": "propose", "final": True}, run.now)
+    assert (events[1].number, events[1].add, events[1].final) == (2, [], True)
+
+
+def test_revisions_are_chained():
+    """Each names the one it stands on; its hash covers that base and the change."""
+    run = asked()
+    run.answer(propose(step("a"), final=False)).done("a").answer(propose(step("b"), final=True))
+    first, second = run.all(ev.RevisionProposed)
+    assert (second.number, second.base) == (2, first.hash)
+    assert second.hash == digest(first.hash, canonical([[step("b")], [], True]))
+    assert run.state.head == second.hash
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("x", [step("a")], [], {"final": True}),
+        ("", [step("b")], [], {"final": True}),
+        ("", [step("a")], ["z"], {"final": True}),
+        ("", [step("a")], [], {"final": False}),
+    ],
+)
+def test_the_hash_covers_base_steps_cancels_and_final(other):
+    """Any change gives another name."""
+    base, add, cancel, final = other
+    assert revision_hash(base, add, cancel, **final) != revision_hash(
+        "", [step("a")], [], final=True
+    )
+
+
+def test_an_answer_with_another_epoch_is_dropped():
+    """The fence: the planner that was asked before a restart no longer counts."""
+    run = asked()
+    assert answered(run.state, 1, 2, propose(step("a")), run.now) == ([], [])
+    assert answered(run.state, 1, 0, propose(step("a")), run.now) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        {"kind": "ask", "question": "?"},
+        {"kind": "finish", "result": 1},
+        {"kind": "give_up", "reason": "no"},
+        {"kind": "nonsense"},
+        propose(step("a", worker="nobody")),
+    ],
+)
+def test_any_other_answer_is_logged_whole(decision):
+    """`decide` acts on it afterwards."""
+    run = asked()
+    whole = ev.PlannerAnswered(1, 1, decision)
+    assert answered(run.state, 1, 1, decision, run.now) == ([whole], [])
+
+
+def test_a_proposal_for_a_run_that_stops_is_logged_and_not_acted_on():
+    """Nothing will come of it."""
+    run = asked()
+    run.tell(ev.StopDecided("failed", "x"))
+    decision = propose(step("a"))
+    assert answered(run.state, 1, 1, decision, run.now) == (
+        [ev.PlannerAnswered(1, 1, decision)],
+        [],
+    )
+
+
+def test_a_proposal_in_an_old_log_is_acted_on_by_decide():
+    """There the whole answer was logged first."""
+    run = asked()
+    run.say(ev.PlannerAnswered(1, 1, propose(step("a"))))
+    assert run.news == ["PlannerAnswered", "propose 1", "approve 1 policy", "start a 1 w"]
+
+
+# The other answers.
+
+
+def test_a_question_of_the_planner():
+    """It goes to the inbox; the answer brings the planner back."""
+    run = asked()
+    run.answer({"kind": "ask", "question": "Which?", "choices": ["x", 2]})
+    assert run.events[1:] == [
+        ev.QuestionAsked(id="q1", kind="planner", text="Which?", choices=["x", "2"])
+    ]
+    assert run.effects == [Notify("waiting", "Which?")]
+    run.reply("2", text="since")
+    assert run.news == ["QuestionAnswered", "consult answer"]
+    run.answer({"kind": "ask"})
+    assert run.events[-1] == ev.QuestionAsked(id="q2", kind="planner", text="", choices=[])
+
+
+def test_giving_up():
+    """The run fails with the planner's reason."""
+    run = asked().answer({"kind": "give_up", "reason": "no way"})
+    assert run.state.ended == ev.RunEnded("failed", "the planner gave up: no way")
+    run = asked().answer({"kind": "give_up"})
+    assert run.state.ended.reason == "the planner gave up: "
+
+
+@pytest.mark.parametrize("kind", ["nonsense", None])
+def test_no_decision(kind):
+    """The planner is told."""
+    run = asked().answer({"kind": kind})
+    assert run.all(ev.ProposalRefused) == [ev.ProposalRefused(1, [f"{kind!r} is not a decision"])]
+
+
+# Review.
+
+
+@pytest.mark.parametrize(
+    ("plan", "doc", "risk"),
+    [
+        ({}, step("a"), "low"),
+        ({}, step("a", worker="cmd"), "medium"),
+        ({}, step("a", worker="risky"), "high"),
+        ({}, step("a", worker="risky", risk_level="low"), "high"),
+        ({}, step("a", risk_level="critical"), "critical"),
+        ({}, step("a", alternatives=["risky"]), "high"),
+        ({"risk_level": "high"}, step("a"), "high"),
+        ({"risk_level": "low"}, step("a", risk_level="high"), "high"),
+        ({"risk_level": "medium"}, step("a"), "medium"),
+    ],
+)
+def test_risk_is_the_worst_of_plan_step_and_worker(plan, doc, risk):
+    """Nobody can talk it down; up to medium goes through, the rest waits for a person."""
+    run = asked(plan=plan).answer(propose(step("x"), doc))
+    assert run.last(ev.RevisionProposed).risk == risk
+    waits = risk in ("high", "critical")
+    assert ("review-1" in run.state.questions) is waits
+    assert run.running == ([] if waits else ["x", "a"])
+
+
+@pytest.mark.parametrize(
+    ("auto", "worker", "waits"),
+    [
+        ("low", "w", False),
+        ("low", "cmd", True),
+        ("medium", "cmd", False),
+        ("high", "risky", False),
+        ("critical", "risky", False),
+    ],
+)
+def test_the_risk_that_runs_by_itself_is_recorded_policy(auto, worker, waits):
+    """`auto_risk` is the highest that needs nobody."""
+    run = asked(policy=Policy(auto_risk=auto)).answer(propose(step("a", worker=worker)))
+    assert bool(run.state.questions) is waits
+
+
+def test_a_review():
+    """The revision waits, a person is told, and no step of it can start."""
+    run = asked().answer(propose(step("a", worker="risky"), step("b")))
+    text = "revision 1 (2 steps) needs a person: its risk is high"
+    proposed = run.last(ev.RevisionProposed)
+    assert run.events[-1] == ev.ReviewRequested(1, proposed.hash, text)
+    assert run.effects == [Notify("waiting", text)]
+    assert (run.running, run.state.steps) == ([], {})
+    assert run.decide() is None
+
+
+def test_a_review_that_was_asked_for():
+    """Whatever the risk; but there is nothing to review in a revision without steps."""
+    run = asked(policy=Policy(review=True)).answer(propose(step("a"), final=False))
+    assert run.last(ev.ReviewRequested).reason.endswith("needs a person: a review was asked for")
+    run.reply("approve").done("a").answer(propose(steps=[]))
+    assert run.ended == "succeeded"
+
+
+def test_approval_turns_calendar_times_into_instants():
+    """At the moment it is given, not when the steps were proposed."""
+    docs = [
+        step("a", not_before="02:00 UTC"),
+        step("b"),
+        step("c", not_before="1970-01-01T00:00:05Z"),
+    ]
+    now = Now(0, 3 * 60 * MINUTE)
+    assert approval(4, "h", docs, "ann", "fine", now) == ev.RevisionApproved(
+        4, "h", "ann", "fine", {"a": 26 * 60 * MINUTE, "c": 5 * SECOND}
+    )
+
+
+# Findings.
+
+
+def test_all_findings_are_told_at_once():
+    """A refusal names everything that is wrong, so that one more round may do."""
+    run = asked()
+    run.answer(propose(step("a", worker="nobody"), step("b", "ghost")))
+    refused = run.last(ev.ProposalRefused)
+    assert refused.call == 1
+    assert [f.split()[0] for f in refused.findings] == [
+        "error[worker-unknown]",
+        "error[dependency-missing]",
+    ]
+
+
+def test_warnings_do_not_refuse():
+    """Only errors do."""
+    run = asked().answer(propose(step("a", not_before="02:00 EST")))
+    assert run.status("a") == ["ready"]
+
+
+def test_too_many_steps():
+    """The limit is on the whole plan, what was there before included."""
+    policy = Policy(steps_max=2)
+    run = asked(policy=policy).answer(propose(step("a"), step("b"), step("c")))
+    assert run.state.planner.findings == ["the plan would have more than 2 steps"]
+    run.answer(propose(step("a"), final=False)).done("a")
+    run.answer(propose(step("b"), step("c")))
+    assert run.state.planner.findings == ["the plan would have more than 2 steps"]
+    run.answer(propose(step("b")))
+    assert run.running == ["b"]
+
+
+NOTHING = ["it proposes nothing, and nothing is under way"]
+
+
+def test_an_empty_proposal():
+    """It says "carry on" while something goes on, and nothing when nothing does."""
+    run = asked(replans=True, consult="every_report").answer(propose(steps=[], final=False))
+    assert run.state.planner.findings == NOTHING
+    run.answer(propose(step("a"), step("b"), final=False)).done("a")
+    run.answer(propose(steps=[], final=False))
+    assert run.state.planner.findings == []
+    assert run.last(ev.RevisionApproved).number == 2
+    run.done("b").answer(propose(steps=[], final=False))
+    assert run.state.planner.findings == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("setup", "expected"),
+    [
+        (lambda run: run.fail("a"), []),  # a retry will come
+        (lambda run: run.fail("a", "lost", "unknown"), []),  # a person will answer
+        (lambda run: run.fail("a", "permanent"), NOTHING),  # its dependent waits for nobody
+    ],
+)
+def test_what_goes_on(setup, expected):
+    """Retries and questions go on by themselves; who waits for a failed step does not."""
+    run = going(step("a"), step("b", "a"))
+    setup(run)
+    assert findings(run.state, [], [], final=False) == expected
+    assert findings(run.state, [], [], final=True) == []
+
+
+def test_steps_in_the_calendar_go_on():
+    """A step that waits for its time is under way."""
+    run = going(step("a", not_before="02:00 UTC"))
+    assert findings(run.state, [], [], final=False) == []
+
+
+def test_what_was_checked_before_the_start_is_not_checked_again():
+    """The digest of the steps says so; any other steps are."""
+    docs = [step("a", worker="nobody")]
+    run = asked(linted=digest(canonical(docs)))
+    assert findings(run.state, docs, [], final=True) == []
+    assert findings(run.state, [step("b", worker="nobody")], [], final=True)
+    run.answer(propose(step("x"), final=False)).done("x")
+    assert findings(run.state, docs, [], final=True), "only as the first revision"
+
+
+@pytest.mark.parametrize(
+    ("add", "cancel", "expected"),
+    [
+        ([], ["b"], []),
+        ([], ["b", "b"], ["it cancels b twice"]),
+        ([], ["nobody"], ["it cancels nobody, which is not in the plan"]),
+        ([], ["a"], ["it cancels a, which is running"]),
+        ([], ["z"], ["it cancels z, which is succeeded"]),
+        ([], ["a", "z"], ["it cancels a, which is running", "it cancels z, which is succeeded"]),
+        ([step("n", supersedes="b")], [], []),
+        ([step("n", supersedes="a")], [], ["n supersedes a, which is running"]),
+        ([step("n", supersedes="z")], [], ["n supersedes z, which is succeeded"]),
+        (
+            [step("n", supersedes="b"), step("m", supersedes="b")],
+            [],
+            ["m supersedes b, which it cancels or replaces already"],
+        ),
+        (
+            [step("n", supersedes="b")],
+            ["b"],
+            ["n supersedes b, which it cancels or replaces already"],
+        ),
+        ([step("n", "b", supersedes="b")], [], ["n waits for b, which it supersedes"]),
+        ([step("n", finished("b"), supersedes="b")], [], ["n waits for b, which it supersedes"]),
+        ([step("n", "b")], ["b"], ["n depends on b, which it cancels"]),
+        ([step("n", finished("b"))], ["b"], []),
+        ([step("n", "a")], ["b"], []),
+        ([step("n", "b"), step("m", supersedes="b")], [], []),
+        ([step("n", "z")], [], []),
+    ],
+)
+def test_what_a_proposal_may_take_out_or_replace(add, cancel, expected):
+    """Checked against the state at the time it arrives: a is running, b waits, z is done."""
+    run = going(step("a"), step("b", "a"))
+    assert findings(run.state, add, cancel, final=False) == expected
+
+
+def test_an_heir_stands_for_the_step_it_replaced():
+    """Old names lead to it, in dependencies, cycles and cancels alike."""
+    run = asked(replans=True)
+    run.answer(propose(step("a"), step("b", "a"), final=False)).fail("a", "permanent")
+    run.answer(propose(step("a2", supersedes="a"), final=False))
+    assert findings(run.state, [step("n", "a")], [], final=False) == []
+    assert findings(run.state, [step("n", supersedes="a")], [], final=False) == [
+        "n supersedes a, which is superseded"
+    ]
+    run.fail("a2", "permanent")
+    (found,) = findings(run.state, [step("n", "a")], [], final=False)
+    assert 'step "n" depends on "a", which is failed' in found
+    assert findings(run.state, [step("n", "a"), step("a3", supersedes="a2")], [], final=False) == []
+    assert findings(run.state, [step("a3", "a", supersedes="a2")], [], final=False) == [
+        "a3 waits for a, which it supersedes"
+    ]
+    (found,) = findings(run.state, [step("a3", "b", supersedes="a2")], [], final=False)
+    assert found.startswith("error[cycle]")
+
+
+def test_a_misspelt_dependency_is_guessed_from_the_run():
+    """The steps of the run are known by name."""
+    run = going(step("deploy"))
+    (found,) = findings(run.state, [step("n", "deploi")], [], final=False)
+    assert "deploy" in found
+
+
+def test_resources_and_params_of_the_run_are_known():
+    """What a step uses and refers to is checked against the recorded ones."""
+    run = asked(policy=Policy(resources={"db": 1}), params={"p": 1})
+    good = step("a", uses="db", parameters={"x": "${{ params.p }}"})
+    assert findings(run.state, [good], [], final=True) == []
+    bad = step("a", uses="gpu", parameters={"x": "${{ params.q }}"})
+    assert len(findings(run.state, [bad], [], final=True)) == 2
+
+
+# Going round in circles.
+
+
+def test_revisions_that_bring_nothing_end_the_run_as_stuck():
+    """Three are allowed after the first; the next that changes the plan is one too many."""
+    run = asked(replans=True, policy=Policy(replans_idle_max=3))
+    for number in range(4):
+        run.answer(propose(step(f"s{number}"), final=False)).fail(f"s{number}", "permanent")
+    assert run.state.revisions_idle == 4
+    run.answer(propose(step("s4"), final=False))
+    assert run.events[-2:] == [
+        ev.StopDecided("failed", "stuck: 4 revisions in a row brought no new result", "replans"),
+        ev.RunEnded("failed", "stuck: 4 revisions in a row brought no new result", limit="replans"),
+    ]
+
+
+def test_a_stuck_planner_may_still_say_that_nothing_follows():
+    """A revision that changes nothing is not going round in circles."""
+    run = asked(replans=True, policy=Policy(replans_idle_max=0))
+    run.answer(propose(step("a"), step("b"), final=False)).fail("a", "permanent")
+    assert run.state.revisions_idle == 1
+    run.answer(propose(steps=[], final=True)).done("b")
+    assert run.ended == "succeeded"
+    run = asked(replans=True, policy=Policy(replans_idle_max=0))
+    run.answer(propose(step("a"), step("b", "a"), final=False)).fail("a", "permanent")
+    run.answer(propose(steps=[], cancel=["b"], final=False))
+    assert run.state.ended.limit == "replans"
+
+
+def test_a_move_is_what_the_engine_takes():
+    """Events first, then what is to be done when they are durable."""
+    run = asked()
+    move = Move(*answered(run.state, 1, 1, propose(step("a")), run.now))
+    assert run.hear(move).running == ["a"]
+    assert started(catalog=[*WORKERS, spec("x")]).catalog[-1].name == "x"
