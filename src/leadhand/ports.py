@@ -38,6 +38,13 @@ class RunHeader(NamedTuple):
     """JSON the host wrote at the last change of status; equals what folding would say."""
 
 
+class Artifacts(Protocol):
+    """Where large results are kept, for whoever only reads them."""
+
+    def get_artifact(self, ref: str) -> bytes:
+        """The bytes behind a name."""
+
+
 class Store(Protocol):
     """An append-only log of runs, and artifacts by hash.
 

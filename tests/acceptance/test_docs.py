@@ -3,7 +3,7 @@
 1. Each page has a folder of its own, with a copy of examples/. Its blocks are taken in order.
 2. A block whose first line is `# NAME.py`, `# NAME.yaml` or `# NAME.toml` becomes that file.
 3. Any other ```python block is run as it stands. `print(...)  # text` must print that text.
-4. A ```yaml block with `steps:` is a plan that lint accepts; another one is a piece of one.
+4. A ```yaml block with `steps:` is a plan that lint accepts; another one is a list of steps.
    A ```toml block holds settings, and all workers declared in it can be made.
 5. In a ```console block each `$ leadhand` line is run; it ends with 0, or with the N of a
    `# exit N`. Lines below it are output: `…` stands for anything. RUN is the run that the
@@ -11,7 +11,6 @@
    of which only the command and its options are checked.
 """
 
-import os
 import re
 import shlex
 import shutil
@@ -32,7 +31,7 @@ from leadhand.core.check import lint
 from leadhand.core.findings import RULES
 from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.recovery import LADDER
-from leadhand.core.schema import PLAN_SCHEMA, STEP_SCHEMA
+from leadhand.core.schema import STEP_SCHEMA
 from leadhand.core.shape import problems
 from leadhand.ports import Context
 from leadhand.settings import KEYS, load_settings
@@ -48,36 +47,22 @@ LINKED = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "GLOSSARY.md", ROOT / "CONTRI
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w-]+\.(?:py|yaml|toml))\n")
-PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?!=)")
-SAID = re.compile(r"^print\(.*\) +# (.+)$", re.MULTILINE)
+SAID = re.compile(r"^ *print\(.*\) +# (.+)$", re.MULTILINE)
 EXIT = re.compile(r" +# exit (\d+)$")
+PATTERN = re.compile(r"\b[A-Z]{3,}\b")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 
-# What the text below such a line says about it.
 EXITS = {"TESTS_FAIL=1 leadhand run examples/deploy/plan.json": 1}
-
-
-class Block(NamedTuple):
-    language: str
-    text: str
-    line: int
+"""How lines end of which the text around them says so."""
 
 
 def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def blocks(page: Path) -> list[Block]:
-    text = page.read_text()
-    return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in FENCE.finditer(text)]
-
-
-def text_of(*names: str) -> str:
-    return "\n".join((ROOT / "docs" / each).read_text() for each in names)
-
-
 def table_rows(page: str, heading: str) -> dict[str, list[str]]:
     """The rows of the first table below a heading, by the words in code of their first cell."""
-    below = text_of(page).partition(f"\n## {heading}\n")[2]
+    below = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")[2]
     table = below[below.index("\n|") :].partition("\n\n")[0].strip().splitlines()[2:]
     found: dict[str, list[str]] = {}
     for row in table:
@@ -91,88 +76,96 @@ def table_rows(page: str, heading: str) -> dict[str, list[str]]:
 # --- examples ------------------------------------------------------------------------------
 
 
+class Block(NamedTuple):
+    folder: Folder
+    language: str
+    text: str
+    where: str
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_examples_do_what_they_say(page, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    folder = Folder(tmp_path)
-    for block in blocks(page):
-        where = f"{name(page)}:{block.line}"
-        named = FILE.match(block.text)
-        if named is not None:
+    folder, text, ran = Folder(tmp_path), page.read_text(), 0
+    for found in FENCE.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        block = Block(folder, found[1], found[2], f"{name(page)}:{line}")
+        if (named := FILE.match(block.text)) is not None:
             folder.write(named[1], block.text)
         match block.language:
             case "python" if named is None:
-                run_python(folder, block, where)
+                ran += run_python(block)
             case "yaml":
-                check_yaml(block, where)
+                check_yaml(block)
             case "toml":
-                check_toml(folder, block, where)
+                check_toml(block)
             case "console":
-                run_console(folder, block, where)
+                ran += run_console(block)
+    assert ran, "nothing was run"
 
 
-def run_python(folder: Folder, block: Block, where: str) -> None:
-    file = folder.write(f"block_{block.line}.py", block.text)
+def run_python(block: Block) -> int:
+    file = block.folder.write("block.py", block.text)
     done = subprocess.run(
         [sys.executable, file],
-        cwd=folder.path,
-        env=environment(folder.path),
+        cwd=block.folder.path,
+        env=environment(block.folder.path),
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
-    printed = done.stdout.splitlines()
-    for said in SAID.findall(block.text):
-        assert said in printed, f"{where}: {said!r} was not printed, but\n{done.stdout}"
+    assert done.returncode == 0, f"{block.where}\n{done.stdout}\n{done.stderr}"
+    missing = set(SAID.findall(block.text)) - set(done.stdout.splitlines())
+    assert not missing, f"{block.where}: {missing} was not printed, but\n{done.stdout}"
+    return 1
 
 
-def check_yaml(block: Block, where: str) -> None:
-    if not block.text.lstrip().startswith("- "):
-        doc = read_document(block.text.encode(), name=f"{where}.yaml")
-        whole = doc if "steps" in doc else {"steps": [{"id": "a", "worker": "w"}], **doc}
-        found = lint(whole, None)
-        assert not [str(each) for each in found if each.level == "error"], where
-        return
-    inside = "".join(f"  {line}\n" for line in block.text.splitlines())
-    for step in read_document(f"steps:\n{inside}".encode(), name=f"{where}.yaml")["steps"]:
-        assert not problems(step, STEP_SCHEMA), f"{where}: {problems(step, STEP_SCHEMA)}"
+def check_yaml(block: Block) -> None:
+    text, is_list = block.text, block.text.startswith("- ")
+    if is_list:
+        text = "steps:\n" + text
+    doc = read_document(text.encode(), name=f"{block.where}.yaml")
+    if is_list:
+        wrong = [problem for step in doc["steps"] for problem in problems(step, STEP_SCHEMA)]
+    else:
+        wrong = [each for each in lint(doc, None) if each.level == "error"]
+    assert not wrong, block.where
 
 
-def check_toml(folder: Folder, block: Block, where: str) -> None:
-    place = folder.path / f"block-{block.line}"
-    place.mkdir()
+def check_toml(block: Block) -> None:
+    place = block.folder.path / "settings"
+    place.mkdir(exist_ok=True)
     (place / "leadhand.toml").write_text(block.text)
     settings = load_settings(environ={"HOME": str(place)}, folder=place)
     made = declared_workers(settings.declared, place)
-    assert {worker.spec.name for worker in made} == set(settings.declared), where
+    assert {worker.spec.name for worker in made} == set(settings.declared), block.where
 
 
-def run_console(folder: Folder, block: Block, where: str) -> None:
-    starts_run = re.search(r"^\$ .*leadhand run ", block.text, re.MULTILINE) is not None
-    run = output = ""
+def run_console(block: Block) -> int:
+    run, output, ran = "RUN", "", 0
     for line in block.text.splitlines():
-        at = f"{where}: {line}"
+        at = f"{block.where}: {line}"
         if not line.startswith("$ "):
-            assert appears(line.replace("RUN", run or "RUN"), output), f"{at}\nis not in\n{output}"
+            assert appears(line.replace("RUN", run), output), f"{at}\nis not in\n{output}"
             continue
         text = re.sub(r" +#(?! exit).*$", "", line[2:])
-        wanted = int(found[1]) if (found := EXIT.search(text)) else None
-        text = EXIT.sub("", text)
+        exits = [int(code) for code in EXIT.findall(text)]
+        exits += [code for start, code in EXITS.items() if text.startswith(start)]
+        text = EXIT.sub("", text).replace("RUN", run)
         check_line(text, at)
-        if not re.search(r"\bleadhand ", text) or (
-            PLACEHOLDER.search(text.replace("RUN", run or "RUN")) and not (starts_run and run)
-        ):
+        words = shlex.split(text)
+        if "leadhand" not in words or PATTERN.search(text):
             continue
-        code, output = run_line(folder, text.replace("RUN", run))
-        if wanted is None:
-            wanted = next((n for start, n in EXITS.items() if text.startswith(start)), 0)
-        assert code == wanted, f"{at}\nended with {code}\n{output}"
-        if starts_run and " run " in text:
-            rows = folder.run("ls", "--json").doc
-            run = rows[0]["run"] if rows else ""
+        values = dict(word.split("=", 1) for word in words[: words.index("leadhand")])
+        done = block.folder.run(*words[words.index("leadhand") + 1 :], **values)
+        output = done.out + done.err
+        assert done.code == (exits or [0])[0], f"{at}\n{done}"
+        ran += 1
+        if " run " in text and (rows := block.folder.run("ls", "--json").doc):
+            run = rows[0]["run"]
+    return ran
 
 
 def appears(line: str, output: str) -> bool:
@@ -182,123 +175,86 @@ def appears(line: str, output: str) -> bool:
     return re.search(".*".join(pieces), flat) is not None
 
 
-def run_line(folder: Folder, text: str) -> tuple[int, str]:
-    words = shlex.split(text)
-    values = dict(word.split("=", 1) for word in words[: words.index("leadhand")])
-    done = folder.run(*words[words.index("leadhand") + 1 :], **values)
-    return done.code, done.out + done.err
-
-
 # --- commands, options, links --------------------------------------------------------------
 
 
 def check_line(text: str, at: str) -> None:
-    """A line of a console block names commands, options and targets that exist."""
+    """A line names commands, options and targets that exist."""
     words = shlex.split(text)
     if words[0] == "make":
-        targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        assert words[1] in targets, at
+        assert re.search(rf"^{words[1]}:.*##", (ROOT / "Makefile").read_text(), re.MULTILINE), at
     if "leadhand" not in words:
         return
-    rest = words[words.index("leadhand") + 1 :]
-    command = group.get_command(click.Context(group), rest[0])
-    assert rest[0] in COMMANDS, f"{at}: there is no such command"
-    assert command is not None
+    verb, *rest = words[words.index("leadhand") + 1 :]
+    assert verb in COMMANDS, f"{at}: there is no such command"
+    command = group.get_command(click.Context(group), verb)
     known = {option for each in command.params for option in each.opts} | {"--help"}
-    used = {word.partition("=")[0] for word in rest[1:] if re.match(r"--?[a-z]", word)}
-    assert used <= known, f"{at}: {sorted(used - known)} are no options of {rest[0]}"
+    used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+    assert used <= known, f"{at}: {sorted(used - known)} are no options of {verb}"
 
 
 @pytest.mark.parametrize("page", LINKED, ids=name)
-def test_commands_named_in_the_text_exist(page):
+def test_commands_in_the_text_exist(page):
     for spoken in re.findall(r"`([^`\n]*\bleadhand [a-z-]+[^`\n]*)`", page.read_text()):
         check_line(spoken, f"{name(page)}: {spoken}")
 
 
 @pytest.mark.parametrize("page", LINKED, ids=name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if re.match(r"https?:", target):
-            continue
+    for target in LINK.findall(page.read_text()):
         path, _, anchor = target.partition("#")
-        file = (page.parent / path) if path else page
-        assert file.exists(), f"{name(page)}: {target}"
-        if anchor:
+        file = page.parent / path if path else page
+        assert "://" in target or file.exists(), f"{name(page)}: {target}"
+        if anchor and file.suffix == ".md":
             titles = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE)
             slugs = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in titles}
             assert anchor in slugs, f"{name(page)}: {target}"
 
 
-def test_every_page_can_be_reached_from_the_readme():
-    seen, left = set(), [ROOT / "README.md"]
-    while left:
-        page = left.pop()
-        if page in seen or page.suffix != ".md":
-            continue
-        seen.add(page)
-        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-            if "://" not in target:
-                left.append(Path(os.path.normpath(page.parent / target)))
-    assert set(DOCS) <= seen
-
-
 # --- nothing is left out -------------------------------------------------------------------
 
+CODES = {*range(10), 130, 143}
+CODES |= {kind.exit_code for kind in vars(errors).values() if hasattr(kind, "exit_code")}
 
-def test_every_rule_of_lint_is_documented():
-    rows = {key: cells[0] for key, cells in table_rows("plans.md", "What lint reports").items()}
-    assert rows == RULES
+TABLES = {
+    ("plans.md", "Plan fields"): STEP_SCHEMA["$defs"]["plan"]["properties"],
+    ("plans.md", "Step fields"): STEP_SCHEMA["$defs"]["step"]["properties"],
+    ("workers.md", "Options of @worker"): Options.__annotations__,
+    ("workers.md", "Context"): {each for each in vars(Context) if each[0] != "_"} - {"spawned"},
+    ("workers.md", "Failures"): FAILURE_CLASSES,
+    ("workers.md", "Workers without Python"): WORKER_KEYS | OFFER_KEYS,
+    ("workers.md", "Commands"): COMMAND_KEYS,
+    ("workers.md", "HTTP calls"): HTTP_KEYS,
+    ("recovery.md", "The ladder"): FAILURE_CLASSES,
+    ("hosting.md", "Settings"): [f"{table}.{key}" for table, keys in KEYS.items() for key in keys],
+    ("hosting.md", "Exit codes"): [str(code) for code in CODES],
+}
 
 
-def test_every_field_of_a_plan_is_documented():
-    plan, step = PLAN_SCHEMA["$defs"]["plan"], STEP_SCHEMA["$defs"]["step"]
-    assert table_rows("plans.md", "Plan fields").keys() >= plan["properties"].keys()
-    assert table_rows("plans.md", "Step fields").keys() >= step["properties"].keys()
+@pytest.mark.parametrize(("page", "heading"), TABLES, ids="-".join)
+def test_tables_are_complete(page, heading):
+    assert table_rows(page, heading).keys() == set(TABLES[page, heading])
+
+
+def test_the_rules_of_lint_are_documented_as_they_are():
+    rows = table_rows("plans.md", "What lint reports")
+    assert {key: cells[0] for key, cells in rows.items()} == RULES
 
 
 def test_the_ladder_is_documented_as_it_is():
     rows = table_rows("recovery.md", "The ladder")
-    words = {key: tuple(c.strip("– ") for c in cells if c.strip("– ")) for key, cells in rows.items()}
-    written = {key: tuple(each.replace(" ", "_") for each in rungs) for key, rungs in words.items()}
-    assert written == LADDER
-    assert written.keys() == set(FAILURE_CLASSES)
+    rungs = {key: [c.replace(" ", "_") for c in cells if c != "–"] for key, cells in rows.items()}
+    assert {key: tuple(each) for key, each in rungs.items()} == LADDER
 
 
-def test_every_failure_class_and_exception_is_documented():
+def test_every_exception_stands_beside_its_class():
     rows = table_rows("workers.md", "Failures")
-    assert rows.keys() == set(FAILURE_CLASSES)
-    raised = {
-        kind.failure_class: kind.__name__ for kind in errors.WorkerFailure.__subclasses__()
-    }
-    for failure_class, exception in raised.items():
-        assert f"`{exception}`" in rows[failure_class][0]
-
-
-def test_every_exit_code_is_documented():
-    kinds = [errors.LeadhandError]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    codes = {kind.exit_code for kind in kinds} | set(range(10)) | {130, 143}
-    assert table_rows("hosting.md", "Exit codes").keys() == {str(code) for code in codes}
-
-
-def test_every_setting_is_documented():
-    rows = table_rows("hosting.md", "Settings")
-    assert rows.keys() == {f"{table}.{key}" for table, keys in KEYS.items() for key in keys}
-
-
-def test_every_option_and_key_of_workers_is_documented():
-    assert table_rows("workers.md", "Options of @worker").keys() == Options.__annotations__.keys()
-    keys = WORKER_KEYS | OFFER_KEYS
-    assert table_rows("workers.md", "Workers without Python").keys() == keys
-    assert table_rows("workers.md", "Commands").keys() == COMMAND_KEYS
-    assert table_rows("workers.md", "HTTP calls").keys() == HTTP_KEYS
-    told = {each for each in vars(Context) if not each.startswith("_")} - {"spawned"}
-    assert table_rows("workers.md", "Context").keys() == told
+    for kind in errors.WorkerFailure.__subclasses__():
+        assert re.search(rf"\b{kind.__name__}\b", rows[kind.failure_class][0]), kind
 
 
 def test_every_command_and_public_name_is_documented():
-    everything = text_of(*(page.name for page in DOCS)) + (ROOT / "README.md").read_text()
+    everything = "\n".join(page.read_text() for page in PAGES)
     missing = [each for each in COMMANDS if f"leadhand {each}" not in everything]
     missing += [each for each in leadhand.__all__ if not re.search(rf"\b{each}\b", everything)]
     assert not missing

@@ -134,11 +134,18 @@ async def test_a_run_that_failed_to_begin_can_begin_later(store):
     assert [header.run for header in store.runs()] == ["b", "a"]
 
 
-@pytest.mark.parametrize("what", ["nothing", "foreign", "gap"])
+@pytest.mark.parametrize("what", ["nothing", "foreign", "gap", "late", "double", "mixed"])
 async def test_entries_that_do_not_follow_are_a_bug(store, what):
     """The store does not guess what was meant."""
     log = chained("r", 3)
-    entries = {"nothing": [], "foreign": chained("other"), "gap": [log[0], log[2]]}[what]
+    entries = {
+        "nothing": [],
+        "foreign": chained("other"),
+        "gap": [log[0], log[2]],
+        "late": log[1:2],
+        "double": [log[0], log[0], log[2]],
+        "mixed": [log[0], chained("other", 2)[1]],
+    }[what]
     with pytest.raises(Bug):
         await store.append("r", 0, entries)
     assert store.runs() == []

@@ -132,6 +132,8 @@ class Drive:
         self.now = Now(at, wall)
         self.room = room
         self.log = []
+        self.cuts = []
+        """Where the log may end after a crash: events told together are stored together."""
         self.effects = []
         self._seen = 0
         self.tell(started(**start), ev.RunHosted(1))
@@ -150,6 +152,7 @@ class Drive:
             stored = decode(ev.EVENT_VERSION, encode(event))
             evolve(self.state, stored, self.now.at)
             self.log.append((self.now.at, stored))
+        self.cuts.append(len(self.log))
         return self
 
     def take(self, move):
@@ -286,7 +289,7 @@ def fold(log):
     return state
 
 
-AGENDA = {"awake", "ready", "timers", "calendar", "catalog"}
+AGENDA = {"awake", "ready", "timers", "calendar", "catalog", "limits"}
 """What is built from the rest when somebody asks: no part of what is known."""
 
 

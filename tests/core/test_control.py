@@ -172,6 +172,9 @@ def test_a_question_that_is_not_open():
     run = stuck()
     with pytest.raises(Conflict, match="q7 is not open in run r1; open: q1"):
         run.reply("retry", "q7")
+    two = Drive(step("a"), step("b")).fail("a", "permanent").fail("b", "permanent")
+    with pytest.raises(Conflict, match="open: q1, q2"):
+        two.reply("retry", "q7")
     run.reply("retry")
     with pytest.raises(Conflict, match="q1 is not open in run r1; open: nothing is open"):
         run.reply("retry", "q1")

@@ -22,6 +22,7 @@ from tests.core.driver import (
     WORKERS,
     Drive,
     finished,
+    fold,
     propose,
     spec,
     started,
@@ -47,6 +48,38 @@ def test_the_planner_is_asked_first():
         [ev.PlannerAsked(1, 1, 2 * SECOND + 5, "start")], [CallPlanner(1, 1, "start")]
     )
     assert run.go().decide() is None
+
+
+def test_a_run_that_was_folded_is_decided_like_one_that_was_driven():
+    """A deadline that passed while nobody looked is the first thing that is seen."""
+    run = Drive(step("a", timeout=5))
+    late = Now(6 * SECOND, 0)
+    assert decide(fold(run.log), late).events == [
+        ev.AttemptLost("a", 1, 2, "timeout", "no report by its deadline")
+    ]
+
+
+def test_failures_are_decided_before_the_doomed_are_skipped():
+    """One thing after the other, the most urgent first."""
+    run = Drive(step("a", failure_action="continue"), step("b", "a"), step("c"))
+    run.tell(ev.AttemptReported("a", 1, 2, False, failure={"class": "permanent"}))
+    run.take(run.decide())
+    run.tell(ev.AttemptReported("c", 1, 3, False, failure={"class": "transient"}))
+    run.news_start().go()
+    assert run.news == ["recover c retry", "skip b"]
+
+
+def test_a_doomed_step_that_is_gone_is_passed_over():
+    """A revision took it out before it was skipped."""
+    run = Drive(step("a", failure_action="continue"), step("b", "a"), step("c"))
+    run.tell(ev.AttemptReported("a", 1, 2, False, failure={"class": "permanent"}))
+    run.take(run.decide())
+    proposed = ev.RevisionProposed(
+        number=2, author="", base=run.state.head, hash="h", add=[], cancel=["b"]
+    )
+    run.tell(proposed, ev.RevisionApproved(2, "h", "ann")).news_start()
+    assert run.go().news == []
+    assert not run.state.doomed
 
 
 def test_decide_changes_nothing_by_itself():
@@ -902,6 +935,9 @@ def test_rounds_in_a_row_are_bounded():
     assert run.state.ended.reason.startswith(
         "the planner failed 3 times in a row: error[worker-unknown]"
     )
+    run = Drive(bare=True, policy=Policy(planner_rounds_max=1)).go()
+    run.tell(ev.PlannerAnswered(1, 1, {}), ev.ProposalRefused(1, ["x", "y"])).go()
+    assert run.state.ended.reason == "the planner failed 1 times in a row: x; y"
 
 
 def test_an_accepted_proposal_starts_the_count_afresh():
@@ -981,6 +1017,8 @@ def test_a_failed_run_says_what_failed():
     assert run.state.ended.reason == reason
     run = Drive(*docs[:6]).fail("a", "permanent")
     assert run.state.ended.reason == ", ".join(f"b{i} skipped" for i in range(5))
+    run = Drive(*docs[:7]).fail("a", "permanent")
+    assert run.state.ended.reason.endswith("b4 skipped and 1 more")
 
 
 def test_an_open_question_keeps_the_run_open():
@@ -988,7 +1026,7 @@ def test_an_open_question_keeps_the_run_open():
     run = Drive(bare=True).go()
     run.answer(propose(step("a"), final=False)).done("a")
     run.answer({"kind": "ask", "question": "Which?", "choices": ["x"]})
-    assert run.ended is None
+    assert run.news[-1] == "ask q1 planner"
     assert run.decide() is None
 
 
@@ -1001,6 +1039,22 @@ def test_a_net_for_what_cannot_go_on():
         ev.StopDecided("failed", "1 steps wait for something that cannot come"),
         ev.RunEnded("failed", "1 steps wait for something that cannot come"),
     ]
+
+
+def test_the_net_is_not_cast_while_the_host_grants_nothing():
+    """Without room nothing can be said about what could go on."""
+    for room, ended in ((0, None), (1, "failed")):
+        run = Drive(step("a"), step("b", "a"))
+        run.state.steps["b"].blockers = 2
+        run.tell(ev.AttemptReported("a", 1, 2, True))
+        run.room = room
+        assert run.go().ended == ended
+
+
+def test_a_policy_that_lets_nothing_start():
+    """The run waits; it has not failed."""
+    run = Drive(step("a"), policy=Policy(max_concurrency=0))
+    assert (run.ended, run.status("a")) == (None, ["ready"])
 
 
 GOAL = {"text": "g", "acceptance": ["result == 1"]}
@@ -1200,6 +1254,20 @@ def test_the_next_wake():
     assert next_wake(run.state) == (100 * SECOND, 3 * MINUTE)
     run.fail("a")
     assert next_wake(run.state) == (1 * SECOND, 3 * MINUTE)
+
+
+def test_the_next_wake_passes_over_what_no_longer_counts():
+    """Even before anything is decided."""
+    run = Drive(step("a", timeout=5), step("b", timeout=9))
+    run.tell(ev.AttemptReported("a", 1, 2, True))
+    assert next_wake(run.state) == (9 * SECOND, None)
+
+
+def test_steps_may_be_called_like_timers():
+    """A step named "wall" or "cancel" has its own deadline."""
+    run = Drive(step("wall", timeout=5), step("cancel", timeout=5), policy=Policy(wall_s=99.0))
+    run.later(5)
+    assert run.news[:2] == ["lost cancel timeout", "lost wall timeout"]
 
 
 def test_nothing_to_wait_for():

@@ -1,7 +1,6 @@
 """`evolve`: what each event does to the state, and which events do not fit."""
 
 import copy
-from collections import deque
 
 import msgspec
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.decide import next_wake
-from leadhand.core.evolve import HANDLERS, evolve
+from leadhand.core.evolve import HANDLERS, evolve, evolve_all
 from leadhand.core.host import HostOpened
 from leadhand.core.policy import Policy
 from leadhand.core.ready import Group
@@ -22,7 +21,6 @@ from leadhand.core.state import (
     STARTABLE,
     IllegalEvent,
     Now,
-    PlannerState,
     State,
     StepState,
     uses_of,
@@ -50,90 +48,28 @@ def test_a_fresh_state():
     made = {key: fresh.pop(key) for key in ("catalog", "policy", "planner", "ready")}
     assert made["catalog"].workers == {}
     assert made["policy"] == Policy()
-    assert made["planner"] == PlannerState(0, 0, 0, "start", None, 0, [], None)
-    assert fresh == {
-        "run": "",
-        "started": None,
-        "started_at": 0,
-        "last_at": 0,
-        "owner": 0,
-        "seq": 0,
-        "consults_reports": False,
-        "params": {},
-        "steps": {},
-        "revision": 0,
-        "head": "",
-        "final": False,
-        "outlook": [],
-        "pending": None,
-        "revisions_idle": 0,
-        "awake": False,
-        "timers": [],
-        "calendar": [],
-        "undecided": deque(),
-        "doomed": deque(),
-        "orphans": deque(),
-        "questions": {},
-        "answers": [],
-        "asked": 0,
-        "failed_attempts": [],
-        "recommendations": [],
-        "epoch": 0,
-        "in_flight": {},
-        "busy_workers": {},
-        "busy_resources": {},
-        "unsettled": 0,
-        "bad": 0,
-        "forsaken": [],
-        "succeeded": 0,
-        "spent": 0.0,
-        "reserved": 0.0,
-        "paused": False,
-        "stopping": None,
-        "finish": None,
-        "goal_met": None,
-        "goal_asked": False,
-        "goal_findings": [],
-        "ended": None,
-        "ended_at": 0,
-        "cancel_deadline": 0,
-    }
+    assert made["planner"].due == "start"
+    planner = msgspec.structs.asdict(made["planner"]) | {"due": ""}
+    assert [key for key, value in (fresh | planner).items() if value] == []
+    assert fresh["goal_met"] is None, "nobody has looked"
+    assert {
+        "run",
+        "started_at",
+        "last_at",
+        "consults_reports",
+        "final",
+        "goal_asked",
+        "ended_at",
+    } <= set(fresh)
 
 
 def test_a_fresh_step():
     """It waits, and nothing has happened to it."""
     doc = step("a", action="go")
     fresh = StepState(doc, 3, "w")
-    assert msgspec.structs.asdict(fresh) == {
-        "doc": doc,
-        "order": 3,
-        "worker": "w",
-        "tail": 0.0,
-        "status": "waiting",
-        "ticket": 0,
-        "blockers": 0,
-        "dependents": (),
-        "attempts": 0,
-        "epoch": 0,
-        "deadline": 0,
-        "tries": None,
-        "until": 0,
-        "not_before": 0,
-        "data": None,
-        "data_ref": "",
-        "failure": None,
-        "failures": (),
-        "report": None,
-        "question": "",
-        "reason": "",
-        "doomed": "",
-        "tolerated": False,
-        "superseded_by": "",
-        "used": False,
-        "started": 0,
-        "ended": 0,
-        "cost": 0.0,
-    }
+    known = msgspec.structs.asdict(fresh)
+    given = {"doc": doc, "order": 3, "worker": "w", "status": "waiting"}
+    assert {key: value for key, value in known.items() if value} == given
     assert (fresh.id, fresh.action, fresh.findings) == ("a", "go", ())
     assert StepState(step("b"), 0, "w").action == ""
 
@@ -204,6 +140,7 @@ def test_a_cancel_is_a_stop(reason, expected):
     run.tell(ev.CancelRequested("ann", 99, reason))
     assert run.state.stopping == ev.StopDecided("cancelled", expected)
     assert run.state.cancel_deadline == 99
+    assert (99, "run", "cancel", 0) in run.state.timers
 
 
 def test_the_end_settles_everything():
@@ -213,7 +150,7 @@ def test_the_end_settles_everything():
     )
     run.fail("c", "permanent").done("d").fail("e", "permanent")
     run.report("a", met=False, failure=failure("permanent"))
-    run.cancel("late")
+    run.later(5).cancel("late")
     assert run.status() == ["failed", "cancelled", "failed", "succeeded", "failed"]
     reasons = [run.state.steps[ident].reason for ident in "abcde"]
     text = "it broke (permanent); nothing else is left to try"
@@ -225,7 +162,8 @@ def test_the_end_settles_everything():
         "it broke; the plan says to continue",
     ]
     assert run.state.questions == {}
-    assert run.state.steps["b"].ended == run.now.at
+    assert run.state.steps["b"].ended == 5 * SECOND
+    assert run.state.steps["d"].ended == 0
 
 
 def test_the_end_leaves_nothing_in_flight():
@@ -248,6 +186,26 @@ def test_a_planner_call():
     planner = run.state.planner
     assert (planner.calls, planner.epoch, planner.deadline, planner.due) == (1, 1, 500, "")
     assert run.state.epoch == 1
+    run = Drive(bare=True).go()
+    assert run.state.timers == [(600 * SECOND, "planner", "", 1)]
+
+
+def test_one_planner_call_at_a_time():
+    """While one is in flight no other is made."""
+    run = Drive(bare=True).go()
+    with pytest.raises(IllegalEvent, match="planner call 2 does not follow call 1"):
+        evolve(run.state, ev.PlannerAsked(2, 2, 500, "x"), 0)
+
+
+def test_an_answer_after_a_new_host_leaves_the_other_orphans():
+    """Only its own entry is gone; the attempts are lost all the same."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a"), step("b"), final=False)).done("b", surprise="odd")
+    run.tell(ev.RunHosted(7), ev.PlannerAnswered(2, 4, {"kind": "ask", "question": "?"}))
+    assert ("a", 2) in run.state.orphans
+    run.news_start().go()
+    assert run.news == ["lost a lost", "recover a ask", "ask q1 a", "ask q2 planner"]
+    assert not run.state.orphans
 
 
 def test_an_answer():
@@ -523,6 +481,19 @@ def test_only_waiting_dependents_move_to_the_heir():
     assert run.state.steps["a2"].dependents == [("c", False)]
 
 
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_superseded_step_leaves_the_queue(room):
+    """It was ready; the one that took its place starts instead."""
+    run = Drive(bare=True, room=room).go()
+    run.answer(propose(step("r"), step("a"), final=False))
+    old = "a" if room else "r"
+    assert run.status(old) == ["ready"]
+    revised(run, step("n", supersedes=old), number=2, base=run.state.head)
+    run.room = 9
+    run.go()
+    assert sorted(run.running) == (["n", "r"] if room else ["a", "n"])
+
+
 # Steps that were left to the planner.
 
 
@@ -561,6 +532,16 @@ def test_an_empty_revision_that_is_not_final_forsakes_nobody():
     assert (run.state.bad, run.state.forsaken) == (1, ["a"])
 
 
+def test_a_dependent_that_is_gone_already_is_not_cancelled_twice():
+    """The same revision took it out."""
+    run = planned(step("a"), step("b", "a"), step("c", "a")).fail("a", "permanent")
+    assert run.state.unsettled == 2
+    run.answer(propose(step("n"), cancel=["b"], final=False))
+    assert run.status("b", "c", "n") == ["cancelled", "cancelled", "running"]
+    assert run.state.steps["b"].reason == "revision 2 took it out"
+    assert run.state.unsettled == 1
+
+
 def test_a_doomed_dependent_of_a_forsaken_step_is_cancelled():
     """It was to be skipped anyway; it is not started."""
     run = planned(step("a"), step("x", failure_action="continue"), step("b", finished("a"), "x"))
@@ -596,6 +577,15 @@ def test_an_attempt_occupies_and_releases():
     assert (known.started, known.attempts) == (7, 2), "started when it first started"
     run.done("a", cost=1.0)
     assert (known.cost, state.spent, known.ended) == (2.5, 2.5, 7 + 5 * SECOND)
+
+
+def test_the_worker_of_an_attempt_is_the_one_in_the_event():
+    """Whoever the plan named."""
+    run = Drive(step("a"), room=0)
+    run.tell(ev.AttemptStarted("a", 1, 2, "other", 99, "s", "e"))
+    assert run.state.steps["a"].worker == "other"
+    assert run.state.busy_workers == {"other": 1}
+    assert (99, "running", "a", 2) in run.state.timers
 
 
 def test_a_verified_report():
@@ -650,6 +640,10 @@ def test_a_refused_start():
     assert known.failure == {"class": "permanent", "message": "no value", "effect": "none"}
     assert (known.tries, known.attempts, known.started, known.ticket) == (None, 0, SECOND, 0)
     assert list(run.state.undecided) == ["b"]
+    run = Drive(step("a"), at=3).fail("a")
+    run.now = Now(9 * SECOND, 0)
+    run.tell(ev.StepRefused("a", "unavailable", "gone"))
+    assert run.state.steps["a"].started == 3, "it had been started before"
 
 
 def test_a_late_report_counts_only_its_cost():
@@ -701,6 +695,7 @@ def test_a_probe_that_found_the_result():
     [
         ("done", "odd", {"class": "criteria_unmet", "effect": "done", "probed": True}),
         ("not_done", "", {"class": "timeout", "effect": "none", "probed": True}),
+        ("not_done", "met", {"class": "timeout", "effect": "none", "probed": True}),
         ("unknown", "cannot tell", {"class": "timeout", "effect": "unknown", "probed": True}),
         ("lost", "gone", {"class": "timeout", "effect": "unknown", "probed": False}),
     ],
@@ -710,12 +705,22 @@ def test_a_probe_that_did_not(outcome, reason, expected):
     run = probing()
     known = run.state.steps["a"]
     tries = known.tries
-    run.tell(ev.ProbeReported("a", 1, known.epoch, outcome, reason=reason))
+    met = reason == "met"
+    run.tell(ev.ProbeReported("a", 1, known.epoch, outcome, reason=reason, met=met))
     message = "no report by its deadline" + (f"; probe: {reason}" if reason else "")
     assert known.failure == {**expected, "message": message}
     assert (known.status, known.tries) == ("undecided", tries)
     assert list(run.state.undecided) == ["a"]
-    assert len(known.failures) == 1
+    assert known.failures == (known.failure,)
+
+
+def test_a_probe_speaks_of_the_last_failure_only():
+    """Earlier ones are as they were."""
+    run = Drive(step("a", worker="probed", timeout=5)).fail("a").later(1).later(5)
+    run.probed("a", "not_done")
+    known = run.state.steps["a"]
+    assert known.failures == (failure(), known.failure)
+    assert known.failure["probed"] is True
 
 
 # Decisions.
@@ -755,6 +760,7 @@ def test_what_a_decision_does(strategy, status, dependents, tolerated, bad, unse
     assert not state.undecided
     if status == "backing_off":
         assert (known.until, known.worker) == (50, "other")
+        assert (50, "retry", "a", 0) in state.timers
     assert list(state.doomed) == (["b"] if strategy == "continue" else [])
     assert state.forsaken == (["a"] if strategy == "replan" else [])
     assert state.planner.due == ("surprise: step a failed: why" if strategy == "replan" else "")
@@ -807,6 +813,7 @@ def test_an_answer_about_a_step(choice, status, tries):
     run.tell(ev.QuestionAnswered(id="q1", choice=choice, actor="ann", text="t", data=7))
     known = run.state.steps["a"]
     assert (known.status, known.tries, known.question) == (status, tries, "")
+    assert known.forgiven == (1 if choice == "retry" else 0)
     assert known.data == (7 if choice == "done" else None)
     assert run.state.questions == {}
     assert run.state.answers == [
@@ -846,6 +853,26 @@ def test_a_skip_of_the_doomed_takes_it_off_the_list():
     run.take(run.decide())
     assert list(run.state.doomed) == ["c"]
     assert run.state.steps["b"].doomed == "a"
+
+
+def test_a_skip_of_another_step_leaves_the_doomed_alone():
+    """A person skipped one while another waits to be skipped."""
+    run = Drive(step("a", failure_action="continue"), step("b", "a"), step("c"))
+    run.fail("c", "permanent")
+    run.tell(ev.AttemptReported("a", 1, 2, False, failure=failure("permanent")))
+    run.take(run.decide())
+    run.tell(ev.StepSkipped("c", "ann said so", tolerated=True))
+    assert list(run.state.doomed) == ["b"]
+    assert run.go().status() == ["failed", "skipped", "skipped"]
+
+
+def test_a_doomed_step_is_not_made_ready():
+    """Its other dependency succeeds before it is skipped."""
+    run = Drive(step("a", failure_action="continue"), step("b"), step("c", "a", "b"))
+    run.tell(ev.AttemptReported("a", 1, 2, False, failure=failure("permanent")))
+    run.take(run.decide())
+    run.tell(ev.AttemptReported("b", 1, 3, True))
+    assert run.status("c") == ["waiting"]
 
 
 def test_a_step_is_doomed_once():
@@ -922,6 +949,8 @@ ILLEGAL = [
     ev.RunHosted(0),
     started(),
     HostOpened(1, 2, "v"),
+    ev.PlannerAsked(1, 9, 0, "x"),
+    ev.PlannerAsked(3, 9, 0, "x"),
     ev.PlannerAsked(1, 99, 0, "x"),
     ev.PlannerAsked(3, 99, 0, "x"),
     ev.PlannerAsked(2, 1, 0, "x"),
@@ -1147,6 +1176,23 @@ def test_events_are_not_changed_by_folding_them():
     assert [event for _, event in run.log] == before
 
 
+def test_folding_a_whole_log_is_folding_each_event():
+    """The quick way gives the same state, from the start or from any place in between."""
+    run = waiting_run().later(5).cancel()
+    for cut in (0, 1, 7, len(run.log)):
+        state = fold(run.log[:cut])
+        evolve_all(state, run.log[cut:])
+        assert snapshot(state) == snapshot(run.state)
+        assert (state.seq, state.last_at) == (len(run.log), run.log[-1][0])
+
+
+def test_folding_a_whole_log_stops_at_what_comes_after_the_end():
+    """As folding each event does."""
+    run = Drive(step("a")).done("a")
+    with pytest.raises(IllegalEvent, match="RunPaused after the run ended"):
+        evolve_all(State(), [*run.log, (9, ev.RunPaused("ann"))])
+
+
 # What the state answers.
 
 
@@ -1195,6 +1241,7 @@ def test_what_a_step_uses(uses, expected):
         (Group("one", ()), "worker one"),
         (Group("two", ()), ""),
         (Group("nobody", ()), ""),
+        (Group("idle", ()), ""),
         (Group("w", (("db", 1),)), ""),
         (Group("w", (("db", 2),)), "resource db"),
         (Group("w", (("free", 5),)), ""),
@@ -1206,7 +1253,9 @@ def test_what_a_step_uses(uses, expected):
 def test_full_limits(group, expected):
     """The first limit that keeps a group back is named."""
     state = State()
-    state.policy = Policy(resources={"db": 3, "gpu": 1, "free": 5}, worker_concurrency={"one": 1})
+    state.policy = Policy(
+        resources={"db": 3, "gpu": 1, "free": 5}, worker_concurrency={"one": 1, "idle": 1}
+    )
     state.catalog = Catalog([spec("two", max_concurrency=2)])
     state.busy_workers = {"one": 1, "two": 1, "w": 50}
     state.busy_resources = {"db": 2, "odd": 1}
@@ -1244,11 +1293,10 @@ def test_a_folded_state_wakes_with_the_same_agenda():
     folded = fold(run.log)
     assert next_wake(folded) == next_wake(run.state) == (1 * SECOND, 23 * 60 * MINUTE)
     assert folded.awake
-    kinds = sorted((kind, ident, when) for when, kind, ident, _ in folded.timers)
-    assert kinds == [
-        ("probing", "e", 60 * SECOND),
-        ("retry", "f", 1 * SECOND),
-        ("running", "a", 3600 * SECOND),
+    assert sorted(folded.timers) == [
+        (1 * SECOND, "retry", "f", 0),
+        (60 * SECOND, "probing", "e", 8),
+        (3600 * SECOND, "running", "a", 2),
     ]
     assert folded.calendar == [(23 * 60 * MINUTE, "h")]
 

@@ -3,11 +3,19 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import WorkerSpec
+from leadhand.core.catalog import Catalog, WorkerSpec
 from leadhand.core.durations import SECONDS_MAX
 from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.policy import Policy
-from leadhand.core.recovery import LADDER, Recovery, Retry, backoff, choose, retry_policy
+from leadhand.core.recovery import (
+    LADDER,
+    Recovery,
+    Retry,
+    backoff,
+    choose,
+    idempotent,
+    retry_policy,
+)
 from tests.core.driver import SECOND, WORKERS, Drive, failure, propose, spec, step
 
 ROWS = {
@@ -183,6 +191,19 @@ def test_a_failure_that_says_little_counts_as_unavailable(given, expected):
     assert choose(*undecided(step("a"), given)) == expected
     state, failed = undecided(step("a", alternatives=["other"]), given)
     assert choose(state, failed).strategy == "reroute"
+
+
+def test_a_step_without_a_failure_or_a_worker_goes_to_a_person():
+    """Nothing of the kind is in a log that makes sense; a decision is found all the same."""
+    state, failed = undecided(step("a"), failure("lost", "unknown"))
+    failed.failure = None
+    expected = Recovery("ask", "unavailable (unavailable); nothing else is left to try", 0.0, "")
+    assert choose(state, failed) == expected
+    assert Recovery("ask", "x") == ("ask", "x", 0.0, "")
+    state, failed = undecided(step("a", worker="safe"), failure("lost", "unknown"))
+    state.catalog = Catalog()
+    assert choose(state, failed).strategy == "ask"
+    assert idempotent(failed, None) is False
 
 
 def test_a_run_that_stops_decides_nothing_more():
@@ -391,6 +412,8 @@ def test_an_alternative_must_be_another_worker_that_can(alternatives, expected):
     failed.doc["alternatives"] = alternatives
     run.state.catalog.workers["named"] = WorkerSpec(name="named")
     run.tell(ev.AttemptReported("a", 1, run.state.in_flight["a"], False, failure=failure()))
+    failed.tries = None
+    failed.failure = failure("unavailable")
     got = choose(run.state, failed)
     assert f"{got.strategy} {got.worker}".strip() == expected
 
@@ -427,6 +450,23 @@ def test_what_may_have_happened_goes_only_to_a_worker_that_may_repeat_it(effect)
     )
     doc = step("a", worker="w", retry=1, idempotent=True, alternatives=["other"])
     assert choose(*undecided(doc, failure("lost", effect))).worker == "other"
+
+
+def test_an_earlier_attempt_may_have_happened_too():
+    """The last failure did nothing, but the one before was never seen; until a person looked."""
+    doc = step("a", worker="safe", retry=2, alternatives=["other"], failure_action="escalate")
+    run = Drive(doc).fail("a", "lost", "unknown").later(10)
+    run.fail("a", "transient", "none")
+    assert run.last(ev.RecoveryDecided).strategy == "ask"
+    run.reply("retry").fail("a").later(10).fail("a")
+    assert run.last(ev.RecoveryDecided).strategy == "reroute"
+
+
+def test_what_a_probe_saw_counts():
+    """It did not happen after all, so another worker may do it."""
+    run = Drive(step("a", worker="probed", retry=1, alternatives=["other"], timeout=5)).later(5)
+    run.probed("a", "not_done")
+    assert run.last(ev.RecoveryDecided).strategy == "reroute"
 
 
 def test_a_failure_without_an_effect_counts_as_none():

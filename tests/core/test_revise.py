@@ -3,21 +3,17 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.decide import Move
 from leadhand.core.effects import Notify
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Policy
-from leadhand.core.revise import answered, approval, findings, revision_hash
+from leadhand.core.revise import _Heirs, answered, approval, findings, revision_hash
 from leadhand.core.state import Now
 from tests.core.driver import (
     MINUTE,
     SECOND,
-    WORKERS,
     Drive,
     finished,
     propose,
-    spec,
-    started,
     step,
 )
 
@@ -139,6 +135,14 @@ def test_a_proposal_for_a_run_that_stops_is_logged_and_not_acted_on():
         [ev.PlannerAnswered(1, 1, decision)],
         [],
     )
+
+
+def test_a_proposal_while_another_waits_is_logged_and_not_acted_on():
+    """One revision at a time."""
+    run = asked()
+    run.tell(ev.RevisionProposed(number=1, author="", base="", hash="h", add=[step("x")]))
+    whole = ev.PlannerAnswered(1, 1, propose(step("a")))
+    assert answered(run.state, 1, 1, propose(step("a")), run.now) == ([whole], [])
 
 
 def test_a_proposal_in_an_old_log_is_acted_on_by_decide():
@@ -332,6 +336,8 @@ def test_what_was_checked_before_the_start_is_not_checked_again():
     assert findings(run.state, [step("b", worker="nobody")], [], final=True)
     run.answer(propose(step("x"), final=False)).done("x")
     assert findings(run.state, docs, [], final=True), "only as the first revision"
+    run = asked(linted=digest(canonical([])))
+    assert findings(run.state, [], ["nobody"], final=True), "and only steps"
 
 
 @pytest.mark.parametrize(
@@ -396,6 +402,8 @@ def test_a_misspelt_dependency_is_guessed_from_the_run():
     run = going(step("deploy"))
     (found,) = findings(run.state, [step("n", "deploi")], [], final=False)
     assert "deploy" in found
+    heirs = _Heirs(run.state)
+    assert (list(heirs), len(heirs), heirs.get("nobody")) == (["deploy", "z"], 2, None)
 
 
 def test_resources_and_params_of_the_run_are_known():
@@ -434,11 +442,3 @@ def test_a_stuck_planner_may_still_say_that_nothing_follows():
     run.answer(propose(step("a"), step("b", "a"), final=False)).fail("a", "permanent")
     run.answer(propose(steps=[], cancel=["b"], final=False))
     assert run.state.ended.limit == "replans"
-
-
-def test_a_move_is_what_the_engine_takes():
-    """Events first, then what is to be done when they are durable."""
-    run = asked()
-    move = Move(*answered(run.state, 1, 1, propose(step("a")), run.now))
-    assert run.hear(move).running == ["a"]
-    assert started(catalog=[*WORKERS, spec("x")]).catalog[-1].name == "x"

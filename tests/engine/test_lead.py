@@ -124,7 +124,7 @@ def test_a_claim_is_not_a_success(tmp_path: Path) -> None:
 
 
 def test_references_keep_their_types(tmp_path: Path) -> None:
-    """A reference is the value itself; inside a text it is a scalar; data is never scanned again."""
+    """A reference is the value itself; in a text it is a scalar; data is never scanned again."""
     seen: list[Any] = []
 
     @worker
@@ -218,7 +218,7 @@ def test_retry_after_is_honoured(tmp_path: Path) -> None:
 
 
 def test_escalation_waits_and_answers_continue(tmp_path: Path) -> None:
-    """With nothing left to try a person is asked; the rest goes on; the answer continues the run."""
+    """With nothing left to try a person is asked; the rest goes on; the answer continues it."""
     allow: list[bool] = []
 
     @worker

@@ -68,9 +68,9 @@ async def test_a_full_disk_by_the_operating_system(path):
         store = opened(path)
         await store.append("r", 0, LOG[:2])
         disk.fail_write(2, "full", match="*-wal")
-        for _ in range(3):
+        for alone in (False, True, False):
             with pytest.raises(StoreFull):
-                await store.append("r", 2, LOG[2:4])
+                await store.append("r", 2, LOG[2:4], alone=alone)
         assert store.read("r") == LOG[:2]
         disk.heal()
         await store.append("r", 2, LOG[2:])
@@ -94,8 +94,9 @@ async def test_an_append_behind_a_failed_one_never_makes_a_hole(path):
     assert await check(path, LOG) == LOG
 
 
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("how", ["sync", "write"])
-async def test_after_an_unclear_commit_nothing_is_taken(path, how):
+async def test_after_an_unclear_commit_nothing_is_taken(path, how, alone):
     """Not even when the disk is well again: the host must stop and read what is there."""
     with Disk() as disk:
         store = opened(path)
@@ -105,7 +106,7 @@ async def test_after_an_unclear_commit_nothing_is_taken(path, how):
         else:
             disk.fail_write(1, "ioerr", sticky=False, match="*-wal")
         results = await asyncio.gather(
-            store.append("r", 2, LOG[2:4]), store.append("s", 0, chained("s")),
+            store.append("r", 2, LOG[2:4], alone=alone), store.append("s", 0, chained("s")),
             return_exceptions=True,
         )  # fmt: skip
         assert [type(result) for result in results] == [StoreBroken, StoreBroken]

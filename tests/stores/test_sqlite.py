@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ import pytest
 from leadhand.audit.chain import verify, verify_batches
 from leadhand.errors import (
     Bug,
+    Conflict,
+    Fenced,
     LeadhandError,
     NotAllowed,
     StoreCorrupt,
@@ -24,6 +28,7 @@ from leadhand.errors import (
 from leadhand.stores import connect, reader, writer
 from leadhand.stores.sqlite import SqliteReader, SqliteStore
 from tests.stores.entries import chained
+from tests.support.disk import Disk
 
 
 @pytest.fixture
@@ -62,11 +67,86 @@ async def test_appends_that_wait_are_committed_together(store):
     assert len(store.batches()) == before + 3
 
 
-async def test_the_writer_syncs_every_commit(store):
-    """Nobody turned FULL into something else on the way."""
-    asked = store._writer.ask(lambda c: c.execute("PRAGMA synchronous").fetchone()[0])
-    assert asked.result() == 2
+@pytest.mark.parametrize(("pragma", "value"), [("synchronous", 2), ("wal_autocheckpoint", 0)])
+async def test_the_writer_syncs_every_commit(store, pragma, value):
+    """Nobody turned FULL into something else on the way; checkpoints are not SQLite's to make."""
+    asked = store._writer.ask(lambda c: c.execute(f"PRAGMA {pragma}").fetchone()[0])
+    assert asked.result() == value
     assert raw(store.path, "PRAGMA journal_mode") == [("wal",)]
+
+
+async def test_a_lone_append_is_committed_at_once(store):
+    """Before `append` returns, when the caller says that nothing else is to be done."""
+    log = chained("r", 3)
+    for i in range(3):
+        assert store.append("r", i, log[i : i + 1], alone=True).done()
+    assert store.read("r") == log
+    assert store.room()
+    assert len(store.batches()) == 3
+
+
+async def test_a_lone_append_does_not_overtake(store):
+    """Whatever is queued, or in the writer's hands, goes first."""
+    log = chained("r", 2000)
+    appends = [store.append("r", i, log[i : i + 1], alone=i % 3 == 2) for i in range(2000)]
+    await asyncio.gather(*appends)
+    assert store.read("r") == log
+
+
+async def test_a_lone_append_does_not_wait_for_a_busy_writer(path):
+    """It is queued like any other, and the event loop goes on."""
+    with Disk() as disk:
+        store = SqliteStore(path)
+        store.claim()
+        go = threading.Event()
+        disk.hook = lambda number, operation: go.wait(10)
+        first = store.append("a", 0, chained("a"))
+        time.sleep(0.05)
+        second = store.append("b", 0, chained("b"), alone=True)
+        assert not second.done()
+        go.set()
+        await asyncio.gather(first, second)
+        await store.close()
+
+
+async def test_a_lone_append_meets_the_same_refusals(store):
+    """Conflict, a wrong entry, and another owner."""
+    log = chained("r", 2)
+    with pytest.raises(Conflict):
+        await store.append("r", 1, log[1:], alone=True)
+    with pytest.raises(Bug):
+        await store.append("r", 0, [log[0]._replace(body="text")], alone=True)
+    other = SqliteStore(store.path)
+    other.claim()
+    with pytest.raises(Fenced):
+        await store.append("r", 0, log[:1], alone=True)
+    await other.append("r", 0, log, alone=True)
+    await other.close()
+    assert store.read("r") == log
+
+
+async def test_lone_appends_are_checkpointed_too(store, monkeypatch):
+    """By the writer's thread, later."""
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 200_000)
+    log = chained("r", 300, body=b"x" * 1000)
+    for i in range(300):
+        await store.append("r", i, log[i : i + 1], alone=True)
+        await asyncio.sleep(0)
+    assert Path(f"{store.path}-wal").stat().st_size < 2_500_000
+    assert store.read("r") == log
+
+
+async def test_a_follower_in_the_host_is_woken(store, monkeypatch):
+    """It does not have to ask."""
+    monkeypatch.setattr(reader, "POLL_S", 60)
+    stream = store.follow()
+    for i, alone in enumerate([False, True]):
+        following = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0.05)
+        await store.append("r", i, chained("r", 2)[i : i + 1], alone=alone)
+        async with asyncio.timeout(5):
+            assert (await following)[0] == i + 1
+    await stream.aclose()
 
 
 async def test_a_group_has_a_limit(store, monkeypatch):
@@ -334,6 +414,22 @@ async def test_a_lock_that_is_let_go_is_waited_for(store):
     other.execute("COMMIT")
     other.close()
     await append
+
+
+async def test_a_lone_append_does_not_block_the_loop_on_a_lock(store):
+    """It is left to the writer; the accounts stay right."""
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    start = time.monotonic()
+    append = store.append("r", 0, chained("r"), alone=True)
+    assert time.monotonic() - start < 1
+    await asyncio.sleep(0.1)
+    assert not append.done()
+    other.execute("COMMIT")
+    other.close()
+    await append
+    assert store.append("r", 1, chained("r", 2)[1:], alone=True).done()
+    assert store._queued_bytes == store._writer.settled_bytes
 
 
 async def test_a_lock_that_stays_is_an_error(path):

@@ -67,8 +67,8 @@ class Mutant(NamedTuple):
     kind: str
     site: int
     variant: int
-    inside: bool
-    """Whether it stands in a function, so that its code can be put in place."""
+    function: tuple[int, int] | None
+    """The lines of the function it stands in, whose code can be put in place."""
     before: str
     """The line above it, which names it together with the change."""
     after: str
@@ -168,10 +168,12 @@ def with_item(node, field, index, value):
 
 
 def sites(tree):
-    """The nodes that may be broken, in the order of the file: (parent, field, index, inside)."""
-    stack = [(tree, False)]
+    """The nodes that may be broken: (parent, field, index, node, the function around them)."""
+    stack = [(tree, None)]
     while stack:
-        parent, inside = stack.pop()
+        parent, around = stack.pop()
+        if isinstance(parent, ast.FunctionDef) and around is None:
+            around = (parent.lineno, parent.end_lineno)
         below = []
         for field, value in ast.iter_fields(parent):
             if field in ("annotation", "returns", "decorator_list", "type_comment", "keywords_doc"):
@@ -179,9 +181,8 @@ def sites(tree):
             for index, node in enumerate(value if isinstance(value, list) else [value]):
                 if not isinstance(node, ast.AST) or not worth_breaking(parent, field, index, node):
                     continue
-                here = inside or isinstance(parent, ast.FunctionDef)
-                yield parent, field, index if isinstance(value, list) else None, node, here
-                below.append((node, here))
+                yield parent, field, index if isinstance(value, list) else None, node, around
+                below.append((node, around))
         stack.extend(reversed(below))
 
 
@@ -202,17 +203,17 @@ def mutants_of(file):
     """Every mutant of a file."""
     text = source_of(file).read_text()
     tree, lines = ast.parse(text), text.splitlines()
-    for number, (parent, field, index, node, inside) in enumerate(sites(tree)):
+    for number, (_, _, _, node, around) in enumerate(sites(tree)):
         if not hasattr(node, "lineno"):
             continue
         for variant, (kind, other) in enumerate(changes(node)):
-            after = shown(parent, field, index, node, other)
+            after = shown(node, other)
             before = lines[node.lineno - 2].strip()
-            yield Mutant(file, node.lineno, kind, number, variant, inside, before, after)
+            yield Mutant(file, node.lineno, kind, number, variant, around, before, after)
 
 
-def shown(parent, field, index, node, other):
-    """The nearest statement as changed, in one line."""
+def shown(node, other):
+    """What is changed, and into what, in one line."""
     ast.copy_location(other, node)
     text = (
         ast.unparse(ast.fix_missing_locations(other)) if not isinstance(other, ast.Pass) else "pass"
@@ -364,7 +365,7 @@ def import_again(mutant):
 def dies(mutant, labels, cases):
     """Whether a test notices. Runs in a process of its own."""
     try:
-        if mutant.inside:
+        if mutant.function:
             put_in_place(mutant)
         else:
             cases = import_again(mutant)
@@ -391,6 +392,17 @@ def start(mutant, labels, cases, limit_s):
     os._exit(int(dies(mutant, labels, cases)))
 
 
+def near(mutant, reached, everything):
+    """The tests that reach its line; for a default value, those that reach its function."""
+    if mutant.function is None:
+        return everything
+    first, last = mutant.function
+    found = reached.get((mutant.file, mutant.line), set())
+    for line in range(first, last + 1) if not found else ():
+        found = found | reached.get((mutant.file, line), set())
+    return found
+
+
 def run(mutants, cases, reached, seconds, *, jobs, limit_s):
     """The fate of each mutant: killed, hangs, lives, or not reached."""
     by_label = {case.label: case for case in cases}
@@ -399,10 +411,7 @@ def run(mutants, cases, reached, seconds, *, jobs, limit_s):
     while waiting or flying:
         while waiting and len(flying) < jobs:
             mutant = waiting.pop()
-            labels = everything
-            if mutant.inside:
-                near = reached.get((mutant.file, mutant.line), ())
-                labels = sorted(near, key=seconds.get)
+            labels = sorted(near(mutant, reached, everything), key=seconds.get)
             if not labels:
                 fates[mutant] = "not reached"
                 continue
@@ -419,7 +428,7 @@ def run(mutants, cases, reached, seconds, *, jobs, limit_s):
 # --- the report ----------------------------------------------------------------------------
 
 
-def report(fates, *, show):
+def report(fates, *, show, keys):
     """Print a table and the survivors; gives back the score."""
     print(f"{'file':<14}{'mutants':>8}{'killed':>8}{'hangs':>7}{'lives':>7}{'score':>8}")
     total = dead = 0
@@ -442,6 +451,8 @@ def report(fates, *, show):
     for mutant, fate in sorted(fates.items()):
         if show or fate in ("lives", "not reached"):
             print(f"{fate:<11} {mutant.file}:{mutant.line} {mutant.kind}: {mutant.after}")
+            if keys:
+                print(f"    {(mutant.file, mutant.before, mutant.after)!r}")
     return score
 
 
@@ -453,6 +464,7 @@ def parse(arguments):
     parser.add_argument("--limit-s", type=int, default=30, help="for one mutant")
     parser.add_argument("--file", action="append", choices=FILES, help="this file only")
     parser.add_argument("--min", type=float, default=SCORE_MIN, help="the score to reach")
+    parser.add_argument("--keys", action="store_true", help="with their names for EQUIVALENT")
     parser.add_argument("--show", action="store_true", help="every mutant, not only survivors")
     return parser.parse_args(arguments)
 
@@ -482,7 +494,7 @@ def main(arguments=None):
     gc.collect()
     gc.freeze()
     fates = run(mutants, cases, reached, seconds, jobs=options.jobs, limit_s=options.limit_s)
-    score = report(fates, show=options.show)
+    score = report(fates, show=options.show, keys=options.keys)
     print(f"{time.perf_counter() - begun:.0f} s")
     return 0 if score >= options.min else 1
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand import errors
+from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import Host
-from leadhand.engine.run import NoWorkers
 from leadhand.engine.service import LINE_BYTES_MAX, socket_path, word
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, UsageError
 from leadhand.stores.lock import HostLock

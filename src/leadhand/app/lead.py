@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.documents import read_document
+from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core.check import bind_params, lint
 from leadhand.core.durations import seconds
@@ -25,8 +26,9 @@ from leadhand.core.plan import Goal, Plan
 from leadhand.core.policy import Policy
 from leadhand.core.report import Propose, StepView, decision_doc
 from leadhand.core.state import State
-from leadhand.core.views import outcome_doc, planner_view
+from leadhand.core.views import fresh, outcome_doc, planner_view
 from leadhand.engine.host import Host, new_run_id
+from leadhand.engine.results import result_of, step_views
 from leadhand.engine.service import Service, socket_path
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.planners.document import DocumentPlanner
@@ -174,8 +176,10 @@ class Lead:
             head, values, planner, linted = {}, dict(what.have), self.planner, ""
         else:
             doc = as_document(what)
-            values, findings = bind_params(doc.get("params", {}), params or {})
-            _refuse_errors([*findings, *lint(doc, self.registry.catalog(), params=values)])
+            pools = self.policy.resources
+            catalog = self.registry.catalog()
+            _refuse_errors(lint(doc, catalog, params=params or {}, resources=pools))
+            values, _found = bind_params(doc.get("params", {}), params or {})
             goal = doc.get("goal", "")
             head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}
             planner = DocumentPlanner(doc)
@@ -295,8 +299,8 @@ def outcome_of(run: Run) -> Outcome:
     return Outcome(
         run=doc["run"],
         status=doc["status"],
-        result=run.whole(doc["result"]),
-        steps=Steps(run.step_views()),
+        result=result_of(run.host.store, run.state),
+        steps=Steps(step_views(run.host.store, run.state)),
         reason=doc["reason"],
         cost=doc["cost"],
         duration_s=doc["duration"],
@@ -322,10 +326,12 @@ def open_store(store: str | Path | Store) -> tuple[Store, HostLock | None]:
 
 def as_document(what: Plan | Doc | str | Path) -> Doc:
     """A plan document, from whatever form it has."""
-    if isinstance(what, Plan):
-        return what.to_doc()
-    if isinstance(what, dict):
-        return what
+    if isinstance(what, (Plan, dict)):
+        doc = what.to_doc() if isinstance(what, Plan) else what
+        try:
+            return fresh(plain(doc, place="plan"))  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise UsageError(f"the plan holds what JSON cannot: {error}") from None
     return read_document(Path(what))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leadhand.audit.chain import GENESIS, verify
 from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
-from leadhand.engine.run import collector_resting, fold
+from leadhand.engine.fold import collector_resting, fold
 from leadhand.errors import StoreCorrupt, UsageError
 from leadhand.stores.sqlite import SqliteStore
 

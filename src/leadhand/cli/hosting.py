@@ -17,7 +17,8 @@ from leadhand.cli.text import clean
 from leadhand.cli.views import View, view_for
 from leadhand.codec.events import decode
 from leadhand.core import control
-from leadhand.core.views import exit_code, outcome_doc, run_status
+from leadhand.core.views import exit_code, run_status
+from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, NotAllowed
 from leadhand.settings import Settings, make_store_folder
 
@@ -99,7 +100,7 @@ class _Session:
                     await asyncio.gather(watcher, return_exceptions=True)
             self._tick(opened, run, view)
             self._close_view()
-            result = run.whole(outcome_doc(run.state)["result"])
+            result = result_of(run.host.store, run.state)
             await notifier.finish()
         return self._finish(run.state, result, signals.number)
 

@@ -9,10 +9,9 @@ from leadhand.cli.rows import header, planned_s, rows, title
 from leadhand.cli.text import clean, count, iso, table
 from leadhand.core.durations import text
 from leadhand.core.views import exit_code, outcome_doc, run_status
+from leadhand.engine.results import result_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
     from leadhand.core.plan import Doc, Json
@@ -85,26 +84,17 @@ def print_result(console: Console, result: Json) -> None:
         console.out(json.dumps(result, indent=2, ensure_ascii=False))
 
 
-def whole(value: Json, load: Callable[[str], bytes]) -> Json:
-    """A result with what is stored apart put in."""
-    if isinstance(value, dict):
-        if set(value) == {"$artifact"} and isinstance(value["$artifact"], str):
-            return json.loads(load(value["$artifact"]))
-        return {key: whole(each, load) for key, each in value.items()}
-    return value
-
-
 def run_document(reader: Reader, state: State) -> Doc:
     """A run as `show RUN --json` prints it."""
     doc = outcome_doc(state)
-    doc["result"] = whole(doc["result"], reader.store.get_artifact)
+    doc["result"] = result_of(reader.store, state)
     doc["started"] = iso(state.started_at)
     doc["plan"] = state.started.plan if state.started else {}
     doc["params"] = state.params
     doc["revision"] = state.revision
     doc["planner"] = state.started.planner if state.started else ""
     doc["seq"] = state.seq
-    for row, step in zip(doc["steps"], state.steps.values(), strict=True):
+    for row, step in zip(doc["steps"], state.steps.values(), strict=False):
         row |= {"action": step.action, "reason": step.reason, "findings": list(step.findings)}
         row["started"] = iso(step.started) if step.started else None
         row["ended"] = iso(step.ended) if step.ended else None

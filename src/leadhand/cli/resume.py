@@ -20,7 +20,7 @@ from leadhand.cli.options import (
     store_option,
     workers_option,
 )
-from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, whole
+from leadhand.cli.outcome import ENDED, outcome_document, print_outcome
 from leadhand.core.views import run_status
 from leadhand.errors import UsageError
 
@@ -207,11 +207,12 @@ def _lift(console: Console, settings: Settings, ident: str, actor: str, driver: 
 
 def _ended(console: Console, reader: Reader, state: State) -> int:
     """Say that there is nothing to go on with; gives the exit code."""
-    from leadhand.core.views import exit_code, run_result
+    from leadhand.core.views import exit_code
+    from leadhand.engine.results import result_of
 
     console.say(f"run {state.run} has ended; there is nothing to go on with")
     print_outcome(console, state)
     if console.json:
-        result = whole(run_result(state), reader.store.get_artifact)
+        result = result_of(reader.store, state)
         console.document(outcome_document(state, result))
     return exit_code(state)

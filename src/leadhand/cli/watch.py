@@ -11,11 +11,12 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import driver_of, settings_of, store_option
-from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, whole
+from leadhand.cli.outcome import ENDED, outcome_document, print_outcome
 from leadhand.cli.views import view_for
 from leadhand.core.evolve import evolve
 from leadhand.core.state import State
-from leadhand.core.views import exit_code, run_result, run_status
+from leadhand.core.views import exit_code, run_status
+from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ async def _watch(
         follower = _Follower(console, settings, reader, _named(reader, run))
         hosted = await follower.follow()
         state = follower.state
-        result = whole(run_result(state), reader.store.get_artifact)
+        result = result_of(reader.store, state)
     finally:
         await reader.close()
     if console.json:

@@ -36,7 +36,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.refs import Unresolved, resolve
 from leadhand.core.revise import answer_moves
 from leadhand.core.state import STARTABLE
-from leadhand.core.views import acceptance, question_text, run_result
+from leadhand.core.views import acceptance, goes_on, question_text, run_result
 
 if TYPE_CHECKING:
     from leadhand.core.state import Now, State, StepState
@@ -112,7 +112,7 @@ def _overdue(state: State, now: Now) -> Move | None:
         if step.status in STARTABLE and not step.ticket:
             state.enqueue(step)
     timers = state.timers
-    while timers:
+    while timers and timers[0][0] <= now.at:
         state.tidy_timers()
         if not timers or timers[0][0] > now.at:
             return None
@@ -251,15 +251,16 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     if spec is None or offer is None:
         reason = f"worker {step.worker} does not offer {step.action or 'this'} in this run"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
+    template = doc.get("parameters") or {}
     try:
-        parameters = resolve(doc.get("parameters", {}), state.lookup)
+        parameters = resolve(template, state.lookup)
     except Unresolved as error:
         return Move([ev.StepRefused(step.id, "permanent", str(error))], [])
     timeout = doc.get("timeout")
     limit_s = seconds(timeout) if timeout is not None else offer.timeout_s
     deadline = now.at + int((state.policy.timeout_s if limit_s is None else limit_s) * SECOND)
     spec_hash = digest(canonical(doc), spec.name, spec.version)
-    exec_hash = digest(spec_hash, canonical(parameters))
+    exec_hash = "" if parameters is template else digest(spec_hash, canonical(parameters))
     attempt, epoch = step.attempts + 1, state.epoch + 1
     started = ev.AttemptStarted(
         step.id, attempt, epoch, step.worker, deadline, spec_hash, exec_hash
@@ -339,8 +340,7 @@ def _stalled(state: State, now: Now, room: int) -> Move | None:
 
     Otherwise a net: no plan that passed the checks should ever come here.
     """
-    waits = state.questions or state.timers or state.calendar or room <= 0
-    if waits or state.next_ready() is not None:
+    if state.questions or room <= 0 or goes_on(state):
         return None
     if state.forsaken:
         why = f"surprise: step {state.forsaken[0]} failed, and nothing else is left to do"

@@ -170,8 +170,8 @@ class AttemptStarted(Event, frozen=True, tag=True, gc=False):
     deadline: int
     spec: str
     """Hash of the step as approved."""
-    exec: str
-    """Hash of the step as resolved: what was really run."""
+    exec: str = ""
+    """Hash of the step as resolved: what was really run. Empty when nothing was to resolve."""
 
 
 class AttemptSpawned(Event, frozen=True, tag=True):

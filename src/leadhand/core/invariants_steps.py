@@ -115,12 +115,14 @@ def _check_inputs(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
     spec_hash = digest(canonical(step.doc), spec.name, spec.version)
     if event.spec != spec_hash:
         book.wrong("I24", f"{what} is not the step that was approved: its hash differs")
+    template = step.doc.get("parameters") or {}
     try:
-        parameters = refs.resolve(step.doc.get("parameters", {}), _lookup(book))
+        parameters = refs.resolve(template, _lookup(book))
     except Unresolved as error:
         book.wrong("I14", f"{what}: {error}")
         return
-    if event.exec != digest(spec_hash, canonical(parameters)):
+    resolved = "" if parameters is template else digest(spec_hash, canonical(parameters))
+    if event.exec != resolved:
         book.wrong("I14", f"{what} was given other inputs than the log says")
 
 

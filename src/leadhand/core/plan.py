@@ -2,8 +2,8 @@
 
 A plan document is JSON-like data (dict, list, str, int, float, bool, None). In the log a
 step is kept as that document, exactly as its author wrote it; `Step` and `Plan` are typed
-views for Python code. `Plan.from_doc(doc).to_doc()` gives the same document back: nothing
-is normalised away, so that what a person approved is what is stored and what is run.
+views for Python code. `Plan.from_doc(doc).to_doc()` gives the document back with its values as
+written ("15 minutes" stays that); only what merely repeats a default is left out.
 
 The form of the document stands in `core/schema.py`, its meaning in `core/check.py`.
 """

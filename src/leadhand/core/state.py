@@ -26,7 +26,7 @@ that the shell must load. The core never sees the bytes.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -49,6 +49,11 @@ MOVABLE = STARTABLE | {"waiting", "asking"}
 """Steps that a revision may still take out, or a person skip."""
 REPLACEABLE = MOVABLE | {"failed", "skipped", "cancelled"}
 """Steps that a revision may supersede."""
+
+
+TIMERS_KEPT = 1000
+"""Timers that no longer count are swept out when there are this many, and several for each
+attempt in flight: a step that took a second must not be remembered until its deadline."""
 
 
 class IllegalEvent(Bug):
@@ -200,6 +205,8 @@ class State:
         self.epoch = 0
         self.in_flight: dict[str, int] = {}
         """Attempts and probes under way: step to epoch."""
+        self.limits: dict[str, int | None] = {}
+        """`worker_limit`, remembered."""
         self.busy_workers: dict[str, int] = {}
         self.busy_resources: dict[str, int] = {}
         self.unsettled = 0
@@ -243,9 +250,12 @@ class State:
 
     def full(self, group: Group) -> str:
         """The limit that keeps a group from starting, or nothing."""
-        limit = self.worker_limit(group.worker)
-        if limit is not None and self.busy_workers.get(group.worker, 0) >= limit:
-            return f"worker {group.worker}"
+        worker = group.worker
+        if worker not in self.limits:
+            self.limits[worker] = self.worker_limit(worker)
+        limit = self.limits[worker]
+        if limit is not None and self.busy_workers.get(worker, 0) >= limit:
+            return f"worker {worker}"
         for name, amount in group.uses:
             capacity = self.policy.resources.get(name, amount)
             if self.busy_resources.get(name, 0) + amount > capacity:
@@ -319,7 +329,11 @@ class State:
     def add_timer(self, when: int, kind: str, ident: str, epoch: int) -> None:
         """Remember to look again at a time on the run clock."""
         if self.awake:
-            heappush(self.timers, (when, kind, ident, epoch))
+            timers = self.timers
+            heappush(timers, (when, kind, ident, epoch))
+            if len(timers) > TIMERS_KEPT + 4 * len(self.in_flight):
+                timers[:] = [timer for timer in timers if self.timer_counts(*timer)]
+                heapify(timers)
 
     def add_calendar(self, when: int, step: str) -> None:
         """Remember to queue a step at a calendar time."""

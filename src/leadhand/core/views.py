@@ -7,7 +7,7 @@ planner costs the same at the first step and at the ten-thousandth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -64,16 +64,20 @@ def exit_code(state: State) -> int:
     return codes.get(run_status(state), 8)
 
 
-def run_result(state: State) -> Json:
-    """What the run is for: the planner's result, else the data of the steps nobody waited for."""
+def run_result(state: State, value: Callable[[StepState], Json] | None = None) -> Json:
+    """What the run is for: the planner's result, else the data of the steps nobody waited for.
+
+    `value` gives a step's data; without it, data that is stored apart is named, not loaded.
+    """
+    value = value or _value
     if state.ended is not None and state.ended.result is not None:
         return state.ended.result
     if state.finish is not None:
         return state.finish.get("result")
     ends = [step for step in state.steps.values() if step.status == "succeeded" and not step.used]
     if len(ends) == 1:
-        return _value(ends[0])
-    return {step.id: _value(step) for step in ends} if ends else None
+        return value(ends[0])
+    return {step.id: value(step) for step in ends} if ends else None
 
 
 def _value(step: StepState) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.views import failure_of, fresh, goal_of
+from leadhand.engine.results import data_of
 
 if TYPE_CHECKING:
     from leadhand.core.report import Failure
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class AttemptContext:
     """One attempt's context. Cheap to make: everything is looked up when asked for."""
 
-    __slots__ = ("_run", "attempt", "cancelled", "epoch", "step")
+    __slots__ = ("_run", "attempt", "begun", "cancelled", "epoch", "step")
 
     def __init__(self, run: Run, step: str, attempt: int, epoch: int) -> None:
         self._run = run
@@ -23,6 +24,8 @@ class AttemptContext:
         self.attempt = attempt
         self.epoch = epoch
         self.cancelled = False
+        self.begun = False
+        """Whether its task runs; one that is cancelled before never gets to say so."""
 
     @property
     def run(self) -> str:
@@ -61,7 +64,7 @@ class AttemptContext:
         for name in names:
             step = state.follow(name)
             if step is not None and step.status == "succeeded":
-                found[name] = self._run.data_of(step)
+                found[name] = data_of(self._run.host.store, step)
         return found
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:

@@ -32,7 +32,8 @@ from leadhand.core.revise import answered
 from leadhand.core.state import Now
 from leadhand.engine import perform
 from leadhand.engine.clock import SystemClock
-from leadhand.engine.run import Run, collector_resting
+from leadhand.engine.fold import collector_resting
+from leadhand.engine.run import Run
 from leadhand.errors import (
     Bug,
     Conflict,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from leadhand.core.effects import Effect
+    from leadhand.core.state import State
     from leadhand.ports import Machine, Planner, Store, Workers
 
 T = TypeVar("T")
@@ -172,8 +174,12 @@ class Host:
         run.workers = workers
         run.planner = planner
         run.driven = True
-        hosted = ev.RunHosted(self.owner)
-        await run.said(lambda _state, _now: Move([hosted], []))
+
+        def hosted(state: State, _now: Now) -> Move:
+            ours = state.owner == self.owner or state.ended is not None
+            return Move([] if ours else [ev.RunHosted(self.owner)], [])
+
+        await run.said(hosted)
         return run
 
     def _attach(self, workers: Workers) -> None:
@@ -211,15 +217,14 @@ class Host:
         """Carry out one effect whose events are durable."""
         match effect:
             case StartAttempt():
-                self._run_task(
-                    run, effect.step, perform.attempt(run, effect, run.tasks.get(effect.step))
-                )
+                tasks, context = run.tasks, perform.context_of(run, effect)
+                work = perform.attempt(run, effect, context, tasks.get(effect.step))
+                tasks[effect.step] = asyncio.get_running_loop().create_task(work)
             case StopAttempt():
                 perform.stop(run, effect)
             case StartProbe():
-                self._run_task(
-                    run, effect.step, perform.probe(run, effect, run.tasks.get(effect.step))
-                )
+                context, before = perform.context_of(run, effect), run.tasks.get(effect.step)
+                self._run_task(run, effect.step, perform.probe(run, effect, context, before))
             case CallPlanner():
                 self._run_task(run, "", perform.ask(run, effect))
             case VerifyGoal():

@@ -9,6 +9,7 @@ reports.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,12 +37,19 @@ if TYPE_CHECKING:
 OUTPUT_INLINE_CHARS = 2000
 
 
-async def attempt(run: Run, effect: StartAttempt, before: asyncio.Task[None] | None) -> None:
-    """Call a worker and hand in its judged report."""
+def context_of(run: Run, effect: StartAttempt | StartProbe) -> AttemptContext:
+    """The context of an attempt, there before its task runs: a stop may come first."""
     context = AttemptContext(run, effect.step, effect.attempt, effect.epoch)
     run.contexts[effect.step] = context
+    return context
+
+
+async def attempt(
+    run: Run, effect: StartAttempt, context: AttemptContext, before: asyncio.Task[None] | None
+) -> None:
+    """Call a worker and hand in its judged report."""
     try:
-        await _over(before)
+        await _over(context, before)
         worker = _worker(run, effect.worker)
         parameters = effect.parameters
         if parameters:
@@ -62,7 +70,12 @@ async def attempt(run: Run, effect: StartAttempt, before: asyncio.Task[None] | N
         report = Report.failed("permanent", str(error))
     except Exception as error:  # noqa: BLE001 - the boundary: from here on there are only reports
         report = Report.failed("unavailable", f"{type(error).__name__}: {error}", effect="unknown")
-    await _hand_in(run, effect, report)
+    try:
+        await _hand_in(run, effect, report)
+    except Exception as error:  # noqa: BLE001 - nobody waits for this task: the host must hear
+        run.host.fail(error)
+    finally:
+        run.task_over(effect.step, context)
 
 
 def _worker(run: Run, name: str) -> Worker:
@@ -161,32 +174,32 @@ def stop(run: Run, effect: StopAttempt) -> None:
         if context.epoch != effect.epoch or context.cancelled:
             return
         context.cancelled = True
+        if not context.begun:
+            return
     if task is not None and not task.done():
         task.cancel()
 
 
-async def _over(before: asyncio.Task[None] | None) -> None:
+async def _over(context: AttemptContext, before: asyncio.Task[None] | None) -> None:
     """Wait until what ran for this step before is really over, even when told to stop meanwhile:
     whoever comes next waits for us, and so for it."""
-    stopped = False
+    context.begun = True
     while before is not None and not before.done():
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([before])
-        except asyncio.CancelledError:
-            stopped = True
-    if stopped:
+    if context.cancelled:
         raise asyncio.CancelledError
 
 
-async def probe(run: Run, effect: StartProbe, before: asyncio.Task[None] | None) -> None:
+async def probe(
+    run: Run, effect: StartProbe, context: AttemptContext, before: asyncio.Task[None] | None
+) -> None:
     """Ask a worker whether an attempt that nobody saw end did happen."""
-    context = AttemptContext(run, effect.step, effect.attempt, effect.epoch)
-    run.contexts[effect.step] = context
     outcome, reason, verdict = "unknown", "", Verdict(False, None, [])
     data: Json = None
     ref = ""
     try:
-        await _over(before)
+        await _over(context, before)
         parameters = fresh_parameters(run, effect.parameters)
         task = Task(run.id, effect.step, effect.attempt, effect.epoch, effect.action, parameters, 0)
         report = await _worker(run, effect.worker).probe(task, context)

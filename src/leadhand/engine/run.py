@@ -17,33 +17,28 @@ Laws of this file
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import deque
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from leadhand.audit.chain import GENESIS, link
-from leadhand.codec.events import decode_all, encode
+from leadhand.codec.events import encode
 from leadhand.core import control
 from leadhand.core import events as ev
-from leadhand.core.catalog import Catalog
 from leadhand.core.decide import Move, decide, next_wake
 from leadhand.core.effects import StartAttempt
-from leadhand.core.evolve import evolve, evolve_all
+from leadhand.core.evolve import evolve
 from leadhand.core.state import Now, State
-from leadhand.core.views import run_status, step_view, summary
+from leadhand.core.views import run_status, summary
+from leadhand.engine.fold import fold
 from leadhand.errors import Bug, Conflict, Fenced, StoreFull
 from leadhand.ports import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from leadhand.core.effects import Effect
-    from leadhand.core.plan import Json
-    from leadhand.core.report import StepView
-    from leadhand.core.state import StepState
     from leadhand.engine.host import Host
     from leadhand.ports import Planner, Spawned, Workers
 
@@ -59,42 +54,10 @@ def _bug(error: Exception) -> Bug:
     return bug
 
 
-class NoWorkers:
-    """For runs that are only spoken to."""
-
-    def get(self, _name: str) -> None:
-        """There is nobody."""
-
-    def catalog(self) -> Catalog:
-        """Nobody offers anything."""
-        return Catalog()
-
-
 class _Batch(NamedTuple):
     inputs: list[Any]
     effects: list[Effect]
     waiters: list[asyncio.Future[None]]
-
-
-@contextmanager
-def collector_resting() -> Iterator[None]:
-    """Reading and folding a log makes many objects and no cycles: looking for some is waste."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def fold(entries: Sequence[Entry]) -> State:
-    """The state a log amounts to."""
-    state = State()
-    with collector_resting():
-        events = decode_all([(entry.version, entry.body) for entry in entries])
-        evolve_all(state, zip([entry.at for entry in entries], events, strict=True))
-    return state
 
 
 class Run:
@@ -146,6 +109,9 @@ class Run:
         it was refused.
         """
         future = asyncio.get_running_loop().create_future() if wait else None
+        if future is not None and self.host.failed is not None:
+            future.set_exception(self.host.failed)
+            return future
         self._inputs.append((what, future))
         self.poke()
         return future
@@ -156,7 +122,18 @@ class Run:
 
     def reported(self, event: ev.AttemptReported) -> None:
         """A worker's report, judged."""
-        self.say(lambda state, _now: control.report(state, event))
+        self._inputs.append((event, None))
+        if not self._scheduled:
+            self.poke()
+
+    def task_over(self, key: str, context: object) -> None:
+        """An attempt's task has nothing more to say."""
+        if self.contexts.get(key) is context:  # else the next attempt is there already
+            del self.contexts[key]
+            self.progress.pop(key, None)
+        if self.tasks.get(key) is asyncio.current_task():
+            del self.tasks[key]
+        self.host.wake_starved()
 
     def poke(self) -> None:
         """Look at the run again in this turn of the loop, once."""
@@ -178,6 +155,7 @@ class Run:
             if self.driven:
                 self._decide(batch, entries, now)
         except Exception as error:  # noqa: BLE001 - the core never raises; if it does, we stop
+            self._inputs.extendleft(reversed(batch.inputs))
             self.host.fail(error if isinstance(error, Bug) else _bug(error))
             return
         self._flush(batch, entries)
@@ -187,6 +165,10 @@ class Run:
     def _take_inputs(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
         while self._inputs:
             what, waiter = self._inputs.popleft()
+            if type(what) is ev.AttemptReported:
+                batch.inputs.append((what, None))
+                self._apply(control.report(self.state, what), batch, entries, now)
+                continue
             try:
                 move = what(self.state, now)
             except Exception as error:
@@ -328,10 +310,12 @@ class Run:
     async def _fold_again(self) -> None:
         if self.host.failed is None:
             await self.host.wait_for_space(self._failure)
+        self.load_from(self.host.store.read(self.id))
+        if self.state.owner > self.host.owner:
+            self.host.fail(Fenced(f"another host has taken over run {self.id}"))
         if self.host.failed is not None:
             self._fail_waiters(self.host.failed)
             return
-        self.load_from(self.host.store.read(self.id))
         self._folding = False
         self.poke()
 
@@ -382,28 +366,6 @@ class Run:
         self._drop_timer()
 
     # For contexts.
-
-    def data_of(self, step: StepState) -> Json:
-        """A step's data, fetched when it is stored apart; a copy that shares nothing."""
-        raw = self.host.store.get_artifact(step.data_ref) if step.data_ref else None
-        return msgspec.json.decode(raw if raw is not None else msgspec.json.encode(step.data))
-
-    def whole(self, value: Json) -> Json:
-        """A result with what is stored apart put in: for callers, not for the log."""
-        if isinstance(value, dict):
-            ref = value.get("$artifact")
-            if isinstance(ref, str) and len(value) == 1:
-                return msgspec.json.decode(self.host.store.get_artifact(ref))
-            return {key: self.whole(item) for key, item in value.items()}
-        return value
-
-    def step_views(self) -> list[StepView]:
-        """All steps as callers see them, their data whole."""
-        views = [step_view(step) for step in self.state.steps.values()]
-        for index, view in enumerate(views):
-            if type(view.data) is dict:
-                views[index] = msgspec.structs.replace(view, data=self.whole(view.data))
-        return views
 
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
         """Remember a worker's word on how far it is."""

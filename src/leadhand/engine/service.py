@@ -20,7 +20,7 @@ import msgspec
 from leadhand.core import control
 from leadhand.core import host as hosting
 from leadhand.core.views import run_status
-from leadhand.engine.run import NoWorkers
+from leadhand.engine.fold import NoWorkers
 from leadhand.errors import LeadhandError, UsageError
 
 if TYPE_CHECKING:

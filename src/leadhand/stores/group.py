@@ -29,6 +29,16 @@ class Request(NamedTuple):
     size: int
 
 
+def misfit(run: str, expected: int, entries: Sequence[Entry]) -> Bug | None:
+    """Why entries cannot follow seq `expected` of a run, whatever the log says."""
+    if not run or not entries:
+        return Bug("an append needs a run and at least one entry")
+    for seq, entry in enumerate(entries, expected + 1):
+        if entry.seq != seq or entry.run != run:
+            return Bug(f"{run}: entry {entry.seq} of {entry.run} where {seq} was due")
+    return None
+
+
 class Head(NamedTuple):
     """Where a run's log ends."""
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from leadhand.audit.chain import GENESIS, Batch, link_batch
 from leadhand.errors import (
-    Bug,
     Conflict,
     Fenced,
     LeadhandError,
@@ -23,6 +22,7 @@ from leadhand.errors import (
     StoreError,
 )
 from leadhand.ports import Entry, RunHeader
+from leadhand.stores.group import misfit
 from leadhand.stores.refs import digest_in, ref_of
 
 if TYPE_CHECKING:
@@ -231,11 +231,8 @@ class MemoryStore:
         if self._epoch is None or self._epoch != self._disk.epoch:
             self._refusal = Fenced("another host has taken over this store, or it was not claimed")
             return self._refusal
-        if not run or not entries:
-            return Bug("an append needs a run and at least one entry")
-        first, last = entries[0], entries[-1]
-        if first.run != run or first.seq != expected + 1 or last.seq != expected + len(entries):
-            return Bug(f"{run}: entries {first.seq} to {last.seq} do not follow {expected}")
+        if (wrong := misfit(run, expected, entries)) is not None:
+            return wrong
         if (end := len(self._disk.logs.get(run, ()))) != expected:
             return Conflict(f"{run}: the log ends at {end}, not at {expected}")
         return None

@@ -1,11 +1,11 @@
 """The store on SQLite: one file, one writer, group commit.
 
-Why one writer.  All appends of all runs go through one connection in one thread, which also
-makes the checkpoints. Commits are ordered by construction, so `position` has no holes to be
-skipped by a follower; no transaction waits for another; and SQLite's WAL-reset bug (two
-connections writing or checkpointing at once, 3.7.0 to 3.51.2) has nothing to work with. In
-the moment one host takes over from another there are two such connections, and a lock keeps
-that from happening while both are alive (`lock.py`).
+Why one writer.  All appends of all runs go through one connection, used by one thread at a
+time, which also makes the checkpoints. Commits are ordered by construction, so `position`
+has no holes to be skipped by a follower; no transaction waits for another; and SQLite's
+WAL-reset bug (two connections writing or checkpointing at once, 3.7.0 to 3.51.2) has nothing
+to work with. Only when one host takes over from another could there be two such connections,
+and a lock keeps that from happening while both are alive (`lock.py`).
 
 Why group commit.  A durable commit costs an fsync, some 0.2 ms on a good disk and 5 on a
 bad one, whether it holds one entry or a thousand. The writer takes whatever has gathered
@@ -31,6 +31,11 @@ What is checked where.
   with debug=True              each entry's hash follows from the one before
 Hashes are otherwise the caller's word here; `audit/chain.py` verifies them on reading.
 
+Why not always the queue.  A chain of steps has one append in flight, and handing it to
+another thread and hearing back takes as long again as the commit. A caller that has nothing
+else to do (`alone=True`) has it committed in its own thread, unless something is queued, the
+writer is at work, or another program holds the file's lock.
+
 Back-pressure.  The queue is bounded in bytes, but only by consent: `room()` says whether new
 work should be started. `append` takes everything, since a report that cannot be stored is
 work done twice.
@@ -40,11 +45,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from leadhand.errors import Bug, LeadhandError, StoreError
+from leadhand.errors import LeadhandError, StoreError
 from leadhand.stores import connect, sql
-from leadhand.stores.group import Request
+from leadhand.stores.group import Request, misfit
 from leadhand.stores.reader import SqliteReader
 from leadhand.stores.writer import Writer
 
@@ -83,13 +88,8 @@ class SqliteStore(SqliteReader):
             raise
         self._queue_bytes_max = queue_bytes_max
         self._queued_bytes = 0
-        self._writer = Writer(connection, path, debug=debug)
+        self._writer = Writer(connection, path, busy_s=busy_s, debug=debug)
         self._writer.delivered = self._wake
-
-    @classmethod
-    def open(cls, path: Path | str) -> Self:
-        """The file as a host wants it."""
-        return cls(path)
 
     @staticmethod
     def open_reader(path: Path | str) -> SqliteReader:
@@ -119,9 +119,11 @@ class SqliteStore(SqliteReader):
             future.set_exception(refusal)
             return future
         size = sum([len(entry.body) for entry in entries]) + 200 * len(entries)
+        # An empty queue is not enough: the writer may hold an append it has not committed yet.
+        first = self._queued_bytes == self._writer.settled_bytes
         self._queued_bytes += size
         request = Request(loop, future, run, expected, entries, summary, size)
-        if not (alone and self._writer.write_now(request)):
+        if not (alone and first and self._writer.write_now(request)):
             self._writer.put(request)
         return future
 
@@ -144,9 +146,4 @@ class SqliteStore(SqliteReader):
             return StoreError(f"{self.path}: closed")
         if (refusal := self._writer.refusal) is not None:
             return type(refusal)(*refusal.args)
-        if not run or not entries:
-            return Bug("an append needs a run and at least one entry")
-        first, last = entries[0], entries[-1]
-        if first.run != run or first.seq != expected + 1 or last.seq != expected + len(entries):
-            return Bug(f"{run}: entries {first.seq} to {last.seq} do not follow {expected}")
-        return None
+        return misfit(run, expected, entries)

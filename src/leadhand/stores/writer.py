@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +36,7 @@ from leadhand.errors import (
     LeadhandError,
     StoreBroken,
     StoreCorrupt,
+    StoreError,
 )
 from leadhand.stores import sql
 from leadhand.stores.connect import explain
@@ -51,6 +53,11 @@ CHECKPOINT_BYTES = 16 * 1024 * 1024
 COMMIT_OVERHEAD_BYTES = 5 * 4096
 """About what a commit writes besides the entries: a page of each table and index."""
 HEADS_MAX = 100_000
+LOCK_POLL_S = 0.01
+
+
+class Locked(StoreError):
+    """Another program holds the file's lock; nothing was written."""
 
 
 class _Errand(NamedTuple):
@@ -64,9 +71,13 @@ class _Errand(NamedTuple):
 class Writer:
     """Owns the writing connection and the thread that uses it."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, *, debug: bool) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, *, busy_s: float, debug: bool
+    ) -> None:
         self._connection = connection
         self._path = path
+        self._busy_s = busy_s
+        self._patient = True
         self._debug = debug
         self._sql = sql.queries()
         self._queue: SimpleQueue[Request | _Errand] = SimpleQueue()
@@ -82,6 +93,7 @@ class Writer:
         """Why no append is taken, if so."""
         self.delivered: Callable[[], None] = lambda: None
         """Called in the event loop after each group."""
+        connection.execute("PRAGMA busy_timeout = 0")  # waiting is ours: see _execute
         for name in ("counter", "intake", "file_intake"):
             connection.execute(sql.queries("writer")[name])
         threading.Thread(target=self._work, name="leadhand-writer", daemon=True).start()
@@ -94,13 +106,19 @@ class Writer:
         """Commit an append in the caller's thread, if the writer has nothing to do.
 
         Handing a lone append to another thread and hearing back costs more than the commit.
-        Whoever asks for this has nothing else to do meanwhile.
+        Whoever asks for this has nothing else to do meanwhile, but does not want to wait for
+        another program's lock either: then it is left to the writer.
         """
         if not self._queue.empty() or not self._busy.acquire(blocking=False):
             return False
         try:
+            self._patient = False
             (outcome,) = self._commit([request])
+            if isinstance(outcome, Locked):
+                self.settled_bytes -= request.size
+                return False
         finally:
+            self._patient = True
             self._busy.release()
         self._deliver([(request, outcome)])
         if self._logged_bytes >= CHECKPOINT_BYTES:
@@ -121,7 +139,7 @@ class Writer:
         """Finish what is queued, close the connection, end the thread."""
         return self.ask(sqlite3.Connection.close, last=True)
 
-    # All below runs in the writer's thread.
+    # All below runs in the writer's thread, or in write_now.
 
     def _work(self) -> None:
         errand: _Errand | None = None
@@ -197,7 +215,7 @@ class Writer:
         unknown = {request.run for request in requests} - self._heads.keys()
         if unknown:
             find = sql.queries("writer")["find_heads"]
-            for run, *head in self._connection.execute(find, name_list(unknown)):
+            for run, *head in self._execute(find, name_list(unknown)):
                 self._heads[run] = Head(*head)
 
     def _checked_head(self, request: Request, group: Group) -> Head:
@@ -214,7 +232,7 @@ class Writer:
 
     def _check_owner(self) -> None:
         """The check of the owner that is otherwise part of the commit."""
-        (epoch,) = self._connection.execute(self._sql["meta"], ("epoch",)).fetchone()
+        ((epoch,),) = self._execute(self._sql["meta"], ("epoch",))
         if epoch != self._epoch:
             raise sqlite3.IntegrityError("fenced")
 
@@ -224,14 +242,24 @@ class Writer:
         last = self._position + len(group.hashes)
         batch_hash = link_batch(self._batch_hash, first, last, group.hashes)
         layout = group.layout()
-        self._connection.execute(
-            self._sql["commit"], (self._epoch, number, batch_hash, first, *layout)
-        )
+        self._execute(self._sql["commit"], (self._epoch, number, batch_hash, first, *layout))
         self._position, self._number, self._batch_hash = last, number, batch_hash
         self._run_id = group.last_run_id
         for run, one in group.touched.items():
             self._heads[run] = one.head
         self._logged_bytes += len(layout.data) + 100 * layout.rows + COMMIT_OVERHEAD_BYTES
+
+    def _execute(self, statement: str, values: Any = ()) -> list[Any]:
+        """One statement; while another program holds the file's lock, again and again."""
+        deadline = time.monotonic() + self._busy_s
+        while True:
+            try:
+                return self._connection.execute(statement, values).fetchall()
+            except sqlite3.OperationalError as error:
+                locked = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                if not locked or not self._patient or time.monotonic() > deadline:
+                    raise
+            time.sleep(LOCK_POLL_S)
 
     def _failure(self, error: Exception) -> LeadhandError:
         """What a failed commit means, for its callers and for the appends to come."""
@@ -244,7 +272,9 @@ class Writer:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if str(error) == "fenced":
             self.refusal = Fenced(f"{self._path}: another host has taken over this database")
-        elif code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_TOOBIG}:
+        elif code == sqlite3.SQLITE_BUSY:
+            return Locked(*explain(error, self._path).args)
+        elif code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG}:
             return explain(error, self._path)  # rolled back; the next append may go through
         elif code in {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             self.refusal = StoreCorrupt(f"{self._path}: not as its owner left it ({error})")
@@ -298,7 +328,7 @@ class Writer:
         if self.refusal is not None and not isinstance(self.refusal, Fenced):
             raise self.refusal
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            self._execute("BEGIN IMMEDIATE")
             connection.execute(self._sql["raise_epoch"])
             (epoch,) = connection.execute(self._sql["meta"], ("epoch",)).fetchone()
             ends = connection.execute(self._sql["ends"]).fetchone()

@@ -1,1 +1,37 @@
-"""What users need to test their own workers and planners; and the simulator that tests ours."""
+"""What users need to test their own workers and planners; and the simulator that tests ours.
+
+    scripted, ScriptedPlanner    workers and planners that do what they are told
+    simulate                     a plan with your workers, in virtual time, crashes included
+    ManualClock                  time that passes when told to
+    check                        the invariants of a log, as `leadhand verify` checks them
+
+`python -m leadhand.testing` runs worlds drawn from seeds in which everything goes wrong.
+"""
+
+from leadhand.core.invariants import Violation, check
+from leadhand.testing.clock import ManualClock
+from leadhand.testing.loop import Deadlock, Escaped, SimLoop
+from leadhand.testing.scripted import HANG, ScriptedPlanner, ScriptedWorker, after, scripted
+from leadhand.testing.simulation import Simulation, simulate
+from leadhand.testing.simulator import Verdict, simulate_seed
+from leadhand.testing.snapshot import difference, snapshot
+
+__all__ = [
+    "HANG",
+    "Deadlock",
+    "Escaped",
+    "ManualClock",
+    "ScriptedPlanner",
+    "ScriptedWorker",
+    "SimLoop",
+    "Simulation",
+    "Verdict",
+    "Violation",
+    "after",
+    "check",
+    "difference",
+    "scripted",
+    "simulate",
+    "simulate_seed",
+    "snapshot",
+]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core.catalog import Catalog
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Report
+from leadhand.ports import Spawned
 from leadhand.testing.loop import PROCESS
 from leadhand.testing.scenario import Act, make_step, plan_steps
 
@@ -42,6 +43,8 @@ class SimWorker:
         act = world.next_act(task)
         call = world.enter(self.spec.name, task)
         done = False
+        if act.curious:
+            self._look_around(context)
         try:
             await _wait(3600.0 if act.kind == "hang" and not act.effect else act.before_s)
             if act.effect:
@@ -57,6 +60,14 @@ class SimWorker:
                 world.affect(call)
         world.leave(call)
         return _report(act, world.value_of(task))
+
+    def _look_around(self, context: Context) -> None:
+        """Use what a worker may use: none of it may fail."""
+        context.progress("on it", 0.5)
+        seen = (context.goal, context.key, context.failures, context.results, context.cancelled)
+        spawned = getattr(context, "spawned", None)
+        if spawned is not None and seen:
+            spawned(Spawned(1000, 1, "a boot"))
 
     async def probe(self, task: Task, context: Context) -> Report | None:
         """The truth, if it can be had."""
@@ -113,9 +124,9 @@ def _report(act: Act, value: int) -> Report:
             raise RuntimeError("the worker broke")
         case "unknown":
             return Report.failed("transient", "it is not known", effect="unknown", cost=act.cost)
-    return Report.failed(
-        act.kind, f"it failed: {act.kind}", retry_after_s=act.retry_after_s, cost=act.cost
-    )
+        case kind:
+            wait_s = act.retry_after_s
+            return Report.failed(kind, f"it failed: {kind}", retry_after_s=wait_s, cost=act.cost)
 
 
 class SimWorkers:

@@ -12,7 +12,7 @@ from leadhand.core import events as ev
 from leadhand.core import host as hosting
 from leadhand.core.invariants import check
 from leadhand.core.views import run_status
-from leadhand.engine.run import fold
+from leadhand.engine.fold import fold
 from leadhand.testing.snapshot import difference
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import threading
 from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -45,23 +46,25 @@ class _Entry(NamedTuple):
     handle: asyncio.Handle
 
 
-class SimLoop(asyncio.AbstractEventLoop):
+class SimLoop(asyncio.BaseEventLoop):
     """Virtual time, seeded order, several processes."""
 
     def __init__(self, random: Random, *, shuffle: bool = True) -> None:
+        self._over = False
+        super().__init__()
         self.steps = 0
         self.troubles: list[str] = []
         """What nobody caught: exceptions in callbacks and in tasks nobody waits for."""
         self._random = random
         self._shuffle = shuffle
         self._time = 0.0
-        self._ready: deque[_Entry] = deque()
-        self._timers: list[tuple[float, int, _Entry]] = []
+        self._queue: deque[_Entry] = deque()
+        self._heap: list[tuple[float, int, _Entry]] = []
         self._count = 0
         self._dead: set[int] = set()
         self._stalled: dict[int, list[_Entry]] = {}
         self._tasks: dict[int, list[asyncio.Task[Any]]] = {}
-        self._closed = False
+        self._thread = threading.get_ident()
 
     # What asyncio calls.
 
@@ -77,7 +80,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         """Run a callback as soon as its turn comes."""
         handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(self._entry(callback, handle, context))
+        self._queue.append(self._entry(callback, handle, context))
         return handle
 
     def call_at(  # type: ignore[override]
@@ -90,7 +93,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Run a callback at a moment of virtual time."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._count += 1
-        heappush(self._timers, (when, self._count, self._entry(callback, handle, context)))
+        heappush(self._heap, (when, self._count, self._entry(callback, handle, context)))
         return handle
 
     def call_later(  # type: ignore[override]
@@ -112,10 +115,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         process = PROCESS.get() if context is None else context.get(PROCESS, 0)
         return _Entry(process, id(getattr(callback, "__self__", None)), handle)
 
-    def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
-        return asyncio.Future(loop=self)
-
     def create_task(  # type: ignore[override]
         self,
         coro: Coroutine[Any, Any, T],
@@ -129,17 +128,17 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks.setdefault(process, []).append(task)
         return task
 
+    def is_running(self) -> bool:
+        """Whether it is running a handle."""
+        return asyncio._get_running_loop() is self  # noqa: SLF001 - the way loops ask
+
     def get_debug(self) -> bool:
         """Never: it would slow every task down."""
         return False
 
-    def is_running(self) -> bool:
-        """Whether it may be used."""
-        return not self._closed
-
     def is_closed(self) -> bool:
         """Whether it is over."""
-        return self._closed
+        return self._over
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Note what nobody caught."""
@@ -149,13 +148,13 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Cancelled timers are dropped when they surface."""
 
-    def call_soon_threadsafe(self, *_args: Any, **_more: Any) -> Any:
-        """There are no threads."""
-        raise Escaped("a thread tried to speak to the simulated loop")
-
-    def run_in_executor(self, *_args: Any, **_more: Any) -> Any:
-        """There are no threads."""
-        raise Escaped("something wants a thread; in a simulation workers and planners are async")
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, **more: Any
+    ) -> asyncio.Handle:
+        """There are no threads but ours."""
+        if threading.get_ident() != self._thread:
+            raise Escaped("a thread tried to speak to the simulated loop")
+        return self.call_soon(callback, *args, **more)
 
     # What a simulation does.
 
@@ -163,10 +162,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Run one handle, at the next moment there is one; False when nothing is left at all."""
         while True:
             self._wake()
-            if not self._ready:
-                if not self._timers:
+            if not self._queue:
+                if not self._heap:
                     return False
-                self._time = max(self._time, self._timers[0][0])
+                self._time = max(self._time, self._heap[0][0])
                 continue
             entry = self._pick()
             if entry.process in self._dead or entry.handle.cancelled():
@@ -184,14 +183,14 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _wake(self) -> None:
         """Make due timers ready, and drop the cancelled ones on top."""
-        timers = self._timers
+        timers = self._heap
         while timers and (timers[0][0] <= self._time or timers[0][2].handle.cancelled()):
             entry = heappop(timers)[2]
             if not entry.handle.cancelled() and entry.process not in self._dead:
-                self._ready.append(entry)
+                self._queue.append(entry)
 
     def _pick(self) -> _Entry:
-        ready = self._ready
+        ready = self._queue
         if not self._shuffle or len(ready) == 1:
             return ready.popleft()
         lane = ready[self._random.randrange(len(ready))].lane
@@ -201,9 +200,9 @@ class SimLoop(asyncio.AbstractEventLoop):
                 return entry
         return ready.popleft()
 
-    def run_until_complete(self, future: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:  # type: ignore[override]
+    def run_until_complete(self, future: Any) -> Any:
         """Drive the loop until something is done, and nothing further."""
-        task = future if asyncio.isfuture(future) else self.create_task(future)  # type: ignore[arg-type]
+        task = future if asyncio.isfuture(future) else self.create_task(future)
         while not task.done():
             if not self.step():
                 raise Deadlock(f"nothing is left to do at {self._time:.3f} s")
@@ -230,7 +229,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def resume(self, process: int) -> None:
         """A process that stood still goes on where it was."""
-        self._ready.extend(self._stalled.pop(process, ()))
+        self._queue.extend(self._stalled.pop(process, ()))
 
     def alive(self, process: int) -> bool:
         """Whether a process was not killed."""
@@ -242,14 +241,42 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         """Let everything go. Tasks of killed processes end here, unheard."""
-        self._closed = True
-        self._ready.clear()
-        self._timers.clear()
+        self._over = True
+        self._queue.clear()
+        self._heap.clear()
         self._stalled.clear()
         for task in [task for tasks in self._tasks.values() for task in tasks if not task.done()]:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
             work = task.get_coro()
             if work is not None:
                 with contextlib.suppress(BaseException):  # nobody is left to hear of it
-                    work.close()  # type: ignore[union-attr]
+                    work.close()
         self._tasks.clear()
+
+
+def _escape(name: str) -> Callable[..., Any]:
+    def escape(*_args: Any, **_more: Any) -> Any:
+        raise Escaped(f"{name}: a simulation has no threads, sockets or processes; be async")
+
+    return escape
+
+
+for _name in (
+    "add_reader",
+    "add_signal_handler",
+    "add_writer",
+    "create_connection",
+    "create_datagram_endpoint",
+    "create_server",
+    "create_unix_connection",
+    "create_unix_server",
+    "getaddrinfo",
+    "run_in_executor",
+    "sock_accept",
+    "sock_connect",
+    "sock_recv",
+    "sock_sendall",
+    "subprocess_exec",
+    "subprocess_shell",
+):
+    setattr(SimLoop, _name, _escape(_name))

@@ -79,7 +79,12 @@ def _durable(world: World, run: str, verb: str, details: Doc, before: int) -> bo
             return _paused(log[:before]) == (verb == "pause")
         case "cancel":
             return any(isinstance(event, ev.CancelRequested) for event in log)
-    ident = str(details.get("id", ""))
+        case _:
+            return _answered(log, str(details.get("id", "")))
+
+
+def _answered(log: list[ev.Event], ident: str) -> bool:
+    kinds: tuple[type[ev.Event], ...]
     if ident.startswith("review-"):
         number = int(ident.removeprefix("review-"))
         kinds = (ev.RevisionApproved, ev.RevisionRejected)

@@ -72,6 +72,8 @@ class Act:
     after_s: float = 0.0
     effect: bool = True
     """Whether it changes the world, between the two waits."""
+    curious: bool = False
+    """Whether it looks at its context, and says which process carries it out."""
     stubborn_s: float = 0.0
     """How long it goes on after it was told to stop."""
     cost: float = 0.0
@@ -197,6 +199,9 @@ def _run(random: Random, scenario: Scenario, number: int) -> RunPlan:
         planner_timeout_s=random.choice((1.0, 20.0)),
         probe_timeout_s=random.choice((0.5, 5.0)),
         planner_calls_max=random.choice((3, 30, 1000)),
+        planner_rounds_max=random.choice((1, 3)),
+        replans_idle_max=random.choice((1, 3)),
+        steps_max=some(random, 0.05, 10, 100_000),
         wall_s=some(random, 0.1, random.choice((10.0, 60.0)), None),
         budget=some(random, 0.2, random.choice((3.0, 10.0, 30.0)), None),
         review=random.random() < 0.08,
@@ -301,6 +306,7 @@ def draw_act(random: Random, scenario: Scenario) -> Act:
     """What a call of a worker does."""
     quick = random.choice((0.0, 0.0, 0.001, 0.05, 0.7, 3.0))
     act = Act(before_s=quick, after_s=random.choice((0.0, 0.0, 0.02, 0.5)))
+    act.curious = random.random() < 0.2
     act.cost = random.choice((0.0, 0.0, 0.5, 1.0, 3.0))
     if random.random() < scenario.stubborn:
         act.stubborn_s = random.choice((0.01, 1.0, 15.0))
@@ -322,7 +328,7 @@ def draw_act(random: Random, scenario: Scenario) -> Act:
 def _words(random: Random, until_s: float) -> list[tuple[float, str]]:
     """What people say while all goes wrong: at random moments, with no regard to sense."""
     count = random.choice((0, 0, 1, 3, 8))
-    verbs = ("pause", "resume", "resume", "answer", "answer", "answer", "cancel", "stop_all", "lift")
-    weights = (4, 4, 4, 8, 8, 8, 1, 1, 3)
+    verbs = ("pause", "resume", "answer", "cancel", "stop_all", "lift")
+    weights = (4, 8, 24, 1, 1, 3)
     chosen = random.choices(verbs, weights, k=count)
     return sorted((random.random() * until_s, verb) for verb in chosen)

@@ -80,7 +80,7 @@ def _until_all_ended(world: World) -> bool:
             look += world.random.choice((200, 400, 1000))
             if world.current in world.hosts and loop.alive(world.current):
                 judge_live(world)
-        if loop.steps > STEPS_MAX or loop.time() > bound:
+        if loop.steps > STEPS_MAX or (loop.time() > bound and not _all_ended(world)):
             left = [plan.ident for plan in plans if not _ended(world, plan.ident)]
             world.wrong(f"I9: {left} did not end in {loop.time():.0f} s, {loop.steps} callbacks")
             return False

@@ -43,7 +43,7 @@ class SimStore(MemoryStore):
         entries: Sequence[Entry],
         summary: bytes | None = None,
         *,
-        alone: bool = False,  # noqa: ARG002 - there is no disk to wait for
+        alone: bool = False,
     ) -> asyncio.Future[None]:
         """Queue an append for the next commit."""
         future = super().append(run, expected, entries, summary)

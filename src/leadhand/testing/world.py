@@ -9,6 +9,7 @@ two calls of one step at once); the rest is judged at the end, by `judge`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -228,7 +229,8 @@ class World:
 
     async def _close(self, host: SimHost) -> None:
         if self.random.random() < 0.5:
-            await asyncio.wait([asyncio.ensure_future(host.drain())], timeout=20.0)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(host.drain(), 20.0)
         await host.close()
         self.later(0.0, self.kill, host.process, "it was closed")
 

@@ -1,0 +1,38 @@
+"""Results as callers get them: what is stored apart is loaded, and nothing is shared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.core.views import fresh, run_result, step_view
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Json
+    from leadhand.core.report import StepView
+    from leadhand.core.state import State, StepState
+    from leadhand.ports import Artifacts
+
+
+def data_of(store: Artifacts, step: StepState) -> Json:
+    """A step's data, whole."""
+    if step.data_ref:
+        return msgspec.json.decode(store.get_artifact(step.data_ref))
+    return fresh(step.data)
+
+
+def result_of(store: Artifacts, state: State) -> Json:
+    """A run's result, whole."""
+    return fresh(run_result(state, lambda step: data_of(store, step)))
+
+
+def step_views(store: Artifacts, state: State) -> list[StepView]:
+    """All steps, their data whole."""
+    views = []
+    for step in state.steps.values():
+        view = step_view(step)
+        if step.data_ref and step.status == "succeeded":
+            view = msgspec.structs.replace(view, data=data_of(store, step))
+        views.append(view)
+    return views

@@ -1,0 +1,216 @@
+"""`simulate`: run a plan with your own workers in virtual time, and see everything.
+
+    done = simulate(plan, workers=[fetch, scripted("notify", [Transient("busy"), after(60)])])
+    assert done.outcome.ok and done.seconds > 60
+
+No time passes, nothing is written, and the same seed gives the same run. `crash_after` kills
+the host after its n-th commit and lets another take up the run: what your workers would see
+if the machine went down just there. Sync functions run in place, not in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from leadhand.app.lead import Lead, Outcome, outcome_of
+from leadhand.codec.events import decode
+from leadhand.core import control
+from leadhand.core.events import Event
+from leadhand.core.invariants import Violation, check
+from leadhand.core.ledger import describe
+from leadhand.core.state import Question
+from leadhand.engine.host import Host
+from leadhand.stores.memory import MemoryDisk, MemoryStore
+from leadhand.testing.clock import Calendar, SimClock
+from leadhand.testing.loop import PROCESS, Deadlock, SimLoop
+from leadhand.workers.registry import Registry
+from leadhand.workers.threads import Lane, Threads
+from leadhand.workers.threads import Outcome as Result
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc, Goal, Plan
+    from leadhand.core.policy import Policy
+    from leadhand.engine.run import Run
+    from leadhand.ports import Planner
+
+T = TypeVar("T")
+
+RUN = "simulated"
+VIRTUAL_S_MAX = 400 * 24 * 3600.0
+STEPS_MAX = 10_000_000
+COMMIT_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What came of a simulated run."""
+
+    outcome: Outcome
+    events: tuple[tuple[int, Event], ...]
+    """The whole log, each event with its time in microseconds."""
+    violations: tuple[Violation, ...]
+    """What is wrong with the log; nothing, or you found a bug of ours."""
+    seconds: float
+    """How much virtual time it took."""
+    hosts: int
+    """How many hosts it took."""
+
+    def lines(self) -> list[str]:
+        """The log as people read it."""
+        return [describe(event) for _, event in self.events]
+
+
+class _Store(MemoryStore):
+    """Commits a moment after the first append of a group."""
+
+    def __init__(self, disk: MemoryDisk, committed: Callable[[int], None]) -> None:
+        super().__init__(auto=False, disk=disk)
+        self._due = False
+        self._process = PROCESS.get()
+        self._committed = committed
+
+    @property
+    def database_id(self) -> str:
+        return "simulated"
+
+    def append(self, *args: Any, **more: Any) -> asyncio.Future[None]:
+        future = super().append(*args, **more)
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_later(COMMIT_S, self._commit)
+        return future
+
+    def _commit(self) -> None:
+        self._due = False
+        self.commit()
+        self._committed(self._process)
+
+
+class _Host(Host):
+    async def blocking(self, call: Callable[..., T], *args: Any) -> T:
+        """No threads."""
+        return call(*args)
+
+
+class _Threads(Threads):
+    async def run(self, lane: Lane, call: Callable[[], Any]) -> Result:
+        """No threads: a sync function runs in place, and virtual time stands still."""
+        try:
+            return Result(call())
+        except BaseException as error:  # noqa: BLE001 - as in a thread, it travels as a value
+            return Result(error=error)
+
+
+class _Simulator:
+    """Boots hosts until the run rests."""
+
+    def __init__(self, lead: Lead, seed: int, crash_after: Iterable[int]) -> None:
+        self.lead = lead
+        self.loop = SimLoop(Random(seed))  # noqa: S311 - chance that can be repeated is the point
+        self.calendar = Calendar(self.loop)
+        self.disk = MemoryDisk()
+        self.process = 0
+        self.run: Run | None = None
+        self._crashes = sorted(crash_after)
+        self._commits = 0
+
+    def committed(self, process: int) -> None:
+        """Count commits; kill the host when its time has come."""
+        self._commits += 1
+        if self._crashes and self._commits >= self._crashes[0] and process == self.process:
+            self._crashes.pop(0)
+            self.loop.kill(process)
+            self.process += 1
+
+    async def live(self, process: int, begin: Callable[[Host], Any], people: Answers) -> None:
+        """One host's life."""
+        store = _Store(self.disk, self.committed)
+        latest = max((header.updated for header in store.runs()), default=0)
+        host = _Host(store, clock=SimClock(self.loop, self.calendar, latest))
+        await host.open()
+        begun = RUN in self.disk.logs
+        run = await (self.lead.take_up(host, RUN) if begun else begin(host))
+        self.run = run
+        while True:
+            await run.settled()
+            answered = False
+            for question in list(run.state.questions.values()):
+                answered = await _answer(run, question, people) or answered
+            if not answered:
+                break
+        await host.close()
+
+    def drive(self, begin: Callable[[Host], Any], people: Answers) -> None:
+        """Boot a host, and another when it was killed, until the run ended or waits."""
+        try:
+            while True:
+                process = self.process
+                life = self.loop.run_in(process, self.live(process, begin, people))
+                while not life.done() and self.process == process:
+                    if not self.loop.step():
+                        raise Deadlock(f"nothing is left to do at {self.loop.time():.3f} s")
+                    if self.loop.time() > VIRTUAL_S_MAX or self.loop.steps > STEPS_MAX:
+                        raise Deadlock(f"it goes on and on, after {self.loop.time():.0f} s")
+                if life.done():
+                    life.result()
+                    return
+        finally:
+            self.loop.close()
+
+
+Answers = Callable[[Question], "str | tuple[str, Any] | None"]
+"""What people answer: a choice, a choice with data, or None to leave it open."""
+
+
+async def _answer(run: Run, question: Question, people: Answers) -> bool:
+    said = people(question)
+    if said is None:
+        return False
+    choice, data = said if isinstance(said, tuple) else (said, None)
+    await run.said(
+        lambda state, now: control.answer(state, question.id, choice, "person", now, data=data)
+    )
+    return True
+
+
+def simulate(
+    what: Plan | Goal | Doc | str | Path,
+    workers: Iterable[Any] = (),
+    planner: Planner | Callable[..., object] | None = None,
+    *,
+    seed: int = 0,
+    params: Doc | None = None,
+    policy: Policy | None = None,
+    answers: Answers | None = None,
+    crash_after: Iterable[int] = (),
+) -> Simulation:
+    """Run something from beginning to end in virtual time.
+
+    It ends when the run ended, or when it waits for an answer that `answers` does not give.
+    """
+    registry = Registry(workers, threads=_Threads())
+    lead = Lead(registry, planner, policy=policy, actor="person")
+    world = _Simulator(lead, seed, crash_after)
+
+    def begin(host: Host) -> Any:
+        return lead.begin(host, what, params=params, run_id=RUN)
+
+    world.drive(begin, answers or (lambda _question: None))
+    if world.run is None:
+        raise Deadlock("the run never started")
+    events = [(e.at, decode(e.version, e.body)) for e in world.disk.logs[RUN]]
+    with suppress(RuntimeError):
+        registry.threads.close()
+    return Simulation(
+        outcome=outcome_of(world.run),
+        events=tuple(events),
+        violations=tuple(check(events)),
+        seconds=world.loop.time(),
+        hosts=world.process + 1,
+    )

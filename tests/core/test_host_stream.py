@@ -1,0 +1,59 @@
+"""The `$host` stream: what belongs to no single run."""
+
+import pytest
+
+from leadhand.codec.events import decode, encode
+from leadhand.core import events as ev
+from leadhand.core.host import (
+    HOST_EVENTS,
+    HOST_STREAM,
+    HostOpened,
+    HostState,
+    StopAllLifted,
+    StopAllRequested,
+    evolve_host,
+)
+from leadhand.errors import Bug
+
+
+def folded(*events):
+    """The host's state after some events, each as it is stored."""
+    state = HostState()
+    for event in events:
+        evolve_host(state, decode(ev.EVENT_VERSION, encode(event)))
+    return state
+
+
+TABLE = [
+    ([], HostState(0, 1000, False, "", 0)),
+    ([HostOpened(1, 42, "0.1")], HostState(1, 1000, False, "", 1)),
+    ([HostOpened(1, 42, "0.1", 7), HostOpened(2, 43, "0.1", 9)], HostState(2, 9, False, "", 2)),
+    ([HostOpened(1, 42, "0.1"), StopAllRequested("ann")], HostState(1, 1000, True, "ann", 2)),
+    (
+        [StopAllRequested("ann", "fire"), HostOpened(2, 42, "0.1")],
+        HostState(2, 1000, True, "ann", 2),
+    ),
+    ([StopAllRequested("ann"), StopAllRequested("bob")], HostState(0, 1000, True, "bob", 2)),
+    ([StopAllRequested("ann"), StopAllLifted("bob")], HostState(0, 1000, False, "", 2)),
+    ([StopAllLifted("bob")], HostState(0, 1000, False, "", 1)),
+]
+
+
+@pytest.mark.parametrize(("events", "expected"), TABLE)
+def test_the_fold(events, expected):
+    """A stop survives restarts until it is lifted; the last host counts."""
+    assert folded(*events) == expected
+
+
+def test_an_event_of_a_run_is_no_event_of_the_host():
+    """It is refused, and nothing is counted."""
+    state = HostState()
+    with pytest.raises(Bug, match="RunPaused is no event of the host"):
+        evolve_host(state, ev.RunPaused("ann"))
+    assert state == HostState()
+
+
+def test_host_events_are_apart_from_those_of_runs():
+    """No event belongs to both; the stream's name can be no run's."""
+    assert not set(HOST_EVENTS) & set(ev.RUN_EVENTS)
+    assert HOST_STREAM == "$host"

@@ -1,0 +1,528 @@
+"""What people, planners and machines are shown of a run."""
+
+import pytest
+
+from leadhand.core import events as ev
+from leadhand.core import views
+from leadhand.core.host import HOST_EVENTS, HostOpened, StopAllLifted, StopAllRequested
+from leadhand.core.ledger import LINES, describe, ledger_of
+from leadhand.core.plan import Goal
+from leadhand.core.policy import Policy
+from leadhand.core.report import FailedAttempt, Failure, StepView
+from leadhand.core.state import State
+from tests.core.driver import MINUTE, SECOND, Drive, failure, finished, fold, propose, spec, step
+
+# One word.
+
+
+def stopped(run):
+    run.tell(ev.StopDecided("failed", "x"))
+    return run
+
+
+STATUS = [
+    ("running", 8, lambda: Drive(step("a"))),
+    ("running", 8, lambda: Drive(bare=True).go()),
+    ("paused", 8, lambda: Drive(step("a")).tell(ev.RunPaused("ann"))),
+    ("stopping", 8, lambda: stopped(Drive(step("a")))),
+    ("waiting", 5, lambda: Drive(step("a")).fail("a", "permanent")),
+    ("running", 8, lambda: Drive(step("a"), step("b")).fail("a", "permanent")),
+    ("running", 8, lambda: Drive(step("a"), step("b")).fail("a", "permanent").fail("b")),
+    ("waiting", 5, lambda: Drive(step("a", worker="risky"))),
+    ("succeeded", 0, lambda: Drive(step("a")).done("a")),
+    ("failed", 1, lambda: Drive(step("a", failure_action="abort")).fail("a", "permanent")),
+    ("cancelled", 9, lambda: Drive(step("a")).cancel().done("a")),
+    ("rejected", 3, lambda: Drive(step("a", worker="risky")).reply("reject")),
+    ("failed", 6, lambda: Drive(step("a"), policy=Policy(budget=0.0))),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "make"), STATUS)
+def test_one_word_and_one_number(status, code, make):
+    """How the run stands, and the exit code that goes with it."""
+    run = make()
+    assert (views.run_status(run.state), views.exit_code(run.state)) == (status, code)
+
+
+GOES_ON = [
+    (True, lambda run: None),
+    (True, lambda run: run.tell(ev.AttemptReported("a", 1, 3, False, failure=failure()))),
+    (True, lambda run: run.fail("a")),
+    (False, lambda run: run.fail("a", "permanent")),
+    (True, lambda run: run.fail("a", "permanent").reply("skip", "q2")),
+]
+
+
+@pytest.mark.parametrize(("expected", "happens"), GOES_ON)
+def test_a_run_waits_only_when_nothing_goes_on(expected, happens):
+    """In flight, undecided, in a backoff: the run goes on beside its question."""
+    run = Drive(step("q"), step("a"), step("b", finished("a"))).fail("q", "permanent")
+    happens(run)
+    assert views.goes_on(run.state) is expected
+    assert (views.run_status(run.state) == "waiting") is not expected
+
+
+def test_a_backoff_goes_on_until_it_is_over():
+    """And then the step is ready, though nobody has started it yet."""
+    run = Drive(step("q"), step("a")).fail("q", "permanent").fail("a")
+    assert views.run_status(run.state) == "running"
+    run.room = 0
+    run.later(5)
+    assert views.run_status(run.state) == "running"
+
+
+def test_a_step_in_the_calendar_goes_on():
+    """Its time will come by itself."""
+    run = Drive(step("q"), step("a", not_before="02:00 UTC")).fail("q", "permanent")
+    assert views.run_status(run.state) == "running"
+
+
+def test_timers_that_no_longer_count_do_not_keep_a_run_going():
+    """Deadlines of what is long done lie below the run's own timer, and mean nothing."""
+    run = Drive(step("a"), step("b", "a"), policy=Policy(wall_s=1800.0))
+    run.done("a").fail("b", "permanent")
+    assert views.run_status(run.state) == "waiting"
+
+
+def test_a_calendar_entry_of_a_step_that_is_gone_does_not_keep_a_run_going():
+    """It was taken out before its time."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a", not_before="02:00 UTC"), step("b"), final=False))
+    run.done("b", surprise="odd").answer(propose(step("c"), cancel=["a"]))
+    run.fail("c", "permanent").answer({"kind": "ask", "question": "?"})
+    assert run.state.calendar
+    assert views.run_status(run.state) == "waiting"
+
+
+def test_a_planner_at_work_goes_on():
+    """Beside an open question."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a", failure_action="escalate"), step("b"), final=False))
+    run.fail("a", "permanent").done("b", surprise="odd")
+    assert run.state.planner.epoch
+    assert views.run_status(run.state) == "running"
+
+
+def test_doomed_steps_go_on():
+    """They are about to be skipped."""
+    run = Drive(step("a", failure_action="continue"), step("b", "a"))
+    run.tell(ev.AttemptReported("a", 1, 2, False, failure=failure("permanent")))
+    run.take(run.decide())
+    assert run.state.doomed
+    assert views.goes_on(run.state)
+
+
+def test_a_folded_run_says_the_same():
+    """A reader that only folds the log sees what the host sees."""
+    for _, _, make in STATUS:
+        run = make()
+        assert views.run_status(fold(run.log)) == views.run_status(run.state)
+
+
+# The goal and the result.
+
+
+@pytest.mark.parametrize(
+    ("goal", "expected", "accepted"),
+    [
+        ("do it", Goal(text="do it"), ()),
+        (
+            {"text": "x", "acceptance": ["a", "b"]},
+            Goal(text="x", acceptance=("a", "b")),
+            ("a", "b"),
+        ),
+        ({"text": "x"}, Goal(text="x"), ()),
+    ],
+)
+def test_the_goal(goal, expected, accepted):
+    """A sentence or an object."""
+    run = Drive(bare=True, goal=goal)
+    assert views.goal_of(run.state) == expected
+    assert views.acceptance(run.state) == accepted
+
+
+def test_a_run_that_never_started_has_no_goal():
+    """Empty, not an error."""
+    assert views.goal_of(State()) == Goal()
+    assert views.acceptance(State()) == ()
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([step("a"), step("b", "a")], "b!"),
+        ([step("a"), step("b")], {"a": "a!", "b": "b!"}),
+    ],
+)
+def test_the_result_is_what_nobody_waited_for(steps, expected):
+    """One end gives its data, several give theirs by name."""
+    run = Drive(*steps)
+    while run.running:
+        ident = run.running[0]
+        run.done(ident, data=f"{ident}!")
+    assert views.run_result(run.state) == expected
+
+
+def test_a_result_stored_apart_is_named():
+    """The shell fetches it."""
+    run = Drive(step("a")).done("a", data_ref="sha256:1")
+    assert views.run_result(run.state) == {"$artifact": "sha256:1"}
+
+
+def test_the_result_of_an_heir_is_not_an_end_when_others_wait_for_it():
+    """It took the place of a step that others waited for."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a"), step("b", "a"), final=False)).fail("a", "permanent")
+    run.answer(propose(step("a2", supersedes="a"))).done("a2", data=1).done("b", data=2)
+    assert views.run_result(run.state) == 2
+
+
+def test_the_planners_result_comes_first():
+    """Before the end and after it; without any step there is none."""
+    run = Drive(bare=True, goal={"text": "", "acceptance": ["x"]}).go()
+    assert views.run_result(run.state) is None
+    run.answer({"kind": "finish", "result": 5})
+    assert views.run_result(run.state) == 5
+    run.say(ev.GoalChecked(met=True))
+    assert views.run_result(run.state) == 5
+    run.state.finish = None
+    assert views.run_result(run.state) == 5
+
+
+# Steps.
+
+
+def test_a_failure_as_a_type():
+    """With defaults for what an old log left out."""
+    assert views.failure_of(None) is None
+    assert views.failure_of({}) == Failure("", "", "none", None, None)
+    doc = {"class": "x", "message": "m", "effect": "done", "retry_after": 3, "details": "d"}
+    assert views.failure_of(doc) == Failure("x", "m", "done", 3, "d")
+
+
+def test_a_view_of_a_step():
+    """Copied: what is done to it does not reach the state."""
+    run = Drive(step("a", action="go"), step("b"))
+    run.done("a", data={"x": [1]}, recommendations=("r",)).fail("b", "permanent")
+    seen = views.step_view(run.state.steps["a"])
+    assert seen == StepView("a", "w", "go", "succeeded", 1, {"x": [1]}, None, ("r",), "")
+    seen.data["x"].append(2)
+    assert run.state.steps["a"].data == {"x": [1]}
+    seen = views.step_view(run.state.steps["b"])
+    assert (seen.status, seen.data, seen.attempts) == ("asking", None, 1)
+    assert seen.error == Failure("permanent", "it broke", "none")
+    assert seen.reason == "it broke (permanent); nothing else is left to try"
+
+
+@pytest.mark.parametrize("value", [None, "x", 1, 1.5, True, [1, {"a": None}], {}])
+def test_a_fresh_copy(value):
+    """Equal, and shared only where it cannot change."""
+    copy = views.fresh(value)
+    assert copy == value
+    assert copy is not value or not isinstance(value, (list, dict))
+
+
+@pytest.mark.parametrize(
+    ("make", "status", "error"),
+    [
+        (lambda: Drive(step("a")), "running", None),
+        (lambda: Drive(step("a")).fail("a"), "retrying", "transient"),
+        (lambda: Drive(step("a")).fail("a", "permanent"), "waiting_for_person", "permanent"),
+        (lambda: Drive(step("a")).fail("a").later(1), "running", None),
+        (lambda: Drive(step("a")).fail("a").later(1).done("a"), "succeeded", None),
+        (lambda: Drive(step("a", not_before="02:00 UTC")), "scheduled", None),
+        (lambda: Drive(step("a"), room=0), "ready", None),
+        (
+            lambda: Drive(step("a", failure_action="continue")).fail("a", "permanent"),
+            "failed",
+            "permanent",
+        ),
+        (
+            lambda: Drive(step("a")).tell(ev.AttemptReported("a", 1, 2, False, failure=failure())),
+            "running",
+            None,
+        ),
+    ],
+)
+def test_a_row(make, status, error):
+    """The word people see, and the error while it matters."""
+    run = make()
+    row = views.step_row(run.state.steps["a"])
+    assert (row["id"], row["status"], row["worker"]) == ("a", status, "w")
+    assert row["attempts"] == run.state.steps["a"].attempts
+    assert row["error"] == (error and {"class": error, "message": "it broke"})
+
+
+def test_a_step_whose_time_came_is_no_longer_scheduled():
+    """It is ready, and waits for room."""
+    run = Drive(step("a", not_before="00:01 UTC"), room=0).later(60)
+    assert views.shown_status(run.state.steps["a"]) == "ready"
+
+
+# Documents.
+
+
+def test_the_outcome():
+    """The document that `run --json` ends with."""
+    run = Drive(
+        step("a"),
+        step("b", failure_action="abort"),
+        goal="g",
+        plan={"estimated_duration": "15 minutes"},
+    )
+    run.done("a", data=1, cost=0.1234567).later(2.5)
+    run.fail("b", "permanent")
+    assert views.outcome_doc(run.state) == {
+        "run": "r1",
+        "status": "failed",
+        "goal": "g",
+        "result": 1,
+        "steps": [views.step_row(each) for each in run.state.steps.values()],
+        "cost": 0.123457,
+        "duration": 2.5,
+        "reason": "step b failed and the plan says to abort: it broke",
+        "estimated_duration": 900.0,
+    }
+
+
+def test_the_outcome_of_a_run_that_goes_on():
+    """Stopping is shown as running, and what waits for a person is listed."""
+    run = stopped(Drive(step("a"), at=10))
+    run.later(1.0006)
+    run.tell(ev.ReportIgnored("a", 1, 1))
+    doc = views.outcome_doc(run.state)
+    assert (doc["status"], doc["reason"], doc["duration"]) == ("running", "", 1.001)
+    assert "waiting_for" not in doc
+    assert "estimated_duration" not in doc
+    run = Drive(step("a")).later(1).fail("a", "permanent")
+    doc = views.outcome_doc(run.state)
+    assert doc["waiting_for"] == [views.inbox_row(run.state, "q1")]
+    assert views.inbox_row(run.state, "q1") == {
+        "id": "r1/q1",
+        "kind": "failure",
+        "run": "r1",
+        "step": "a",
+        "text": run.state.questions["q1"].text,
+        "choices": ["retry", "skip", "abort"],
+        "since": SECOND,
+    }
+    run = Drive(step("a", worker="risky"))
+    assert views.inbox_row(run.state, "review-1")["step"] is None
+
+
+def test_the_summary():
+    """What `leadhand ls` shows."""
+    run = Drive(step("a"), step("b"), goal="g" * 600, plan={"plan_id": "p1"})
+    run.fail("a", "permanent").done("b", cost=2.0)
+    assert views.summary(run.state) == {
+        "status": "waiting",
+        "goal": "g" * 500,
+        "plan": "p1",
+        "steps": 2,
+        "settled": 1,
+        "waiting": 1,
+        "cost": 2.0,
+    }
+
+
+def test_progress():
+    """Counts by the words people see."""
+    run = Drive(step("a"), step("b"), step("c", "b"), step("d"))
+    run.done("a").fail("d", "permanent")
+    assert views.progress(run.state) == {
+        "total": 4,
+        "settled": 1,
+        "in_flight": 1,
+        "counts": {"succeeded": 1, "running": 1, "waiting": 1, "waiting_for_person": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("unseen", "text", "choices"),
+    [
+        (
+            False,
+            "Step a (w go) failed: because. What now?",
+            ["retry", "skip", "abort"],
+        ),
+        (
+            True,
+            "Step a (w go): because. Look whether it happened, then answer.",
+            ["done", "retry", "skip", "abort"],
+        ),
+    ],
+)
+def test_what_a_person_is_asked(unseen, text, choices):
+    """The step, who did it, why, and what can be said."""
+    run = Drive(step("a", action="go"))
+    known = run.state.steps["a"]
+    known.failure = failure("lost", "unknown" if unseen else "none")
+    assert views.question_text(known, "because") == (text, choices)
+
+
+# The planner's view.
+
+
+def test_what_a_planner_is_told():
+    """Goal, steps, results, failures, recommendations, answers, findings, notes, cost, params."""
+    run = Drive(bare=True, params={"p": 1}, replans=True, catalog=[spec("w")]).go()
+    run.answer(propose(step("a"), step("b"), step("c", "b"), final=False, notes={"n": 1}))
+    run.done("a", data={"x": 1}, cost=0.5, recommendations=("r",)).fail("b", "permanent")
+    view = views.planner_view(run.state, 2, "surprise")
+    assert (view.run, view.call, view.why, view.cost) == ("r1", 2, "surprise", 0.5)
+    assert (view.goal, view.params, view.notes) == (Goal(text="the goal"), {"p": 1}, {"n": 1})
+    assert list(view.steps) == ["a", "b", "c"]
+    assert view.steps["b"].status == "failed"
+    assert dict(view.results) == {"a": {"x": 1}}
+    assert view.completed == ("a",)
+    assert (len(view.steps), len(view.results)) == (3, 1)
+    assert view.failed_attempts == (
+        FailedAttempt("b", 1, "w", Failure("permanent", "it broke", "none")),
+    )
+    assert (view.recommendations, view.findings, view.answers) == (("r",), (), ())
+
+
+def test_the_view_is_lazy_and_shares_nothing():
+    """Steps are read when looked at, and a planner cannot reach the state through them."""
+    run = Drive(step("a"), step("b")).done("a", data={"x": []})
+    run.state.planner.notes = {"n": []}
+    run.state.answers.append({"text": []})
+    view = views.planner_view(run.state, 1, "x")
+    view.results["a"]["x"].append(1)
+    view.notes["n"].append(1)
+    view.answers[0]["text"].append(1)
+    assert run.state.steps["a"].data == {"x": []}
+    assert (run.state.planner.notes, run.state.answers) == ({"n": []}, [{"text": []}])
+    run.done("b", data=2)
+    assert dict(view.results)["b"] == 2
+    with pytest.raises(KeyError):
+        view.results["nobody"]
+    assert "nobody" not in view.steps
+
+
+def test_a_step_without_success_has_no_result():
+    """Looking for it is a KeyError, as in any mapping."""
+    run = Drive(step("a"), step("b"))
+    view = views.planner_view(run.state, 1, "x")
+    with pytest.raises(KeyError):
+        view.results["a"]
+    assert "a" not in view.results
+    assert "a" in view.steps
+
+
+# The ledger.
+
+
+LEDGER = [
+    (ev.RunHosted(3), "host 3 took the run up"),
+    (ev.PlannerAsked(2, 9, 0, "report"), "planner asked (call 2): report"),
+    (
+        ev.PlannerAnswered(2, 9, propose(step("a"), because="so")),
+        "planner answered (call 2): propose 1 steps: so",
+    ),
+    (
+        ev.PlannerAnswered(2, 9, {"kind": "propose", "revision": 4}),
+        "planner answered (call 2): propose revision 4",
+    ),
+    (
+        ev.PlannerAnswered(2, 9, {"kind": "ask", "question": "?"}),
+        "planner answered (call 2): ask: ?",
+    ),
+    (
+        ev.PlannerAnswered(2, 9, {"kind": "finish", "because": "done"}),
+        "planner answered (call 2): finish: done",
+    ),
+    (
+        ev.PlannerAnswered(2, 9, {"kind": "give_up", "reason": "no"}),
+        "planner answered (call 2): give_up: no",
+    ),
+    (ev.PlannerFailed(2, 9, "it raised"), "planner call 2 failed: it raised"),
+    (ev.ProposalRefused(2, ["x", "y"]), "proposal refused: x; y"),
+    (
+        ev.RevisionProposed(number=2, author="p", base="", hash="h", add=[step("a")], because="so"),
+        "revision 2 by p: 1 steps, final, risk low: so",
+    ),
+    (
+        ev.RevisionProposed(
+            number=2, author="p", base="", hash="h", add=[], cancel=["a", "b"], final=False
+        ),
+        "revision 2 by p: 0 steps, cancels a, b, to be continued, risk low",
+    ),
+    (ev.ReviewRequested(2, "h", "look at it"), "look at it"),
+    (ev.RevisionApproved(2, "h", "ann", "fine"), "revision 2 approved by ann: fine"),
+    (ev.RevisionRejected(2, "h", "ann"), "revision 2 rejected by ann"),
+    (
+        ev.QuestionAsked(id="q1", kind="failure", text="What?", choices=["x", "y"]),
+        "question q1: What? [x / y]",
+    ),
+    (
+        ev.QuestionAnswered(id="q1", choice="x", actor="ann", text="so"),
+        "question q1 answered by ann: x: so",
+    ),
+    (ev.AttemptStarted("a", 2, 9, "w", 0, "", ""), "a: attempt 2 started by w"),
+    (ev.AttemptSpawned("a", 9, 4711, 0, ""), "a: process 4711"),
+    (ev.AttemptReported("a", 2, 9, True), "a: attempt 2 verified"),
+    (ev.AttemptReported("a", 2, 9, True, surprise="odd"), "a: attempt 2 verified, but odd"),
+    (
+        ev.AttemptReported("a", 2, 9, False, failure=failure()),
+        "a: attempt 2 failed: transient: it broke",
+    ),
+    (ev.ReportIgnored("a", 2, 9), "a: a late report of attempt 2 was ignored"),
+    (ev.AttemptLost("a", 2, 9, "timeout", "too late"), "a: attempt 2 timeout: too late"),
+    (ev.ProbeStarted("a", 2, 9, 0), "a: probing whether attempt 2 happened"),
+    (ev.ProbeReported("a", 2, 9, "done", reason="seen"), "a: probe says done: seen"),
+    (ev.StepRefused("a", "permanent", "no value"), "a: could not start (permanent): no value"),
+    (
+        ev.RecoveryDecided(
+            step="a", attempt=1, failure_class="lost", strategy="retry", reason="so", worker="w"
+        ),
+        "a: lost, so retry with w: so",
+    ),
+    (ev.StepSkipped("a", "so"), "a: skipped: so"),
+    (ev.StepCancelled("a", "so"), "a: cancelled: so"),
+    (ev.RunPaused("ann", "lunch"), "paused by ann: lunch"),
+    (ev.RunResumed("ann"), "resumed by ann"),
+    (ev.CancelRequested("ann", 0), "cancel asked by ann"),
+    (ev.StopDecided("failed", "so"), "stopping as failed: so"),
+    (ev.GoalCheckStarted(), "checking the goal's acceptance criteria"),
+    (ev.GoalChecked(met=True), "the goal is met"),
+    (ev.GoalChecked(met=False, findings=["x", "y"]), "not met: x; y"),
+    (ev.RunEnded("failed", "so"), "run failed: so"),
+    (ev.RunEnded("succeeded"), "run succeeded"),
+    (HostOpened(1, 2, "0.1"), "host 1 opened (pid 2, leadhand 0.1)"),
+    (StopAllRequested("ann", "fire"), "stop-all by ann: fire"),
+    (StopAllLifted("ann"), "stop-all lifted by ann"),
+]
+
+
+@pytest.mark.parametrize(("event", "line"), LEDGER)
+def test_a_line_of_the_ledger(event, line):
+    """One plain line for each event."""
+    assert describe(event) == line
+
+
+def test_the_first_line_of_a_ledger():
+    """Who started what, by which planner."""
+    run = Drive(bare=True, actor="ann")
+    assert describe(run.state.started) == "ann started the run: the goal (planner: test)"
+    run = Drive(bare=True, goal={"text": "x"})
+    assert describe(run.state.started) == "somebody started the run: x (planner: test)"
+
+
+def test_every_event_has_a_line_here():
+    """The table above speaks of all of them."""
+    assert {type(event) for event, _ in LEDGER} | {ev.RunStarted} == set(LINES)
+    assert set(LINES) == {*ev.RUN_EVENTS, *HOST_EVENTS}
+
+
+def test_the_two_ledgers():
+    """Intent and execution."""
+    assert ledger_of(ev.RevisionApproved(1, "h", "ann")) == "intent"
+    assert ledger_of(ev.AttemptStarted("a", 1, 1, "w", 0, "", "")) == "execution"
+
+
+def test_times_are_in_microseconds():
+    """A minute is what it is everywhere."""
+    run = Drive(step("a")).later(60).done("a")
+    assert run.state.ended_at == MINUTE
+    assert views.outcome_doc(run.state)["duration"] == 60.0
