@@ -6,6 +6,7 @@ shrinks to a short story, which `python -m pytest` prints.
 """
 
 import copy
+import random
 
 import msgspec
 from hypothesis import example, given
@@ -21,7 +22,7 @@ from leadhand.core.invariants import check
 from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.policy import Policy
 from leadhand.core.revise import answered
-from leadhand.core.state import Now, State
+from leadhand.core.state import STARTABLE, Now, State
 from tests.core.driver import (
     SECOND,
     Drive,
@@ -46,7 +47,13 @@ NAMES = [each.name for each in CATALOG]
 WINDOWS = ["00:00-00:01 UTC", "00:01-00:30 UTC"]
 TURNS_MAX = 150
 
-tapes = st.lists(st.integers(0, 255), max_size=400)
+
+def wild(seed):
+    """A long tape; Hypothesis prefers short ones."""
+    return random.Random(seed).randbytes(500)
+
+
+tapes = st.integers(0, 1 << 32).map(wild) | st.binary(max_size=100)
 
 
 class Story(Drive):
@@ -165,7 +172,7 @@ class Story(Drive):
 
     def person(self):
         question = self.pick(list(self.state.questions.values()))
-        choice = self.pick(question.choices or ["words"])
+        choice = self.pick(question.choices[::-1] or ["words"])
         return control.answer(self.state, question.id, choice, "ann", self.now, data=5)
 
     def judge(self):
@@ -232,9 +239,15 @@ EXTRAS = [
 ]
 
 
+def due(state):
+    """When to look again; calendar entries of steps that are gone are only looked at in vain."""
+    at, _ = next_wake(state)
+    entries = [when for when, ident in state.calendar if state.steps[ident].status in STARTABLE]
+    return at, min(entries, default=None)
+
+
 @given(tapes)
-@example([0, 0, 1, 0, 2, 0, 0, 1, 1] * 30)
-@example(list(range(256)))
+@example(bytes(range(256)))
 def test_replay_is_live(tape):
     """Folding the log gives what the run that wrote it knows, and the same next wish."""
     story = Story(tape).play()
@@ -242,8 +255,10 @@ def test_replay_is_live(tape):
     assert snapshot(folded) == snapshot(story.state)
     room = story.room - len(story.state.in_flight)
     assert decide(folded, story.now, room) is None
-    assert next_wake(folded) == next_wake(story.state)
     assert views.run_status(folded) == views.run_status(story.state)
+    if story.state.ended is not None:
+        return
+    assert due(folded) == due(story.state)
     best, live = folded.next_ready(), story.state.next_ready()
     assert (best and best.id) == (live and live.id)
 
@@ -406,8 +421,9 @@ def test_counters_are_what_counting_gives(tape):
         assert state.bad == sum(state.is_bad(s) for s in steps)
         flying = {s.id: s.epoch for s in steps if s.status in ("running", "probing")}
         assert state.in_flight == flying
-        asking = {s.question for s in steps if s.status == "asking"}
+        asking = {s.question for s in steps if s.question}
         assert asking == {q.id for q in state.questions.values() if q.step}
+        assert state.stopping or all(s.question for s in steps if s.status == "asking")
         story.turn()
 
 

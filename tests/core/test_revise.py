@@ -145,6 +145,22 @@ def test_a_proposal_while_another_waits_is_logged_and_not_acted_on():
     assert answered(run.state, 1, 1, propose(step("a")), run.now) == ([whole], [])
 
 
+def test_failures_and_skips_come_before_a_proposal():
+    """They arrived in the same batch; the proposal is checked against what follows from them."""
+    for kind, expected in (("transient", "recover a retry"), ("permanent", "recover a continue")):
+        run = going(step("a", failure_action="continue"), step("b", "a"))
+        failed = ev.AttemptReported(
+            "a", 1, run.state.in_flight["a"], False, failure={"class": kind}
+        )
+        run.tell(failed).answer(propose(step("n", supersedes="b"), final=False))
+        assert run.news[1:3] == ["PlannerAnswered", expected]
+    run = going(step("a", failure_action="continue"), step("b", "a"))
+    run.tell(ev.AttemptReported("a", 1, run.state.in_flight["a"], False, failure={"class": "x"}))
+    run.take(run.decide()).news_start()
+    run.answer(propose(step("n"), final=False))
+    assert run.news[:3] == ["PlannerAnswered", "skip b", "propose 2"]
+
+
 def test_a_proposal_in_an_old_log_is_acted_on_by_decide():
     """There the whole answer was logged first."""
     run = asked()

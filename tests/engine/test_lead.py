@@ -757,3 +757,29 @@ def test_plan_only_plans(tmp_path: Path) -> None:
     assert calls == []
     assert run(lead, plan).ok
     assert calls == [1]
+
+
+def test_critical_path_first(tmp_path: Path) -> None:
+    """With estimates, by the step or by its worker, the longest way to the end starts first."""
+    order: list[str] = []
+
+    def note(context: Context) -> None:
+        order.append(context.step)
+
+    @worker(est="1s")
+    async def short(context: Context) -> None:
+        note(context)
+
+    @worker(est="9s")
+    async def long(context: Context) -> None:
+        note(context)
+
+    plan = steps(
+        {"id": "quick", "worker": "short"},
+        {"id": "head", "worker": "short"},
+        {"id": "tail", "worker": "long", "depends_on": ["head"]},
+        {"id": "middle", "worker": "short", "est": "5s"},
+        limits={"concurrency": 1},
+    )
+    assert run(Lead([short, long], store=tmp_path / "x.db"), plan).ok
+    assert order == ["head", "tail", "middle", "quick"]

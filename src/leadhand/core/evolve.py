@@ -272,7 +272,7 @@ def _fits(state: State, revision: Revision, waits: Waits) -> None:
 
 def _install(state: State, revision: Revision, instants: dict[str, int], waits: Waits) -> None:
     steps = state.steps
-    tail = _tails(revision.add, waits)
+    tail = _tails(state, revision.add, waits)
     for doc in revision.add:
         ident = doc["id"]
         steps[ident] = StepState(
@@ -287,8 +287,15 @@ def _install(state: State, revision: Revision, instants: dict[str, int], waits: 
         _wire(state, steps[ident], names)
 
 
-def _tails(docs: list[dict[str, Any]], waits: Waits) -> dict[str, float]:
+def _tails(state: State, docs: list[dict[str, Any]], waits: Waits) -> dict[str, float]:
+    """Critical-path tails, from what steps say they take, or else what their workers say."""
     est = {doc["id"]: seconds(doc["est"]) for doc in docs if "est" in doc}
+    specs = state.catalog.workers.values()
+    if any(offer.est_s is not None for spec in specs for offer in spec.offers.values()):
+        for doc in docs:
+            offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
+            if offer is not None and offer.est_s is not None:
+                est.setdefault(doc["id"], offer.est_s)
     return tails(waits, est) if est else {}
 
 

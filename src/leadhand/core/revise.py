@@ -41,8 +41,9 @@ def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Move
     if state.planner.epoch != epoch:
         return [], []
     whole = ev.PlannerAnswered(call, epoch, answer)
-    if answer.get("kind") != "propose" or state.stopping is not None or state.pending is not None:
-        return [whole], []
+    busy = state.stopping is not None or state.pending is not None
+    if answer.get("kind") != "propose" or busy or state.undecided or state.doomed:
+        return [whole], []  # What is more urgent comes first, in `decide`.
     events, effects = _proposed(state, answer, now)
     if not isinstance(events[0], ev.RevisionProposed):
         return [whole], []

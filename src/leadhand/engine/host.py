@@ -304,7 +304,7 @@ class Host:
         self.draining = True
         while tasks := [task for run in self.runs.values() for task in run.tasks.values()]:
             await asyncio.wait(tasks)
-        for run in self.runs.values():
+        for run in list(self.runs.values()):
             await run.quiet()
 
     async def close(self) -> None:

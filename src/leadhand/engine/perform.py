@@ -9,7 +9,6 @@ reports.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -185,8 +184,10 @@ async def _over(context: AttemptContext, before: asyncio.Task[None] | None) -> N
     whoever comes next waits for us, and so for it."""
     context.begun = True
     while before is not None and not before.done():
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await asyncio.wait([before])
+        except asyncio.CancelledError:
+            context.cancelled = True
     if context.cancelled:
         raise asyncio.CancelledError
 

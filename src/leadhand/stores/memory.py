@@ -105,6 +105,11 @@ class MemoryStore:
             self.commit()
         return future
 
+    @property
+    def database_id(self) -> str:
+        """A name no other store has, as long as it lives."""
+        return f"memory-{id(self):x}"
+
     def room(self) -> bool:
         """Whether new work should be started."""
         return True

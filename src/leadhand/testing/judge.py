@@ -28,6 +28,11 @@ def judge(world: World) -> None:
         _judge_log(world, plan)
         _judge_effects(world, plan)
     _judge_order(world)
+    judge_troubles(world)
+
+
+def judge_troubles(world: World) -> None:
+    """What was raised and nobody caught."""
     for trouble in world.loop.troubles:
         # What a killed host never looked at, it could not.
         if world.current == 1 or "never retrieved" not in trouble:

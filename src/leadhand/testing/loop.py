@@ -212,7 +212,13 @@ class SimLoop(asyncio.BaseEventLoop):
         """Start something in a simulated process."""
         context = contextvars.Context()
         context.run(PROCESS.set, process)
-        return self.create_task(work, context=context)
+        task = self.create_task(work, context=context)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.troubles.append(f"{task.get_coro()!r:.60}: {error!r}")
 
     def skip(self, seconds: float) -> None:
         """The whole machine stood still for a while: time passed, and nothing ran."""

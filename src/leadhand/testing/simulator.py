@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from leadhand.core.host import HOST_STREAM
-from leadhand.testing.judge import judge, judge_live
+from leadhand.testing.judge import judge, judge_live, judge_troubles
 from leadhand.testing.people import ENDED
 from leadhand.testing.world import World
 
@@ -71,7 +71,8 @@ def _until_all_ended(world: World) -> bool:
     look = 400
     while not world.violations:
         if not loop.step():
-            if not _all_ended(world):
+            judge_troubles(world)
+            if not world.violations and not _all_ended(world):
                 world.wrong("nothing is left to do, and not every run has ended")
             return not world.violations
         if loop.steps % 16 == 0 and _all_ended(world):

@@ -1,0 +1,611 @@
+"""The checker of logs: clean logs pass, and for each rule there is a bad log that it catches."""
+
+import msgspec
+import pytest
+
+from leadhand.core import events as ev
+from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.invariants import RULES, check
+from leadhand.core.policy import Policy
+
+SECOND = 1_000_000
+
+
+class Log:
+    """Builds a log event by event, a second apart, with the hashes that belong there."""
+
+    def __init__(self, *steps, policy=None, goal="g", replans=False, planner="document", **worker):
+        offer = Offer(idempotent=worker.pop("idempotent", True), **worker)
+        plain = WorkerSpec(name="other", version="1", offers={"": Offer()})
+        self.specs = {"w": WorkerSpec(name="w", version="1", offers={"": offer}), "other": plain}
+        self.at = 0
+        self.entries = []
+        self.epoch = self.calls = self.revision = 0
+        self.head = ""
+        self.docs = {}
+        self.add(
+            ev.RunStarted(
+                run="r",
+                goal=goal,
+                policy=policy or Policy(),
+                planner=planner,
+                catalog=list(self.specs.values()),
+                replans=replans,
+            ),
+            ev.RunHosted(1),
+        )
+        if steps:
+            self.revise(*steps)
+
+    def add(self, *events, later=1.0):
+        for event in events:
+            self.at += int(later * SECOND)
+            self.entries.append((self.at, event))
+        return self
+
+    def ask(self):
+        self.calls += 1
+        self.epoch += 1
+        deadline = self.at + 100 * SECOND
+        return self.add(ev.PlannerAsked(self.calls, self.epoch, deadline, "start"))
+
+    def answer(self, kind="propose"):
+        return self.add(ev.PlannerAnswered(self.calls, self.epoch, {"kind": kind}))
+
+    def propose(self, *steps, final=True, cancel=(), risk="low"):
+        add, cancel = [{"worker": "w", **step} for step in steps], list(cancel)
+        self.docs.update({doc["id"]: doc for doc in add})
+        number = self.revision + 1
+        name = digest(self.head, canonical([add, cancel, final]))
+        self.proposed = ev.RevisionProposed(
+            number=number,
+            author="p",
+            base=self.head,
+            hash=name,
+            add=add,
+            cancel=cancel,
+            final=final,
+            risk=risk,
+        )
+        return self.add(self.proposed)
+
+    def approve(self, actor="policy"):
+        self.revision, self.head = self.proposed.number, self.proposed.hash
+        return self.add(ev.RevisionApproved(self.revision, self.head, actor))
+
+    def revise(self, *steps, **more):
+        return self.ask().answer().propose(*steps, **more).approve()
+
+    def start(self, step, attempt=1, *, worker="w", later=1.0, **changed):
+        self.epoch += 1
+        doc = self.docs[step]
+        spec = digest(canonical(doc), worker, "1")
+        event = ev.AttemptStarted(
+            step, attempt, self.epoch, worker, self.at + 3600 * SECOND, spec, ""
+        )
+        return self.add(msgspec.structs.replace(event, **changed), later=later)
+
+    def report(self, step, attempt=1, *, epoch=None, data=None, **more):
+        event = ev.AttemptReported(step, attempt, epoch or self.epoch, True, data)
+        return self.add(msgspec.structs.replace(event, **more))
+
+    def fail(self, step, attempt=1, kind="transient", effect="none", **more):
+        failure = {"class": kind, "message": "m", "effect": effect, **more}
+        return self.add(
+            ev.AttemptReported(step, attempt, self.epoch, False, failure=failure)  # noqa: FBT003
+        )
+
+    def lose(self, step, attempt=1, kind="lost", **more):
+        return self.add(ev.AttemptLost(step, attempt, self.epoch, kind, "gone"), **more)
+
+    def decide(self, step, strategy, attempt=1, kind="transient", **more):
+        worker = more.pop("worker", "w" if strategy == "retry" else "")
+        return self.add(
+            ev.RecoveryDecided(
+                step=step,
+                attempt=attempt,
+                failure_class=kind,
+                strategy=strategy,
+                reason="r",
+                worker=worker,
+                **more,
+            )
+        )
+
+    def question(self, step, ident="q1", choices=("done", "retry", "skip", "abort")):
+        return self.add(
+            ev.QuestionAsked(id=ident, kind="failure", text="?", choices=list(choices), step=step)
+        )
+
+    def say(self, choice, ident="q1", **more):
+        return self.add(ev.QuestionAnswered(id=ident, choice=choice, actor="me", **more))
+
+    def done(self, status="succeeded", **more):
+        return self.add(ev.RunEnded(status, **more))
+
+    def run(self, step, attempt=1, **more):
+        return self.start(step, attempt).report(step, attempt, **more)
+
+
+A, B = {"id": "a"}, {"id": "b", "depends_on": ["a"]}
+TOLERANT = {"id": "b", "depends_on": [{"step": "a", "if": "finished"}]}
+USING = {"id": "b", "parameters": {"x": "${{ steps.a.data.v }}"}}
+NOT_TWICE = {"id": "a", "idempotent": False}
+
+
+def rules(log):
+    return [violation.rule for violation in check(log.entries)]
+
+
+def using(log, value, **more):
+    """Start the step that uses another's result, with the hash of some inputs."""
+    spec = digest(canonical(log.docs["b"]), "w", "1")
+    return log.start("b", exec=digest(spec, canonical({"x": value})), **more)
+
+
+CLEAN = {
+    "empty": lambda: Log().ask(),
+    "chain": lambda: Log(A, B).run("a").run("b").done(),
+    "reference": lambda: using(Log(A, USING).run("a", data={"v": 7}), 7).report("b").done(),
+    "artifact": lambda: using(
+        Log(A, USING).run("a", data_ref="sha256:x"), {"$artifact": "sha256:x", "path": ["v"]}
+    )
+    .report("b")
+    .done(),
+    "retry": lambda: Log(A)
+    .start("a")
+    .fail("a")
+    .decide("a", "retry", until=8 * SECOND)
+    .run("a", 2)
+    .done(),
+    "lost and repeatable": lambda: Log(A)
+    .start("a")
+    .add(ev.RunHosted(2))
+    .lose("a")
+    .decide("a", "retry", kind="lost")
+    .run("a", 2)
+    .done(),
+    "probe": lambda: probed(Log(NOT_TWICE, probe=True), "not_done")
+    .decide("a", "retry", kind="timeout")
+    .run("a", 2)
+    .done(),
+    "probe finds it done": lambda: probed(Log(NOT_TWICE, probe=True), "done", met=True).done(),
+    "a person allows it": lambda: asked(Log(NOT_TWICE)).say("retry").run("a", 2).done(),
+    "a person saw it": lambda: asked(Log(NOT_TWICE)).say("done").done(),
+    "a person skips it": lambda: asked(Log(NOT_TWICE, TOLERANT))
+    .say("skip")
+    .add(ev.StepSkipped("a", "said so", True))  # noqa: FBT003
+    .run("b")
+    .done(),
+    "a person aborts": lambda: asked(Log(A))
+    .say("abort")
+    .add(ev.StopDecided("failed", "said so"))
+    .done("failed"),
+    "tolerant": lambda: Log({**A, "failure_action": "continue"}, TOLERANT)
+    .start("a")
+    .fail("a", kind="permanent")
+    .decide("a", "continue", kind="permanent")
+    .run("b")
+    .done(),
+    "skip": lambda: asked(Log(A, B, {"id": "c"}))
+    .say("skip")
+    .add(ev.StepSkipped("a", "said so", True), ev.StepSkipped("b", "a was skipped"))  # noqa: FBT003
+    .run("c")
+    .done("failed"),
+    "reroute": lambda: Log({**A, "alternatives": ["other"]})
+    .start("a")
+    .fail("a", kind="unavailable")
+    .decide("a", "reroute", kind="unavailable", worker="other")
+    .start("a", 2, worker="other")
+    .report("a", 2)
+    .done(),
+    "replan": lambda: Log(A, B, replans=True)
+    .start("a")
+    .fail("a", kind="permanent")
+    .decide("a", "replan", kind="permanent")
+    .revise({"id": "c"})
+    .run("c")
+    .done(),
+    "supersede": lambda: Log(A, B, replans=True)
+    .start("a")
+    .fail("a", kind="permanent")
+    .decide("a", "replan", kind="permanent")
+    .revise({"id": "c", "supersedes": "a"})
+    .run("c")
+    .run("b")
+    .done(),
+    "late report": lambda: Log(A)
+    .start("a")
+    .lose("a", kind="timeout", later=4000)
+    .add(ev.ReportIgnored("a", 1, 2, 3.0))
+    .decide("a", "retry", kind="timeout")
+    .run("a", 2)
+    .done(),
+    "pause": lambda: Log(A).add(ev.RunPaused("me"), ev.RunResumed("me")).run("a").done(),
+    "cancel": lambda: Log(A, B)
+    .start("a")
+    .add(ev.CancelRequested("me", 100 * SECOND))
+    .fail("a", kind="lost", effect="unknown")
+    .decide("a", "abandon", kind="lost")
+    .done("cancelled"),
+    "abort": lambda: Log(A)
+    .start("a")
+    .fail("a", kind="permanent")
+    .decide("a", "abort", kind="permanent")
+    .add(ev.StopDecided("failed", "abort"))
+    .done("failed"),
+    "finish": lambda: Log(A, B).run("a").ask().answer("finish").done(),
+    "goal": lambda: Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
+    .run("a")
+    .add(ev.GoalCheckStarted(), ev.GoalChecked(True))  # noqa: FBT003
+    .done(),
+    "goal unmet": lambda: Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
+    .run("a")
+    .add(ev.GoalCheckStarted(), ev.GoalChecked(False, ["result is 2"]))  # noqa: FBT003
+    .done("failed"),
+    "refusal": lambda: asked(
+        Log(A).add(ev.StepRefused("a", "unavailable", "gone")), attempt=0, kind="unavailable"
+    )
+    .say("retry")
+    .run("a")
+    .done(),
+    "review": lambda: Log()
+    .ask()
+    .answer()
+    .propose({**A, "risk_level": "high"}, risk="high")
+    .add(ev.ReviewRequested(1, digest("", canonical([[{"worker": "w", **A, "risk_level": "high"}], [], True])), "high"))  # noqa: E501
+    .approve("me")
+    .run("a")
+    .done(),
+}
+
+
+def asked(log, attempt=1, kind="permanent"):
+    """A step failed, or was refused, and a person was asked."""
+    if attempt:
+        log.start("a").fail("a", kind=kind)
+    return log.decide("a", "ask", attempt, kind=kind).question("a")
+
+
+def probed(log, outcome, **more):
+    """An attempt timed out, and its worker was asked whether it happened."""
+    log.start("a").lose("a", kind="timeout", later=4000).decide("a", "probe", kind="timeout")
+    log.epoch += 1
+    log.add(ev.ProbeStarted("a", 1, log.epoch, log.at + 60 * SECOND))
+    report = ev.ProbeReported("a", 1, log.epoch, outcome)
+    return log.add(msgspec.structs.replace(report, **more))
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_logs_pass(name):
+    """A log of what may happen has no violation, and neither has any part of it."""
+    entries = CLEAN[name]().entries
+    assert not check(entries)
+    for length in range(1, len(entries)):
+        assert not check(entries[:length])
+
+
+BAD = {
+    # The run.
+    "no start": ("I5", lambda: without(Log(A).run("a").done(), 0)),
+    "two starts": ("I5", lambda: Log(A).add(Log().entries[0][1]).run("a").done()),
+    "after the end": ("I5", lambda: Log(A).run("a").done().add(ev.RunPaused("me"))),
+    "two ends": ("I5", lambda: Log(A).run("a").done().done()),
+    "stopped twice": (
+        "I5",
+        lambda: Log(A)
+        .add(ev.StopDecided("failed", "x"), ev.StopDecided("failed", "y"))
+        .done("failed"),
+    ),
+    "not an event": ("form", lambda: Log(A).add(ev.Event()).run("a").done()),
+    "unknown step": ("I6", lambda: Log(A).add(ev.StepSkipped("z", "x")).run("a").done()),
+    "answer to nothing": ("I6", lambda: Log(A).say("retry").run("a").done()),
+    "no such choice": ("I6", lambda: asked(Log(A)).say("maybe")),
+    "nobody answered": (
+        "I6",
+        lambda: asked(Log(A)).add(ev.QuestionAnswered(id="q1", choice="retry", actor="")),
+    ),
+    "goal checked unasked": (
+        "I6",
+        lambda: Log(A).run("a").add(ev.GoalChecked(True)).done(),  # noqa: FBT003
+    ),
+    "late report of the future": ("I6", lambda: Log(A).add(ev.ReportIgnored("a", 3, 9))),
+    "a step is lost": ("I9", lambda: Log(A, B).run("a").done()),
+    "ended in flight": ("I9", lambda: Log(A).start("a").done("failed")),
+    # Starts.
+    "done twice": ("I10", lambda: Log(A).run("a").start("a", 2)),
+    "two at once": ("I11", lambda: Log(A).start("a").start("a", 2)),
+    "attempt left out": ("I11", lambda: Log(A).start("a", 2)),
+    "attempt repeated": (
+        "I11",
+        lambda: Log(A).start("a").fail("a").decide("a", "retry").start("a", 1),
+    ),
+    "old epoch": ("I11", lambda: Log(A, {"id": "c"}).start("a").start("c", epoch=1)),
+    "two planner calls": ("I11", lambda: Log().ask().ask()),
+    "fence": ("I12", lambda: Log(A).start("a").report("a", epoch=1)),
+    "report of nothing": ("I12", lambda: Log(A).report("a")),
+    "report from the dead": ("I12", lambda: Log(A).start("a").add(ev.RunHosted(2)).report("a")),
+    "current one ignored": ("I12", lambda: Log(A).start("a").add(ev.ReportIgnored("a", 1, 2))),
+    "lost for no reason": ("I12", lambda: Log(A).start("a").lose("a")),
+    "older host": ("I12", lambda: Log(A).add(ev.RunHosted(1))),
+    "planner fence": ("I12", lambda: Log().ask().add(ev.PlannerAnswered(1, 7, {}))),
+    "planner lost for no reason": (
+        "I12",
+        lambda: Log().ask().add(ev.PlannerFailed(1, 1, "x", lost=True)),
+    ),
+    "spawned for nothing": ("I12", lambda: Log(A).add(ev.AttemptSpawned("a", 5, 1, 1, "b"))),
+    "too early": ("I14", lambda: Log(A, B).start("b")),
+    "before its dependency is done": ("I14", lambda: Log(A, B).start("a").start("b")),
+    "after a failure": (
+        "I14",
+        lambda: Log({**A, "failure_action": "continue"}, B)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "continue", kind="permanent")
+        .start("b"),
+    ),
+    "other inputs": ("I14", lambda: using(Log(A, USING).run("a", data={"v": 7}), 8)),
+    "no inputs": ("I14", lambda: using(Log(A, USING).run("a", data={}), 8)),
+    "inputs not said": ("I14", lambda: Log(A, USING).run("a", data={"v": 7}).start("b")),
+    "skipped for nothing": ("I14", lambda: Log(A, B).run("a").add(ev.StepSkipped("b", "x"))),
+    "skipped while it runs": ("I14", lambda: Log(A).start("a").add(ev.StepSkipped("a", "x"))),
+    # The plan.
+    "id taken": ("I15", lambda: Log(A).revise(A)),
+    "unknown worker": ("I15", lambda: Log({"id": "a", "worker": "nobody"})),
+    "unknown dependency": ("I15", lambda: Log({"id": "a", "depends_on": ["z"]})),
+    "cycle": ("I15", lambda: Log({"id": "a", "depends_on": ["b"]}, B)),
+    "cycle through a replacement": (
+        "I15",
+        lambda: Log(A, B, replans=True).revise({"id": "c", "supersedes": "a", "depends_on": ["b"]}),
+    ),
+    "cancelled in flight": ("I15", lambda: Log(A).start("a").revise(cancel=["a"])),
+    "replaced after success": (
+        "I15",
+        lambda: Log(A).run("a").revise({"id": "c", "supersedes": "a"}),
+    ),
+    "not approved": ("I24", lambda: Log().ask().answer().propose(A).start("a")),
+    "another hash": (
+        "I24",
+        lambda: Log().ask().answer().propose(A).add(ev.RevisionApproved(1, "x", "policy")),
+    ),
+    "changed after approval": ("I24", lambda: Log(A).start("a", spec="x")),
+    "not what its hash says": (
+        "I24",
+        lambda: changed(Log().ask().answer().propose(A), add=[{**A, "worker": "other"}]),
+    ),
+    "another base": ("I24", lambda: changed(Log().ask().answer().propose(A), base="x")),
+    "no person": (
+        "I24",
+        lambda: Log().ask().answer().propose({**A, "risk_level": "high"}, risk="high").approve(),
+    ),
+    "risk talked down": (
+        "I24",
+        lambda: Log().ask().answer().propose({**A, "risk_level": "high"}).approve("me"),
+    ),
+    "review asked for": ("I24", lambda: Log(A, policy=Policy(review=True))),
+    # Limits.
+    "overall limit": (
+        "I16",
+        lambda: Log(A, {"id": "c"}, policy=Policy(max_concurrency=1)).start("a").start("c"),
+    ),
+    "worker limit": (
+        "I16",
+        lambda: Log(A, {"id": "c"}, policy=Policy(worker_concurrency={"w": 1}))
+        .start("a")
+        .start("c"),
+    ),
+    "resource limit": (
+        "I16",
+        lambda: Log(
+            {**A, "uses": {"gpu": 2}}, {"id": "c", "uses": "gpu"}, policy=Policy(resources={"gpu": 2})
+        )
+        .start("a")
+        .start("c"),
+    ),
+    "budget": ("I30", lambda: Log(A, policy=Policy(budget=1.0), cost=2.0).start("a")),
+    "budget, reserved": (
+        "I30",
+        lambda: Log(A, {"id": "c"}, policy=Policy(budget=3.0), cost=2.0).start("a").start("c"),
+    ),
+    "budget, spent": (
+        "I30",
+        lambda: Log(A, {"id": "c"}, policy=Policy(budget=3.0), cost=1.0)
+        .run("a", cost=2.5)
+        .start("c"),
+    ),
+    "planner calls": ("I31", lambda: Log(policy=Policy(planner_calls_max=1)).ask().answer().ask()),
+    "steps": ("I31", lambda: Log(A, {"id": "c"}, policy=Policy(steps_max=1))),
+    "wall time": ("I31", lambda: Log(A, policy=Policy(wall_s=5.0)).start("a", later=60)),
+    "nothing new": (
+        "I22",
+        lambda: Log(A, policy=Policy(replans_idle_max=1)).revise({"id": "c"}).revise({"id": "d"}),
+    ),
+    "no deadline": ("L3", lambda: Log(A).start("a", deadline=0)),
+    "planner without a deadline": ("L3", lambda: Log().add(ev.PlannerAsked(1, 1, 0, "start"))),
+    # People.
+    "paused": ("I18", lambda: Log(A).add(ev.RunPaused("me")).start("a")),
+    "cancelled": ("I18", lambda: Log(A).add(ev.CancelRequested("me", 100 * SECOND)).start("a")),
+    "stopping": ("I18", lambda: Log(A).add(ev.StopDecided("failed", "x")).start("a")),
+    "finished": ("I18", lambda: Log(A, B).run("a").ask().answer("finish").start("b")),
+    "planner while paused": ("I18", lambda: Log().add(ev.RunPaused("me")).ask()),
+    # Failures.
+    "blind repeat": (
+        "I17",
+        lambda: Log(NOT_TWICE)
+        .start("a")
+        .lose("a", kind="timeout", later=4000)
+        .decide("a", "retry", kind="timeout"),
+    ),
+    "blind repeat by another": (
+        "I17",
+        lambda: Log({**A, "alternatives": ["other"]})
+        .start("a")
+        .lose("a", kind="timeout", later=4000)
+        .decide("a", "retry", kind="timeout")
+        .start("a", 2)
+        .fail("a", 2, kind="unavailable")
+        .decide("a", "reroute", 2, kind="unavailable", worker="other"),
+    ),
+    "again though it happened": (
+        "I17",
+        lambda: Log(NOT_TWICE)
+        .start("a")
+        .fail("a", kind="criteria_unmet", effect="done")
+        .decide("a", "retry", kind="criteria_unmet"),
+    ),
+    "again though the probe could not tell": (
+        "I17",
+        lambda: probed(Log(NOT_TWICE, probe=True), "unknown").decide("a", "retry", kind="timeout"),
+    ),
+    "one attempt too many": (
+        "I19",
+        lambda: Log({**A, "retry": 1}).start("a").fail("a").decide("a", "retry").start("a", 2),
+    ),
+    "too soon": (
+        "I19",
+        lambda: Log(A)
+        .start("a")
+        .fail("a")
+        .decide("a", "retry", until=60 * SECOND)
+        .start("a", 2),
+    ),
+    "Retry-After": (
+        "I19",
+        lambda: Log(A)
+        .start("a")
+        .fail("a", kind="rate_limited", retry_after=30)
+        .decide("a", "retry", kind="rate_limited", until=9 * SECOND),
+    ),
+    "hopeless": (
+        "I20",
+        lambda: Log(A)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "retry", kind="permanent"),
+    ),
+    "hopeless for others too": (
+        "I20",
+        lambda: Log({**A, "alternatives": ["other"]})
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "reroute", kind="permanent", worker="other"),
+    ),
+    "no decision": ("I21", lambda: Log(A).start("a").fail("a").start("a", 2)),
+    "never decided": (
+        "I21",
+        lambda: Log(A).start("a").add(ev.StopDecided("failed", "x")).fail("a").done("failed"),
+    ),
+    "decided twice": (
+        "I21",
+        lambda: Log(A).start("a").fail("a").decide("a", "retry").decide("a", "retry"),
+    ),
+    "decided about another": (
+        "I21",
+        lambda: Log(A).start("a").fail("a").decide("a", "retry", kind="lost"),
+    ),
+    "failed without a class": ("I21", lambda: Log(A).start("a").report("a", met=False)),
+    "asked without deciding": ("I21", lambda: Log(A).start("a").fail("a").question("a")),
+    "decided to ask and did not": (
+        "I21",
+        lambda: Log(A).start("a").fail("a").decide("a", "ask").add(ev.RunPaused("me")),
+    ),
+    "aborted and did not stop": (
+        "I21",
+        lambda: Log(A, {"id": "c"})
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "abort", kind="permanent")
+        .start("c"),
+    ),
+    "another worker": ("I21", lambda: Log(A).start("a", worker="other")),
+    "left to a planner that cannot": (
+        "I21",
+        lambda: Log(A)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "replan", kind="permanent"),
+    ),
+    "probe nobody decided on": ("I21", lambda: Log(A, probe=True).add(ev.ProbeStarted("a", 0, 9, 99 * SECOND))),  # noqa: E501
+    # Time.
+    "clock": ("I40", lambda: Log(A).start("a").add(ev.RunPaused("me"), later=-5)),
+    "early timeout": ("I40", lambda: Log(A).start("a").lose("a", kind="timeout")),
+    # Success.
+    "success with a failure": ("L5", lambda: Log(A).start("a").report("a", failure={"class": "x"})),
+    "success with findings": ("L5", lambda: Log(A).start("a").report("a", findings=("no",))),
+    "success though it failed": (
+        "L5",
+        lambda: Log(A)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "ask", kind="permanent")
+        .question("a")
+        .say("skip")
+        .add(ev.StepSkipped("a", "said so"))
+        .done(),
+    ),
+    "success before the last word": ("L5", lambda: Log().revise(A, final=False).run("a").done()),
+    "goal not checked": (
+        "L5",
+        lambda: Log(A, goal={"text": "g", "acceptance": ["result == 1"]}).run("a").done(),
+    ),
+    "goal not met": (
+        "L5",
+        lambda: Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
+        .run("a")
+        .add(ev.GoalCheckStarted(), ev.GoalChecked(False, ["no"]))  # noqa: FBT003
+        .done(),
+    ),
+    "failed for nothing": ("L5", lambda: Log(A).run("a").done("failed")),
+    "succeeded though stopped": (
+        "L5",
+        lambda: Log(A).run("a").add(ev.StopDecided("failed", "x")).done(),
+    ),
+    "cancelled by nobody": ("L5", lambda: Log(A).run("a").done("cancelled")),
+    "continued on its own": (
+        "L5",
+        lambda: Log(A)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "continue", kind="permanent"),
+    ),
+    "tolerated by nobody": (
+        "L5",
+        lambda: Log(A).add(ev.StepSkipped("a", "x", True)),  # noqa: FBT003
+    ),
+}
+
+
+def without(log, index):
+    del log.entries[index]
+    return log
+
+
+def changed(log, **fields):
+    """The last event, changed after its hash was taken."""
+    at, event = log.entries[-1]
+    log.entries[-1] = (at, msgspec.structs.replace(event, **fields))
+    return log
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_each_rule_catches_its_bad_log(name):
+    """The rule that is meant speaks, and says what and where."""
+    rule, log = BAD[name]
+    found = check(log().entries)
+    assert rule in [violation.rule for violation in found], found
+    first = next(violation for violation in found if violation.rule == rule)
+    assert first.message
+    assert f"{rule} at {first.seq}" in str(first)
+
+
+def test_every_rule_has_a_bad_log():
+    """A rule that nothing breaks is a rule that nothing tests."""
+    assert {rule for rule, _ in BAD.values()} == set(RULES)
+
+
+def test_nonsense_is_a_violation_and_never_an_exception():
+    """`verify` reads logs that anybody may have written."""
+    broken = ev.RevisionProposed(number=1, author="p", base="", hash="x", add=[{}])
+    log = Log().ask().answer().add(broken, ev.RevisionApproved(1, "x", "policy"))
+    assert "form" in rules(log)
