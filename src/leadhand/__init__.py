@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leadhand.app import Lead, Outcome
     from leadhand.core.plan import Goal, Plan, Step
+    from leadhand.core.policy import Policy
     from leadhand.core.report import Ask, Failure, Finish, GiveUp, PlannerView, Propose, Report
     from leadhand.errors import (
         Ambiguous,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         Unavailable,
         WorkerFailure,
     )
+    from leadhand.planners.script import ScriptPlanner
     from leadhand.ports import Context
     from leadhand.workers.decorator import worker
 
@@ -46,9 +48,11 @@ _HOMES = {
     "Plan": "core.plan",
     "PlanInvalid": "errors",
     "PlannerView": "core.report",
+    "Policy": "core.policy",
     "Propose": "core.report",
     "RateLimited": "errors",
     "Report": "core.report",
+    "ScriptPlanner": "planners.script",
     "Step": "core.plan",
     "TooComplex": "errors",
     "Transient": "errors",
@@ -75,9 +79,11 @@ __all__ = [
     "Plan",
     "PlanInvalid",
     "PlannerView",
+    "Policy",
     "Propose",
     "RateLimited",
     "Report",
+    "ScriptPlanner",
     "Step",
     "TooComplex",
     "Transient",

@@ -175,6 +175,11 @@ class Drive:
         room = self.room - len(self.state.in_flight)
         return decide(self.state, self.now, room)
 
+    def take_room(self):
+        """The host grants starts; gives back the effects that follow."""
+        self.room = UNLIMITED
+        return self.go().effects
+
     def say(self, *events):
         """Tell, then decide."""
         return self.tell(*events).go()

@@ -157,6 +157,7 @@ def test_done_adopts_what_the_person_says():
     run.reply("done", data={"seen": True})
     assert run.news == ["QuestionAnswered", "start b 1 w"]
     assert run.effects[-1].parameters == {"x": {"seen": True}}
+    assert run.last(ev.QuestionAnswered).text == ""
 
 
 def test_an_answer_must_be_one_of_the_choices():

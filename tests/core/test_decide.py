@@ -123,6 +123,22 @@ def test_deadlines(own, offered, policy_s, expected_s):
     assert run.last(ev.AttemptStarted).deadline == 1000 + int(expected_s * SECOND)
 
 
+@pytest.mark.parametrize(
+    ("own", "parameters"),
+    [
+        ({}, {}),
+        ({"parameters": {}}, {}),
+        ({"parameters": {"x": [1, "${ no"]}}, {"x": [1, "${ no"]}),
+    ],
+)
+def test_a_step_without_references_runs_as_it_was_approved(own, parameters):
+    """Then the second hash would say nothing that the first does not."""
+    run = Drive(step("a", **own))
+    assert run.last(ev.AttemptStarted).exec == ""
+    (effect,) = [e for e in Drive(step("a", **own), room=0).take_room() if e.step == "a"]
+    assert effect.parameters == parameters
+
+
 def test_a_reference_is_resolved_at_the_start():
     """Data that another step reported goes in; large data goes in by name."""
     run = Drive(

@@ -9,6 +9,7 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.decide import next_wake
 from leadhand.core.evolve import HANDLERS, evolve, evolve_all
+from leadhand.core.hashing import canonical, digest
 from leadhand.core.host import HostOpened
 from leadhand.core.policy import Policy
 from leadhand.core.ready import Group
@@ -351,6 +352,21 @@ def test_tails_follow_the_estimates():
     assert [s.tail for s in run.state.steps.values()] == [0.0, 0.0]
 
 
+def test_a_workers_estimate_stands_in_for_the_steps():
+    """Where the step gives none; without any estimate there is no tail at all."""
+    slow = WorkerSpec(name="slow", offers={"go": Offer(est_s=40.0), "": Offer()})
+    docs = [
+        step("a", worker="slow", action="go"),
+        step("b", "a", worker="slow", action="go", est=2),
+        step("c", "a", worker="slow"),
+        step("d", "a"),
+        step("e", "b", worker="ghost"),
+    ]
+    linted = digest(canonical(docs))
+    run = Drive(*docs, catalog=[slow, spec("w")], linted=linted)
+    assert [s.tail for s in run.state.steps.values()] == [42.0, 2.0, 0.0, 0.0, 0.0]
+
+
 def test_revisions_without_a_result_are_counted():
     """One that changes nothing is not counted, and a success starts the count afresh."""
     run = revised(Drive(bare=True).go(), step("a"), number=1, base="")
@@ -549,8 +565,9 @@ def test_a_doomed_dependent_of_a_forsaken_step_is_cancelled():
     run.tell(ev.AttemptReported("x", 1, 3, False, failure=failure("permanent")))
     run.take(run.decide())
     assert list(run.state.doomed) == ["b"]
-    run.answer(propose(step("n"), final=False))
-    assert run.status("b") == ["skipped"]
+    revised(run, step("n"), number=2, base=run.state.head)
+    assert run.status("b") == ["waiting"]
+    assert run.go().status("b") == ["skipped"]
 
 
 # Attempts.
@@ -1353,6 +1370,24 @@ def test_which_deadlines_count(status, epoch, expected):
     state = State()
     state.steps["a"] = StepState(step("a"), 0, "w", status=status, epoch=epoch)
     assert state.timer_counts(50, "running", "a", 5) is expected
+
+
+def test_timers_that_no_longer_count_are_swept_out():
+    """A thousand are kept, and four for each attempt in flight; then only those that count."""
+    state = State()
+    state.wake()
+    for when in (10, 11, 12, 2, 3):
+        ident = f"s{when}"
+        state.steps[ident] = StepState(step(ident), 0, "w", status="running", epoch=7)
+        state.in_flight[ident] = 7
+    for when, epoch in ((0, 1), (10, 7), (1, 1), (11, 7), (12, 7), (2, 7), (3, 7)):
+        state.add_timer(when, "running", f"s{when}" if epoch == 7 else "s10", epoch)
+    for number in range(1020 - 7):
+        state.add_timer(1000 + number, "running", "s10", 1)
+    assert len(state.timers) == 1020
+    state.add_timer(5000, "running", "s10", 1)
+    assert sorted(timer[0] for timer in state.timers) == [2, 3, 10, 11, 12]
+    assert state.timers[0][0] == 2, "still a heap"
 
 
 def test_which_run_timers_count():

@@ -92,9 +92,7 @@ class Log:
 
     def fail(self, step, attempt=1, kind="transient", effect="none", **more):
         failure = {"class": kind, "message": "m", "effect": effect, **more}
-        return self.add(
-            ev.AttemptReported(step, attempt, self.epoch, False, failure=failure)  # noqa: FBT003
-        )
+        return self.add(ev.AttemptReported(step, attempt, self.epoch, False, failure=failure))
 
     def lose(self, step, attempt=1, kind="lost", **more):
         return self.add(ev.AttemptLost(step, attempt, self.epoch, kind, "gone"), **more)
@@ -148,116 +146,146 @@ CLEAN = {
     "empty": lambda: Log().ask(),
     "chain": lambda: Log(A, B).run("a").run("b").done(),
     "reference": lambda: using(Log(A, USING).run("a", data={"v": 7}), 7).report("b").done(),
-    "artifact": lambda: using(
-        Log(A, USING).run("a", data_ref="sha256:x"), {"$artifact": "sha256:x", "path": ["v"]}
-    )
-    .report("b")
-    .done(),
-    "retry": lambda: Log(A)
-    .start("a")
-    .fail("a")
-    .decide("a", "retry", until=8 * SECOND)
-    .run("a", 2)
-    .done(),
-    "lost and repeatable": lambda: Log(A)
-    .start("a")
-    .add(ev.RunHosted(2))
-    .lose("a")
-    .decide("a", "retry", kind="lost")
-    .run("a", 2)
-    .done(),
-    "probe": lambda: probed(Log(NOT_TWICE, probe=True), "not_done")
-    .decide("a", "retry", kind="timeout")
-    .run("a", 2)
-    .done(),
+    "artifact": lambda: (
+        using(Log(A, USING).run("a", data_ref="sha256:x"), {"$artifact": "sha256:x", "path": ["v"]})
+        .report("b")
+        .done()
+    ),
+    "retry": lambda: (
+        Log(A).start("a").fail("a").decide("a", "retry", until=8 * SECOND).run("a", 2).done()
+    ),
+    "lost and repeatable": lambda: (
+        Log(A)
+        .start("a")
+        .add(ev.RunHosted(2))
+        .lose("a")
+        .decide("a", "retry", kind="lost")
+        .run("a", 2)
+        .done()
+    ),
+    "probe": lambda: (
+        probed(Log(NOT_TWICE, probe=True), "not_done")
+        .decide("a", "retry", kind="timeout")
+        .run("a", 2)
+        .done()
+    ),
     "probe finds it done": lambda: probed(Log(NOT_TWICE, probe=True), "done", met=True).done(),
     "a person allows it": lambda: asked(Log(NOT_TWICE)).say("retry").run("a", 2).done(),
     "a person saw it": lambda: asked(Log(NOT_TWICE)).say("done").done(),
-    "a person skips it": lambda: asked(Log(NOT_TWICE, TOLERANT))
-    .say("skip")
-    .add(ev.StepSkipped("a", "said so", True))  # noqa: FBT003
-    .run("b")
-    .done(),
-    "a person aborts": lambda: asked(Log(A))
-    .say("abort")
-    .add(ev.StopDecided("failed", "said so"))
-    .done("failed"),
-    "tolerant": lambda: Log({**A, "failure_action": "continue"}, TOLERANT)
-    .start("a")
-    .fail("a", kind="permanent")
-    .decide("a", "continue", kind="permanent")
-    .run("b")
-    .done(),
-    "skip": lambda: asked(Log(A, B, {"id": "c"}))
-    .say("skip")
-    .add(ev.StepSkipped("a", "said so", True), ev.StepSkipped("b", "a was skipped"))  # noqa: FBT003
-    .run("c")
-    .done("failed"),
-    "reroute": lambda: Log({**A, "alternatives": ["other"]})
-    .start("a")
-    .fail("a", kind="unavailable")
-    .decide("a", "reroute", kind="unavailable", worker="other")
-    .start("a", 2, worker="other")
-    .report("a", 2)
-    .done(),
-    "replan": lambda: Log(A, B, replans=True)
-    .start("a")
-    .fail("a", kind="permanent")
-    .decide("a", "replan", kind="permanent")
-    .revise({"id": "c"})
-    .run("c")
-    .done(),
-    "supersede": lambda: Log(A, B, replans=True)
-    .start("a")
-    .fail("a", kind="permanent")
-    .decide("a", "replan", kind="permanent")
-    .revise({"id": "c", "supersedes": "a"})
-    .run("c")
-    .run("b")
-    .done(),
-    "late report": lambda: Log(A)
-    .start("a")
-    .lose("a", kind="timeout", later=4000)
-    .add(ev.ReportIgnored("a", 1, 2, 3.0))
-    .decide("a", "retry", kind="timeout")
-    .run("a", 2)
-    .done(),
+    "a person skips it": lambda: (
+        asked(Log(NOT_TWICE, TOLERANT))
+        .say("skip")
+        .add(ev.StepSkipped("a", "said so", True))
+        .run("b")
+        .done()
+    ),
+    "a person aborts": lambda: (
+        asked(Log(A)).say("abort").add(ev.StopDecided("failed", "said so")).done("failed")
+    ),
+    "tolerant": lambda: (
+        Log({**A, "failure_action": "continue"}, TOLERANT)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "continue", kind="permanent")
+        .run("b")
+        .done()
+    ),
+    "skip": lambda: (
+        asked(Log(A, B, {"id": "c"}))
+        .say("skip")
+        .add(ev.StepSkipped("a", "said so", True), ev.StepSkipped("b", "a was skipped"))
+        .run("c")
+        .done("failed")
+    ),
+    "reroute": lambda: (
+        Log({**A, "alternatives": ["other"]})
+        .start("a")
+        .fail("a", kind="unavailable")
+        .decide("a", "reroute", kind="unavailable", worker="other")
+        .start("a", 2, worker="other")
+        .report("a", 2)
+        .done()
+    ),
+    "replan": lambda: (
+        Log(A, B, replans=True)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "replan", kind="permanent")
+        .revise({"id": "c"})
+        .run("c")
+        .done()
+    ),
+    "supersede": lambda: (
+        Log(A, B, replans=True)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "replan", kind="permanent")
+        .revise({"id": "c", "supersedes": "a"})
+        .run("c")
+        .run("b")
+        .done()
+    ),
+    "late report": lambda: (
+        Log(A)
+        .start("a")
+        .lose("a", kind="timeout", later=4000)
+        .add(ev.ReportIgnored("a", 1, 2, 3.0))
+        .decide("a", "retry", kind="timeout")
+        .run("a", 2)
+        .done()
+    ),
     "pause": lambda: Log(A).add(ev.RunPaused("me"), ev.RunResumed("me")).run("a").done(),
-    "cancel": lambda: Log(A, B)
-    .start("a")
-    .add(ev.CancelRequested("me", 100 * SECOND))
-    .fail("a", kind="lost", effect="unknown")
-    .decide("a", "abandon", kind="lost")
-    .done("cancelled"),
-    "abort": lambda: Log(A)
-    .start("a")
-    .fail("a", kind="permanent")
-    .decide("a", "abort", kind="permanent")
-    .add(ev.StopDecided("failed", "abort"))
-    .done("failed"),
+    "cancel": lambda: (
+        Log(A, B)
+        .start("a")
+        .add(ev.CancelRequested("me", 100 * SECOND))
+        .fail("a", kind="lost", effect="unknown")
+        .decide("a", "abandon", kind="lost")
+        .done("cancelled")
+    ),
+    "abort": lambda: (
+        Log(A)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "abort", kind="permanent")
+        .add(ev.StopDecided("failed", "abort"))
+        .done("failed")
+    ),
     "finish": lambda: Log(A, B).run("a").ask().answer("finish").done(),
-    "goal": lambda: Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
-    .run("a")
-    .add(ev.GoalCheckStarted(), ev.GoalChecked(True))  # noqa: FBT003
-    .done(),
-    "goal unmet": lambda: Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
-    .run("a")
-    .add(ev.GoalCheckStarted(), ev.GoalChecked(False, ["result is 2"]))  # noqa: FBT003
-    .done("failed"),
-    "refusal": lambda: asked(
-        Log(A).add(ev.StepRefused("a", "unavailable", "gone")), attempt=0, kind="unavailable"
-    )
-    .say("retry")
-    .run("a")
-    .done(),
-    "review": lambda: Log()
-    .ask()
-    .answer()
-    .propose({**A, "risk_level": "high"}, risk="high")
-    .add(ev.ReviewRequested(1, digest("", canonical([[{"worker": "w", **A, "risk_level": "high"}], [], True])), "high"))  # noqa: E501
-    .approve("me")
-    .run("a")
-    .done(),
+    "goal": lambda: (
+        Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
+        .run("a")
+        .add(ev.GoalCheckStarted(), ev.GoalChecked(True))
+        .done()
+    ),
+    "goal unmet": lambda: (
+        Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
+        .run("a")
+        .add(ev.GoalCheckStarted(), ev.GoalChecked(False, ["result is 2"]))
+        .done("failed")
+    ),
+    "refusal": lambda: (
+        asked(Log(A).add(ev.StepRefused("a", "unavailable", "gone")), attempt=0, kind="unavailable")
+        .say("retry")
+        .run("a")
+        .done()
+    ),
+    "review": lambda: (
+        Log()
+        .ask()
+        .answer()
+        .propose({**A, "risk_level": "high"}, risk="high")
+        .add(
+            ev.ReviewRequested(
+                1,
+                digest("", canonical([[{"worker": "w", **A, "risk_level": "high"}], [], True])),
+                "high",
+            )
+        )  # noqa: E501
+        .approve("me")
+        .run("a")
+        .done()
+    ),
 }
 
 
@@ -294,9 +322,9 @@ BAD = {
     "two ends": ("I5", lambda: Log(A).run("a").done().done()),
     "stopped twice": (
         "I5",
-        lambda: Log(A)
-        .add(ev.StopDecided("failed", "x"), ev.StopDecided("failed", "y"))
-        .done("failed"),
+        lambda: (
+            Log(A).add(ev.StopDecided("failed", "x"), ev.StopDecided("failed", "y")).done("failed")
+        ),
     ),
     "not an event": ("form", lambda: Log(A).add(ev.Event()).run("a").done()),
     "unknown step": ("I6", lambda: Log(A).add(ev.StepSkipped("z", "x")).run("a").done()),
@@ -308,7 +336,7 @@ BAD = {
     ),
     "goal checked unasked": (
         "I6",
-        lambda: Log(A).run("a").add(ev.GoalChecked(True)).done(),  # noqa: FBT003
+        lambda: Log(A).run("a").add(ev.GoalChecked(True)).done(),
     ),
     "late report of the future": ("I6", lambda: Log(A).add(ev.ReportIgnored("a", 3, 9))),
     "a step is lost": ("I9", lambda: Log(A, B).run("a").done()),
@@ -339,11 +367,13 @@ BAD = {
     "before its dependency is done": ("I14", lambda: Log(A, B).start("a").start("b")),
     "after a failure": (
         "I14",
-        lambda: Log({**A, "failure_action": "continue"}, B)
-        .start("a")
-        .fail("a", kind="permanent")
-        .decide("a", "continue", kind="permanent")
-        .start("b"),
+        lambda: (
+            Log({**A, "failure_action": "continue"}, B)
+            .start("a")
+            .fail("a", kind="permanent")
+            .decide("a", "continue", kind="permanent")
+            .start("b")
+        ),
     ),
     "other inputs": ("I14", lambda: using(Log(A, USING).run("a", data={"v": 7}), 8)),
     "no inputs": ("I14", lambda: using(Log(A, USING).run("a", data={}), 8)),
@@ -391,17 +421,21 @@ BAD = {
     ),
     "worker limit": (
         "I16",
-        lambda: Log(A, {"id": "c"}, policy=Policy(worker_concurrency={"w": 1}))
-        .start("a")
-        .start("c"),
+        lambda: (
+            Log(A, {"id": "c"}, policy=Policy(worker_concurrency={"w": 1})).start("a").start("c")
+        ),
     ),
     "resource limit": (
         "I16",
-        lambda: Log(
-            {**A, "uses": {"gpu": 2}}, {"id": "c", "uses": "gpu"}, policy=Policy(resources={"gpu": 2})
-        )
-        .start("a")
-        .start("c"),
+        lambda: (
+            Log(
+                {**A, "uses": {"gpu": 2}},
+                {"id": "c", "uses": "gpu"},
+                policy=Policy(resources={"gpu": 2}),
+            )
+            .start("a")
+            .start("c")
+        ),
     ),
     "budget": ("I30", lambda: Log(A, policy=Policy(budget=1.0), cost=2.0).start("a")),
     "budget, reserved": (
@@ -410,9 +444,9 @@ BAD = {
     ),
     "budget, spent": (
         "I30",
-        lambda: Log(A, {"id": "c"}, policy=Policy(budget=3.0), cost=1.0)
-        .run("a", cost=2.5)
-        .start("c"),
+        lambda: (
+            Log(A, {"id": "c"}, policy=Policy(budget=3.0), cost=1.0).run("a", cost=2.5).start("c")
+        ),
     ),
     "planner calls": ("I31", lambda: Log(policy=Policy(planner_calls_max=1)).ask().answer().ask()),
     "steps": ("I31", lambda: Log(A, {"id": "c"}, policy=Policy(steps_max=1))),
@@ -432,27 +466,33 @@ BAD = {
     # Failures.
     "blind repeat": (
         "I17",
-        lambda: Log(NOT_TWICE)
-        .start("a")
-        .lose("a", kind="timeout", later=4000)
-        .decide("a", "retry", kind="timeout"),
+        lambda: (
+            Log(NOT_TWICE)
+            .start("a")
+            .lose("a", kind="timeout", later=4000)
+            .decide("a", "retry", kind="timeout")
+        ),
     ),
     "blind repeat by another": (
         "I17",
-        lambda: Log({**A, "alternatives": ["other"]})
-        .start("a")
-        .lose("a", kind="timeout", later=4000)
-        .decide("a", "retry", kind="timeout")
-        .start("a", 2)
-        .fail("a", 2, kind="unavailable")
-        .decide("a", "reroute", 2, kind="unavailable", worker="other"),
+        lambda: (
+            Log({**A, "alternatives": ["other"]})
+            .start("a")
+            .lose("a", kind="timeout", later=4000)
+            .decide("a", "retry", kind="timeout")
+            .start("a", 2)
+            .fail("a", 2, kind="unavailable")
+            .decide("a", "reroute", 2, kind="unavailable", worker="other")
+        ),
     ),
     "again though it happened": (
         "I17",
-        lambda: Log(NOT_TWICE)
-        .start("a")
-        .fail("a", kind="criteria_unmet", effect="done")
-        .decide("a", "retry", kind="criteria_unmet"),
+        lambda: (
+            Log(NOT_TWICE)
+            .start("a")
+            .fail("a", kind="criteria_unmet", effect="done")
+            .decide("a", "retry", kind="criteria_unmet")
+        ),
     ),
     "again though the probe could not tell": (
         "I17",
@@ -464,32 +504,31 @@ BAD = {
     ),
     "too soon": (
         "I19",
-        lambda: Log(A)
-        .start("a")
-        .fail("a")
-        .decide("a", "retry", until=60 * SECOND)
-        .start("a", 2),
+        lambda: Log(A).start("a").fail("a").decide("a", "retry", until=60 * SECOND).start("a", 2),
     ),
     "Retry-After": (
         "I19",
-        lambda: Log(A)
-        .start("a")
-        .fail("a", kind="rate_limited", retry_after=30)
-        .decide("a", "retry", kind="rate_limited", until=9 * SECOND),
+        lambda: (
+            Log(A)
+            .start("a")
+            .fail("a", kind="rate_limited", retry_after=30)
+            .decide("a", "retry", kind="rate_limited", until=9 * SECOND)
+        ),
     ),
     "hopeless": (
         "I20",
-        lambda: Log(A)
-        .start("a")
-        .fail("a", kind="permanent")
-        .decide("a", "retry", kind="permanent"),
+        lambda: (
+            Log(A).start("a").fail("a", kind="permanent").decide("a", "retry", kind="permanent")
+        ),
     ),
     "hopeless for others too": (
         "I20",
-        lambda: Log({**A, "alternatives": ["other"]})
-        .start("a")
-        .fail("a", kind="permanent")
-        .decide("a", "reroute", kind="permanent", worker="other"),
+        lambda: (
+            Log({**A, "alternatives": ["other"]})
+            .start("a")
+            .fail("a", kind="permanent")
+            .decide("a", "reroute", kind="permanent", worker="other")
+        ),
     ),
     "no decision": ("I21", lambda: Log(A).start("a").fail("a").start("a", 2)),
     "never decided": (
@@ -512,21 +551,25 @@ BAD = {
     ),
     "aborted and did not stop": (
         "I21",
-        lambda: Log(A, {"id": "c"})
-        .start("a")
-        .fail("a", kind="permanent")
-        .decide("a", "abort", kind="permanent")
-        .start("c"),
+        lambda: (
+            Log(A, {"id": "c"})
+            .start("a")
+            .fail("a", kind="permanent")
+            .decide("a", "abort", kind="permanent")
+            .start("c")
+        ),
     ),
     "another worker": ("I21", lambda: Log(A).start("a", worker="other")),
     "left to a planner that cannot": (
         "I21",
-        lambda: Log(A)
-        .start("a")
-        .fail("a", kind="permanent")
-        .decide("a", "replan", kind="permanent"),
+        lambda: (
+            Log(A).start("a").fail("a", kind="permanent").decide("a", "replan", kind="permanent")
+        ),
     ),
-    "probe nobody decided on": ("I21", lambda: Log(A, probe=True).add(ev.ProbeStarted("a", 0, 9, 99 * SECOND))),  # noqa: E501
+    "probe nobody decided on": (
+        "I21",
+        lambda: Log(A, probe=True).add(ev.ProbeStarted("a", 0, 9, 99 * SECOND)),
+    ),  # noqa: E501
     # Time.
     "clock": ("I40", lambda: Log(A).start("a").add(ev.RunPaused("me"), later=-5)),
     "early timeout": ("I40", lambda: Log(A).start("a").lose("a", kind="timeout")),
@@ -535,14 +578,16 @@ BAD = {
     "success with findings": ("L5", lambda: Log(A).start("a").report("a", findings=("no",))),
     "success though it failed": (
         "L5",
-        lambda: Log(A)
-        .start("a")
-        .fail("a", kind="permanent")
-        .decide("a", "ask", kind="permanent")
-        .question("a")
-        .say("skip")
-        .add(ev.StepSkipped("a", "said so"))
-        .done(),
+        lambda: (
+            Log(A)
+            .start("a")
+            .fail("a", kind="permanent")
+            .decide("a", "ask", kind="permanent")
+            .question("a")
+            .say("skip")
+            .add(ev.StepSkipped("a", "said so"))
+            .done()
+        ),
     ),
     "success before the last word": ("L5", lambda: Log().revise(A, final=False).run("a").done()),
     "goal not checked": (
@@ -551,10 +596,12 @@ BAD = {
     ),
     "goal not met": (
         "L5",
-        lambda: Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
-        .run("a")
-        .add(ev.GoalCheckStarted(), ev.GoalChecked(False, ["no"]))  # noqa: FBT003
-        .done(),
+        lambda: (
+            Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
+            .run("a")
+            .add(ev.GoalCheckStarted(), ev.GoalChecked(False, ["no"]))
+            .done()
+        ),
     ),
     "failed for nothing": ("L5", lambda: Log(A).run("a").done("failed")),
     "succeeded though stopped": (
@@ -564,14 +611,13 @@ BAD = {
     "cancelled by nobody": ("L5", lambda: Log(A).run("a").done("cancelled")),
     "continued on its own": (
         "L5",
-        lambda: Log(A)
-        .start("a")
-        .fail("a", kind="permanent")
-        .decide("a", "continue", kind="permanent"),
+        lambda: (
+            Log(A).start("a").fail("a", kind="permanent").decide("a", "continue", kind="permanent")
+        ),
     ),
     "tolerated by nobody": (
         "L5",
-        lambda: Log(A).add(ev.StepSkipped("a", "x", True)),  # noqa: FBT003
+        lambda: Log(A).add(ev.StepSkipped("a", "x", True)),
     ),
 }
 

@@ -276,7 +276,7 @@ def test_the_outcome():
         "run": "r1",
         "status": "failed",
         "goal": "g",
-        "result": 1,
+        "result": None,
         "steps": [views.step_row(each) for each in run.state.steps.values()],
         "cost": 0.123457,
         "duration": 2.5,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,14 @@ from leadhand import (
     Propose,
     RateLimited,
     Report,
+    ScriptPlanner,
     Transient,
     worker,
 )
+from leadhand.app.limits import plan_policy
 from leadhand.core import control
 from leadhand.core.policy import Policy
-from leadhand.errors import Conflict, UsageError
+from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from tests.support.need import need
 
 SEED = Path(__file__).parents[2] / "examples" / "deploy" / "plan.json"
@@ -783,3 +787,161 @@ def test_critical_path_first(tmp_path: Path) -> None:
     )
     assert run(Lead([short, long], store=tmp_path / "x.db"), plan).ok
     assert order == ["head", "tail", "middle", "quick"]
+
+
+def test_declared_cost_is_charged(tmp_path: Path) -> None:
+    """A worker that does not say what it cost is charged what it declares."""
+
+    @worker(cost=1.0)
+    async def paid() -> int:
+        return 1
+
+    docs = [{"id": f"s{i}", "worker": "paid"} for i in range(5)]
+    outcome = run(Lead([paid], store=tmp_path / "x.db"), steps(*docs, budget=2))
+    assert outcome.status == "failed"
+    assert outcome.cost == 2.0
+
+
+def test_a_plan_cannot_raise_the_hosts_limits(tmp_path: Path) -> None:
+    """What a plan asks for is taken when it is less than what the host allows."""
+    policy = Policy(
+        resources={"db": 2}, worker_concurrency={"w": 2}, max_concurrency=3, wall_s=9, budget=4
+    )
+    asked = {
+        "resources": {"db": 9, "gpu": 1},
+        "limits": {"workers": {"w": 5}, "concurrency": 9},
+        "deadline": "1 hour",
+        "budget": 7,
+    }
+    taken = plan_policy(policy, asked, {"deadline": "5s", "budget": 6}, 0)
+    assert taken.resources == {"db": 2, "gpu": 1}
+    assert taken.worker_concurrency == {"w": 2}
+    assert (taken.max_concurrency, taken.wall_s, taken.budget) == (3, 5, 4)
+    noon = 1_800_000_000_000_000
+    assert plan_policy(Policy(), {"deadline": "2027-01-15T08:00:30Z"}, "", noon).wall_s == 30
+
+
+def test_a_deadline_stops_the_run(tmp_path: Path) -> None:
+    """Past its deadline a run starts nothing more and ends as a limit reached."""
+
+    @worker
+    async def nap() -> None:
+        await asyncio.sleep(0.2)
+
+    docs = [
+        {"id": f"s{i}", "worker": "nap", "depends_on": [f"s{i - 1}"] if i else []} for i in range(9)
+    ]
+    outcome = run(Lead([nap], store=tmp_path / "x.db"), steps(*docs, deadline="0.5s"))
+    assert outcome.status == "failed"
+    assert "longer than it may" in outcome.reason
+    assert sum(step.status == "succeeded" for step in outcome.steps) < 5
+
+
+def test_large_results_reach_planners_and_acceptance(tmp_path: Path) -> None:
+    """What is stored apart is loaded for a planner that looks, and for the goal's criteria."""
+
+    @worker
+    async def big() -> dict[str, Any]:
+        return {"text": "x" * 100_000}
+
+    def planner(view: PlannerView) -> Any:
+        if not view.steps:
+            return Propose([{"id": "a", "worker": "big"}])
+        return Finish(len(view.results["a"]["text"]))
+
+    goal = Goal(text="x", acceptance=("result == 100000", "len(steps.a.data.text) == 100000"))
+    assert run(Lead([big], planner, store=tmp_path / "x.db"), goal).result == 100_000
+
+
+def test_expectations_may_be_named_checks(tmp_path: Path) -> None:
+    """`expect` takes what success criteria take; false is a surprise, not a failure."""
+    asked: list[str] = []
+
+    @worker(checks={"small": lambda data: data < 5})
+    async def number() -> int:
+        return 9
+
+    def planner(view: PlannerView) -> Any:
+        asked.append(view.why)
+        if not view.steps:
+            return Propose([{"id": "a", "worker": "number", "expect": ["small"]}], final=True)
+        return Finish(view.results["a"])
+
+    lead = Lead([number], ScriptPlanner(planner, consult="on_surprise"), store=tmp_path / "x.db")
+    assert run(lead, Goal(text="x")).result == 9
+    assert "small does not hold" in asked[1]
+
+
+def test_unmet_criteria_reroute_unless_there_are_effects(tmp_path: Path) -> None:
+    """Another worker may try what was done badly; with declared effects it may not."""
+
+    @worker
+    async def sloppy() -> int:
+        return 0
+
+    @worker(effects=["mail"])
+    async def mailer() -> int:
+        return 0
+
+    @worker
+    async def careful() -> int:
+        return 1
+
+    for first, status in (("sloppy", "succeeded"), ("mailer", "waiting")):
+        doc = {
+            "id": "a",
+            "worker": first,
+            "alternatives": ["careful"],
+            "success_criteria": "data == 1",
+        }
+        outcome = run(Lead([sloppy, mailer, careful], store=tmp_path / "x.db"), steps(doc))
+        assert outcome.status == status, first
+
+
+def test_an_unseen_end_may_abort_without_asking(tmp_path: Path) -> None:
+    """Aborting repeats nothing, so a plan that says abort need not ask what happened."""
+
+    @worker(timeout=0.1)
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    doc = {"id": "a", "worker": "slow", "failure_action": "abort"}
+    outcome = run(Lead([slow], store=tmp_path / "x.db"), steps(doc))
+    assert outcome.status == "failed"
+    assert "nobody saw" in outcome.reason
+
+
+def test_answers_and_resume_from_python(tmp_path: Path) -> None:
+    """A question can be answered and the run resumed without the command line."""
+    fixed: list[bool] = []
+
+    @worker
+    async def broken() -> str:
+        if not fixed:
+            raise Permanent("no")
+        return "ok"
+
+    async def story() -> None:
+        lead = Lead([broken], store=tmp_path / "x.db")
+        waiting = await lead.run(steps({"id": "a", "worker": "broken"}))
+        fixed.append(True)
+        await lead.answer(waiting.run, "q1", "retry")
+        assert (await lead.resume(waiting.run)).result == "ok"
+
+    asyncio.run(story())
+
+
+def test_a_changed_log_is_not_resumed(tmp_path: Path) -> None:
+    """Whatever was changed in the database is found before anything follows from it."""
+
+    @worker
+    async def broken() -> str:
+        raise Permanent("no")
+
+    lead = Lead([broken], store=tmp_path / "x.db")
+    waiting = run(lead, steps({"id": "a", "worker": "broken"}))
+    with closing(sqlite3.connect(tmp_path / "x.db")) as base, base:
+        base.execute("DROP TRIGGER events_no_update")
+        base.execute("UPDATE events SET body = replace(body, 'broken', 'brokem')")
+    with pytest.raises(StoreCorrupt, match="does not verify"):
+        lead.resume_sync(waiting.run)

@@ -52,9 +52,157 @@ MEMORY_BYTES_MAX = 3 << 30
 
 STALE = "the entry is stale from the next line on, and the loop drops stale entries"
 
+LAZY = "what no longer counts is passed over when `decide` meets it"
+NEVER = "nothing comes before the start of a run: `evolve` refuses it"
+FAILED = "whoever comes here has failed, so there is a failure"
+UNREAD = "a type, or a number nobody compares: nothing that runs depends on it"
+
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("ready", "if not heap:", "heappop(heads)  →  pass"): STALE,
     ("ready", "return heap[0][2]", "heappop(heads)  →  pass"): STALE,
+    ("decide", "SECOND = 1_000_000", "1  →  2"): UNREAD,
+    ("decide", "SECOND = 1_000_000", "30  →  31"): UNREAD,
+    ("state", "", "False  →  True"): UNREAD,
+    ("revise", "", "'StepState'  →  'XXStepState'"): UNREAD,
+    (
+        "decide",
+        "move = _recover(state, now)",
+        "move is None and state.doomed  →  move is None",
+    ): "`_skip` finds nothing in an empty list",
+    (
+        "decide",
+        "ident, epoch = state.orphans[0]",
+        "not ident and state.planner.epoch == epoch  →  state.planner.epoch == epoch",
+    ): "an epoch is given out once, to the planner or to a step",
+    (
+        "decide",
+        "step = state.steps.get(ident)",
+        (
+            "step is not None and state.in_flight.get(ident) == epoch"
+            "  →  state.in_flight.get(ident) == epoch"
+        ),
+    ): "what is in flight is in the plan",
+    (
+        "decide",
+        "step = state.steps[heappop(calendar)[1]]",
+        "step.status in STARTABLE and (not step.ticket)  →  step.status in STARTABLE",
+    ): "queued again, a step gets a new ticket, and its old entry no longer counts",
+    (
+        "decide",
+        "timers = state.timers",
+        "timers and timers[0][0] <= now.at  →  timers",
+    ): "it only saves the tidying",
+    (
+        "decide",
+        "return _expire(state, kind, ident, epoch)",
+        "heappop(timers)  →  pass",
+    ): "a step in the queue has a ticket, and its timer no longer counts",
+    (
+        "decide",
+        "step = state.steps[state.undecided[0]]",
+        "step.failure or {}  →  step.failure",
+    ): FAILED,
+    (
+        "decide",
+        "def _over_budget(state: State, step: StepState, budget: float) -> bool:",
+        "9  →  10",
+    ): "costs have fewer digits",
+    (
+        "decide",
+        "committed = round(state.spent + state.reserved, 9)  # Three times 0.1 is within 0.3.",
+        "9  →  10",
+    ): "costs have fewer digits",
+    (
+        "decide",
+        "offer = spec.offer(step.action) if spec else None",
+        "spec is None or offer is None  →  offer is None",
+    ): "without a worker there is no offer",
+    (
+        "decide",
+        "stopping = state.stopping",
+        "stopping is None or state.in_flight  →  state.in_flight",
+    ): "it is called only for a run that stops",
+    (
+        "decide",
+        "planner = state.planner",
+        (
+            "state.in_flight or planner.epoch or state.pending is not None"
+            "  →  state.in_flight or planner.epoch"
+        ),
+    ): "a revision that waits has an open review, and that keeps the run open",
+    (
+        "decide",
+        "return _stalled(state, now, room)",
+        "state.questions or not state.revision  →  state.questions",
+    ): "without a revision the planner is asked, due, or has asked",
+    (
+        "evolve",
+        "state.goal_findings = event.findings",
+        (
+            "event.met or state.started is None or (not state.started.replans)"
+            "  →  event.met or not state.started.replans"
+        ),
+    ): NEVER,
+    ("evolve", "state.planner.epoch = 0", "''  →  'XX'"): LAZY,
+    (
+        "evolve",
+        'if state.orphans and state.orphans[0] == ("", epoch):',
+        "state.orphans.popleft()  →  pass",
+    ): LAZY,
+    (
+        "evolve_steps",
+        "if state.orphans and state.orphans[0] == (step.id, epoch):",
+        "state.orphans.popleft()  →  pass",
+    ): LAZY,
+    (
+        "evolve_steps",
+        "succeed(state, step, at)",
+        (
+            "event.surprise and state.started is not None and state.started.replans"
+            "  →  event.surprise and state.started.replans"
+        ),
+    ): NEVER,
+    ("evolve_steps", "return", "step.failure or {}  →  step.failure"): FAILED,
+    (
+        "recovery",
+        "wait = backoff(state.run, step.id, step.attempts, tries, retry, state.policy.jitter)",
+        "step.failure or {}  →  step.failure",
+    ): FAILED,
+    (
+        "recovery",
+        "def _simplify(state: State, _step: StepState, message: str) -> Recovery | None:",
+        "state.started is None or not state.started.splits  →  not state.started.splits",
+    ): NEVER,
+    (
+        "recovery",
+        'action = failure_action_of(step.doc.get("failure_action"))',
+        "state.started is not None and state.started.replans  →  state.started.replans",
+    ): NEVER,
+    (
+        "recovery",
+        "if action is None:",
+        "'escalate'  →  'XXescalate'",
+    ): "whatever is no other action escalates",
+    (
+        "revise",
+        'kept: Doc = {key: answer[key] for key in ("kind", "notes") if key in answer}',
+        "0  →  1",
+    ): "the second event speaks of the same revision",
+    (
+        "revise",
+        '"""What follows from the planner\'s last answer."""',
+        "state.planner.answer or {}  →  state.planner.answer",
+    ): "it is called only when there is an answer",
+    ("revise", "number=state.revision + 1,", "''  →  'XX'"): NEVER,
+    (
+        "revise",
+        'return ["it proposes nothing, and nothing is under way"]',
+        (
+            "add and (not state.steps) and state.started and (digest(canonical(add)) == "
+            "state.started.linted)  →  add and (not state.steps) and (digest(canonical(add)) == "
+            "state.started.linted)"
+        ),
+    ): NEVER,
 }
 """(file, the line before the changed one, what is changed) to why nothing can notice."""
 

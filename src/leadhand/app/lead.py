@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from dataclasses import dataclass, field
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leadhand.app.limits import plan_policy
+from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.codec.documents import read_document
 from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core.check import bind_params, lint
-from leadhand.core.durations import seconds
 from leadhand.core.events import RunStarted
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan import Goal, Plan
 from leadhand.core.policy import Policy
-from leadhand.core.report import Propose, StepView, decision_doc
+from leadhand.core.report import Propose, decision_doc
 from leadhand.core.state import State
-from leadhand.core.views import fresh, outcome_doc, planner_view
+from leadhand.core.views import fresh, planner_view
 from leadhand.engine.host import Host, new_run_id
-from leadhand.engine.results import result_of, step_views
 from leadhand.engine.service import Service, socket_path
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.planners.document import DocumentPlanner
@@ -46,39 +46,6 @@ if TYPE_CHECKING:
     from leadhand.stores.lock import HostLock
 
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
-
-
-class Steps(tuple[StepView, ...]):
-    """The steps of a run, in the order they were planned; `steps["build"]` finds one by its id."""
-
-    __slots__ = ()
-
-    def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, str):
-            return super().__getitem__(key)
-        for step in self:
-            if step.id == key:
-                return step
-        raise KeyError(key)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run stands when `run` returns: ended, or waiting for a person."""
-
-    run: str
-    status: str
-    result: Json = None
-    steps: Steps = field(default_factory=Steps)
-    reason: str = ""
-    cost: float = 0.0
-    duration_s: float = 0.0
-    waiting_for: tuple[Doc, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether the run succeeded."""
-        return self.status == "succeeded"
 
 
 class Lead:
@@ -148,6 +115,28 @@ class Lead:
             run = await self.take_up(host, run_id)
             return await finish(run, approve_as=self.actor if approve else "")
 
+    async def answer(
+        self, run_id: str, question: str, choice: str, *, text: str = "", data: Json = None
+    ) -> None:
+        """Answer a question or a review, as this Lead's actor; `resume` then goes on."""
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+            await run.said(
+                lambda state, now: control.answer(
+                    state, question, choice, self.actor, now, text=text, data=data
+                )
+            )
+
+    async def cancel(self, run_id: str, reason: str = "") -> None:
+        """Ask a run to stop; what is in flight is ended."""
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+            await run.said(lambda state, now: control.cancel(state, self.actor, reason, now))
+
+    def resume_sync(self, run_id: str, **more: Any) -> Outcome:
+        """`resume` for scripts."""
+        return asyncio.run(self.resume(run_id, **more))
+
     def plan_sync(self, goal: Goal | str, **more: Any) -> Plan:
         """`plan` for scripts."""
         return asyncio.run(self.plan(goal, **more))
@@ -200,7 +189,7 @@ class Lead:
         return RunStarted(
             run=run_id or new_run_id(),
             goal=goal,
-            policy=plan_policy(self.policy, head, goal),
+            policy=plan_policy(self.policy, head, goal, time.time_ns() // 1000),
             planner=planner.name,
             catalog=list(self.registry.catalog().workers.values()),
             replans=planner.replans,
@@ -293,21 +282,6 @@ async def finish(run: Run, approve_as: str = "") -> Outcome:
         await _approve(run, reviews[0], approve_as)
 
 
-def outcome_of(run: Run) -> Outcome:
-    """The outcome of a run as it stands."""
-    doc = outcome_doc(run.state)
-    return Outcome(
-        run=doc["run"],
-        status=doc["status"],
-        result=result_of(run.host.store, run.state),
-        steps=Steps(step_views(run.host.store, run.state)),
-        reason=doc["reason"],
-        cost=doc["cost"],
-        duration_s=doc["duration"],
-        waiting_for=tuple(doc.get("waiting_for", ())),
-    )
-
-
 def open_store(store: str | Path | Store) -> tuple[Store, HostLock | None]:
     """A store from a path, locked, made with its folder; or the store itself."""
     if not isinstance(store, (str, Path)):
@@ -333,39 +307,6 @@ def as_document(what: Plan | Doc | str | Path) -> Doc:
         except ValueError as error:
             raise UsageError(f"the plan holds what JSON cannot: {error}") from None
     return read_document(Path(what))
-
-
-def plan_policy(policy: Policy, head: Doc, goal: Any) -> Policy:
-    """The run's constants: the host's, with what the plan asks for put in."""
-    import msgspec
-
-    limits = head.get("limits") or {}
-    wanted: Doc = {}
-    if head.get("resources"):
-        wanted["resources"] = {**policy.resources, **head["resources"]}
-    if limits.get("concurrency"):
-        wanted["max_concurrency"] = min(policy.max_concurrency, limits["concurrency"])
-    if limits.get("workers"):
-        wanted["worker_concurrency"] = {**policy.worker_concurrency, **limits["workers"]}
-    budget = head.get("budget")
-    if budget is None and isinstance(goal, dict):
-        budget = goal.get("budget")
-    if isinstance(budget, dict):
-        budget = budget.get("cost")
-    if budget is not None:
-        wanted["budget"] = float(budget) if policy.budget is None else min(policy.budget, budget)
-    deadline = head.get("deadline")
-    if isinstance(deadline, (int, float)) or (isinstance(deadline, str) and _is_duration(deadline)):
-        wanted["wall_s"] = seconds(deadline)
-    return msgspec.structs.replace(policy, **wanted)
-
-
-def _is_duration(text: str) -> bool:
-    try:
-        seconds(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _refuse_errors(findings: Iterable[Finding]) -> None:

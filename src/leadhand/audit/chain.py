@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -95,13 +96,21 @@ def verify(entries: Iterable[Entry], start: bytes = GENESIS, after: int = 0) -> 
         if run != of:
             problems.append(Problem(of, seq, "run", f"an entry of {run} stands in this log"))
             continue
+        if type(seq) is not int:
+            problems.append(Problem(run, last + 1, "order", "its number is not a number"))
+            continue
         if seq > last + 1:
             missing = f"{last + 1}" if seq == last + 2 else f"{last + 1} to {seq - 1}"
             problems.append(Problem(run, seq, "gap", f"missing before it: {missing}"))
         elif seq <= last:
             problems.append(Problem(run, seq, "order", f"comes after {last}"))
-        elif link(prev, run, seq, at, version, body) != digest:
-            problems.append(Problem(run, seq, "hash", "does not match its hash"))
+        else:
+            try:
+                good = link(prev, run, seq, at, version, body) == digest
+            except (TypeError, ValueError, AttributeError, StructError):
+                good = False  # a value of another type than was written
+            if not good:
+                problems.append(Problem(run, seq, "hash", "does not match its hash"))
         prev, last = digest, seq
     return problems
 

@@ -15,6 +15,7 @@ from leadhand.errors import UsageError
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.core.plan import Doc
+    from leadhand.ports import Entry
 
 
 @command("verify", "leadhand verify 7kq3\nleadhand verify --all")
@@ -61,20 +62,19 @@ def check_run(reader: Reader, ident: str) -> tuple[list[Doc], int]:
     from leadhand.codec.events import decode
     from leadhand.core import invariants
 
-    entries = reader.entries(ident)
-    problems = chain.verify(entries)
-    header = reader.store.header(ident)
-    if header is not None:
-        problems += chain.verify_head(entries, header)
-    found: list[Doc] = [problem._asdict() for problem in problems]
+    found: list[Doc] = []
+    entries: list[Entry] = []
     try:
+        entries = reader.entries(ident)
+        found += [problem._asdict() for problem in chain.verify(entries)]
+        header = reader.store.header(ident)
+        if header is not None:
+            found += [problem._asdict() for problem in chain.verify_head(entries, header)]
         events = [(entry.at, decode(entry.version, entry.body)) for entry in entries]
-    except Exception as error:  # noqa: BLE001 - a changed body may be anything
-        unreadable = {"run": ident, "seq": 0, "rule": "decode", "message": str(error)}
-        return [*found, unreadable], len(entries)
-    for each in invariants.check(events):
-        violation = {"run": ident, "seq": each.seq, "rule": each.rule, "message": each.message}
-        found.append(violation)
+        for each in invariants.check(events):
+            found.append({"run": ident, **each._asdict()})
+    except Exception as error:  # noqa: BLE001 - what was changed may be anything
+        found.append(_unreadable(ident, error))
     return found, len(entries)
 
 
@@ -83,5 +83,13 @@ def check_commits(reader: Reader) -> list[Doc]:
     from leadhand.audit import chain
 
     store = reader.store
-    problems = chain.verify_batches(store.batches(), store.positions())
+    try:
+        problems = chain.verify_batches(store.batches(), store.positions())
+    except Exception as error:  # noqa: BLE001 - what was changed may be anything
+        return [_unreadable("", error)]
     return [problem._asdict() for problem in problems]
+
+
+def _unreadable(run: str, error: Exception) -> Doc:
+    message = f"{type(error).__name__}: {error}"
+    return {"run": run, "seq": 0, "rule": "unreadable", "message": message}

@@ -184,6 +184,10 @@ class AttemptSpawned(Event, frozen=True, tag=True):
     boot_id: str
 
 
+NO_COST = 0.0
+"""One object: what is the default is not written."""
+
+
 class AttemptReported(Event, frozen=True, tag=True, gc=False):
     """A worker reported and the engine judged: `met` is the verdict, not the claim."""
 
@@ -199,7 +203,7 @@ class AttemptReported(Event, frozen=True, tag=True, gc=False):
     """Which criteria did not hold, and why."""
     recommendations: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
-    cost: float = 0.0
+    cost: float = NO_COST
     output: str = ""
     """What it printed, when that is short; else `output_ref` names the artifact."""
     output_ref: str = ""

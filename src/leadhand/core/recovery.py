@@ -47,7 +47,9 @@ LADDER: dict[str, tuple[str, ...]] = {
     "budget": (),
 }
 
-UNSEEN = ("timeout", "lost")
+
+HARMLESS = ("abort", "rollback", "continue")
+"""Failure actions that repeat nothing, so they need not know what happened."""
 
 
 class Recovery(NamedTuple):
@@ -105,7 +107,7 @@ def choose(state: State, step: StepState) -> Recovery:
     offer = state.catalog.offer(step.worker, step.action)
     repeatable = idempotent(step, offer)
     if failure.get("effect") == "unknown" and not repeatable:
-        return _unseen(step, failure, message, offer)
+        return _unseen(state, step, message, offer)
     if failure.get("effect") != "done" or repeatable:
         for rung in LADDER.get(kind, ("reroute",)):
             recovery = _RUNGS[rung](state, step, message)
@@ -130,9 +132,13 @@ def may_have_happened(step: StepState) -> bool:
     return any(each.get("effect", "none") != "none" for each in step.failures[step.forgiven :])
 
 
-def _unseen(step: StepState, failure: Doc, message: str, offer: Offer | None) -> Recovery:
+def _unseen(state: State, step: StepState, message: str, offer: Offer | None) -> Recovery:
+    failure = step.failure or {}
     if offer is not None and offer.probe and not failure.get("probed"):
         return Recovery("probe", f"{message}; asking {step.worker} whether it happened")
+    if failure_action_of(step.doc.get("failure_action")) in HARMLESS:
+        kind = str(failure.get("class", ""))
+        return _last(state, step, kind, f"{message}; nobody saw whether it happened")
     return Recovery("ask", f"{message}; nobody saw whether it happened, and it may not be repeated")
 
 

@@ -70,6 +70,8 @@ def run_result(state: State, value: Callable[[StepState], Json] | None = None) -
     `value` gives a step's data; without it, data that is stored apart is named, not loaded.
     """
     value = value or _value
+    if state.ended is not None and state.ended.status != "succeeded":
+        return None
     if state.ended is not None and state.ended.result is not None:
         return state.ended.result
     if state.finish is not None:
@@ -132,8 +134,9 @@ def fresh(value: Json) -> Json:
 class _Lazy(Mapping[str, Any]):
     """Steps, or their results, read when looked at."""
 
-    def __init__(self, state: State, *, results: bool) -> None:
+    def __init__(self, state: State, value: Callable[[StepState], Json], *, results: bool) -> None:
         self._state = state
+        self._value = value
         self._results = results
 
     def __getitem__(self, key: str) -> Any:
@@ -142,7 +145,7 @@ class _Lazy(Mapping[str, Any]):
             return step_view(step)
         if step.status != "succeeded":
             raise KeyError(key)
-        return fresh(_value(step))
+        return fresh(self._value(step))
 
     def __iter__(self) -> Iterator[str]:
         steps = self._state.steps
@@ -154,8 +157,11 @@ class _Lazy(Mapping[str, Any]):
         return self._state.succeeded if self._results else len(self._state.steps)
 
 
-def planner_view(state: State, call: int, why: str) -> PlannerView:
-    """Everything a planner is told."""
+def planner_view(
+    state: State, call: int, why: str, value: Callable[[StepState], Json] | None = None
+) -> PlannerView:
+    """Everything a planner is told; `value` loads a step's data that is stored apart."""
+    value = value or _value
     failed = tuple(
         FailedAttempt(step, attempt, worker, failure_of(doc) or Failure("unavailable", ""))
         for step, attempt, worker, doc in state.failed_attempts
@@ -165,8 +171,8 @@ def planner_view(state: State, call: int, why: str) -> PlannerView:
         goal=goal_of(state),
         call=call,
         why=why,
-        steps=_Lazy(state, results=False),
-        results=_Lazy(state, results=True),
+        steps=_Lazy(state, value, results=False),
+        results=_Lazy(state, value, results=True),
         failed_attempts=failed,
         recommendations=tuple(state.recommendations),
         answers=tuple(fresh(answer) for answer in state.answers),

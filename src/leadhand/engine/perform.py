@@ -9,6 +9,7 @@ reports.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,7 @@ from leadhand.core.report import Report, decision_doc
 from leadhand.core.revise import answered
 from leadhand.core.views import acceptance, planner_view
 from leadhand.engine.context import AttemptContext
+from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.verdict import Verdict, failure_doc, goal_findings, judge
 from leadhand.errors import StoreError
 from leadhand.ports import Task
@@ -118,12 +120,18 @@ async def _hand_in(run: Run, effect: StartAttempt, report: Report) -> None:
             tuple(verdict.findings),
             recommendations,
             tuple(report.artifacts),
-            report.cost,
+            report.cost or _declared_cost(run, effect),
             output,
             output_ref,
             verdict.surprise,
         )
     )
+
+
+def _declared_cost(run: Run, effect: StartAttempt) -> float:
+    """A worker that does not say what an attempt cost is charged what it declares."""
+    offer = run.state.catalog.offer(effect.worker, effect.action)
+    return offer.cost if offer else ev.NO_COST
 
 
 def verify(run: Run, name: str, step: Doc, report: Report) -> tuple[Verdict, Json, bytes]:
@@ -243,7 +251,8 @@ async def ask(run: Run, effect: CallPlanner) -> None:
     try:
         if run.planner is None:
             raise LookupError("this run's planner is not loaded")
-        view = planner_view(run.state, effect.call, effect.why)
+        load = partial(data_of, run.host.store)
+        view = planner_view(run.state, effect.call, effect.why, load)
         decision = await run.planner.decide(view)
         doc = plain(decision_doc(decision), place="decision")
         answer = msgspec.json.decode(msgspec.json.encode(doc))
@@ -263,10 +272,14 @@ async def ask(run: Run, effect: CallPlanner) -> None:
 
 async def verify_goal(run: Run, effect: VerifyGoal) -> None:
     """Check the goal's acceptance criteria against the result."""
-    state = run.state
-    steps: dict[str, Any] = {
-        step.id: {"status": step.status, "data": step.data} for step in state.steps.values()
-    }
-    findings = goal_findings(acceptance(state), effect.result, steps)
+    state, store = run.state, run.host.store
+    try:
+        steps: dict[str, Any] = {
+            view.id: {"status": view.status, "data": view.data} for view in step_views(store, state)
+        }
+        result = effect.result if state.finish is not None else result_of(store, state)
+        findings = goal_findings(acceptance(state), result, steps)
+    except StoreError as error:
+        findings = [f"the results could not be read: {error}"]
     event = ev.GoalChecked(not findings, findings)
     run.say(lambda state, _now: Move([event] if state.goal_asked else [], []))

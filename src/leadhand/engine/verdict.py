@@ -71,9 +71,9 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
     findings = _form(offer, data)
     kind = "invalid_output" if findings else "criteria_unmet"
     if not findings:
-        names = _names(report, data)
         action = step.get("action", "")
         if criteria:
+            names = _names(report, data)
             checked = (_criterion(worker, action, each, names, offer) for each in criteria)
             findings = [finding for finding in checked if finding]
         elif offer.result_check:
@@ -81,13 +81,23 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
             findings = [finding] if finding else []
     if findings:
         message = "; ".join(findings)[:MESSAGE_CHARS_MAX]
-        failure_ = {"class": kind, "message": message, "effect": "done"}
+        effect = "none" if _harmless(step, offer, worker) else "done"
+        failure_ = {"class": kind, "message": message, "effect": effect}
         return Verdict(False, failure_, findings[:FINDINGS_MAX])
-    return Verdict(True, None, [], _surprise(step, report, data))
+    if "expect" not in step and not report.recommendations:
+        return Verdict(True, None, [])
+    return Verdict(True, None, [], _surprise(step, worker, report, data, offer))
+
+
+def _harmless(step: Doc, offer: Offer, worker: Worker) -> bool:
+    """Whether doing it badly changed nothing outside: it says so, or is a function that says
+    nothing. Of a command or a call nothing said means nothing known."""
+    declared = step.get("effects", offer.effects)
+    return not declared if declared is not None else worker.spec.kind == "function"
 
 
 def _form(offer: Offer, data: Json) -> list[str]:
-    if offer.returns is None:
+    if offer.returns is None or (data is None and offer.returns.get("type") == "null"):
         return []
     return [f"{p.path or 'data'}: {p.message}" for p in problems(data, offer.returns, "data")]
 
@@ -124,14 +134,12 @@ def _named(worker: Worker, action: str, name: str, data: Json) -> str:
     return "" if held is True else f"{label} does not hold"
 
 
-def _surprise(step: Doc, report: Report, data: Json) -> str:
+def _surprise(step: Doc, worker: Worker, report: Report, data: Json, offer: Offer) -> str:
+    names, action = _names(report, data), step.get("action", "")
     for expectation in as_list(step.get("expect")):
-        try:
-            held = evaluate(expectation, _names(report, data))
-        except ExpressionError as error:
-            return f"expected {expectation}: {error}"
-        if held is not True:
-            return f"expected {expectation}"
+        finding = _criterion(worker, action, expectation, names, offer)
+        if finding:
+            return f"expected {expectation}: {finding}"
     for word in report.recommendations:
         if word.lower().startswith("replan"):
             return f"its report recommends: {word}"

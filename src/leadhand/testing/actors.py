@@ -59,6 +59,7 @@ class SimWorker:
             if act.effect and not done:
                 world.affect(call)
         world.leave(call)
+        world.claims[task.run, task.epoch] = act.kind
         return _report(act, world.value_of(task))
 
     def _look_around(self, context: Context) -> None:

@@ -26,6 +26,7 @@ def judge(world: World) -> None:
         judge_live(world)
     for plan in world.scenario.runs:
         _judge_log(world, plan)
+        _judge_claims(world, plan)
         _judge_effects(world, plan)
     _judge_order(world)
     judge_troubles(world)
@@ -68,6 +69,25 @@ def _judge_log(world: World, plan: RunPlan) -> None:
     told = msgspec.json.decode(header.summary)["status"]
     if told != run_status(state):
         world.wrong(f"I4: {run} is listed as {told}, and it is {run_status(state)}")
+
+
+GOOD = frozenset({"ok", "hang", "big"})
+"""Acts after which a worker reports what it should."""
+
+
+def _judge_claims(world: World, plan: RunPlan) -> None:
+    """L5: what counts as success was one; and the net under `decide` caught nothing."""
+    docs = {}
+    for _, event in world.log(plan.ident):
+        if isinstance(event, ev.RevisionProposed):
+            docs.update({doc["id"]: doc for doc in event.add})
+        elif isinstance(event, ev.AttemptReported) and event.met:
+            claim = world.claims.get((plan.ident, event.epoch), "nothing")
+            unchecked = "success_criteria" not in docs[event.step]
+            if claim not in GOOD and not (claim == "lie" and unchecked):
+                world.wrong(f"L5: {plan.ident} {event.step} counts as done after {claim}")
+        elif isinstance(event, ev.StopDecided) and "cannot come" in event.reason:
+            world.wrong(f"{plan.ident} got stuck: {event.reason}")
 
 
 def _judge_effects(world: World, plan: RunPlan) -> None:

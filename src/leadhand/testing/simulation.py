@@ -18,7 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leadhand.app.lead import Lead, Outcome, outcome_of
+from leadhand.app.lead import Lead
+from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.codec.events import decode
 from leadhand.core import control
 from leadhand.core.events import Event

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,12 +69,15 @@ class World:
         self.healed = self.over = False
         self.unanswered: dict[int, str] = {}
         """What people said and have not heard back about, by a running number."""
+        self.claims: dict[tuple[str, int], str] = {}
+        """What became of the attempts, as their workers know it."""
         self.durable: set[tuple[str, int]] = set()
         """Epochs of starts and planner calls that are on disk."""
         self._trace = trace
         self._acts: dict[tuple[str, str], int] = {}
         self._calls: dict[int, Call] = {}
         self._count = 0
+        self._jumped = -100.0
         self._outside = contextvars.Context()
 
     def wrong(self, message: str) -> None:
@@ -206,6 +210,7 @@ class World:
         self.healed = True
         self.full = self.crowded = self.broken_next = False
         self.calendar.offset_us = 0
+        self._jumped = self.loop.time()
         host = self.hosts.get(self.current)
         if host is not None and self.loop.alive(self.current):
             self.loop.resume(self.current)
@@ -258,6 +263,7 @@ class World:
             by_s = self.random.choice((-3600, -5, 5, 3600))
             self.note(f"the calendar jumps by {by_s} s")
             self.calendar.offset_us += by_s * 1_000_000
+            self._jumped = self.loop.time()
 
     def _stall(self) -> None:
         if not self.healed:
@@ -308,6 +314,7 @@ class World:
         what = f"{task.run} {task.step} attempt {task.attempt}"
         if (task.run, task.epoch) not in self.durable:
             self.wrong(f"L2: {what} was called before its start was durable")
+        self._check_moment(process, task)
         for other in self._calls.values():
             same = (other.task.run, other.task.step, other.process)
             if same == (task.run, task.step, process):
@@ -318,6 +325,15 @@ class World:
             self.wrong(f"I16: {what} is one more than host {process} may run at once")
         self.note(f"{task.run} {worker} is called for {task.step} attempt {task.attempt}")
         return call
+
+    def _check_moment(self, process: int, task: Task) -> None:
+        """A step with `not_before` is not called before it, by the calendar as it is now."""
+        doc = self.hosts[process].runs[task.run].state.steps[task.step].doc
+        if "not_before" not in doc or self.loop.time() - self._jumped < 10.0:
+            return
+        moment = datetime.fromisoformat(doc["not_before"]).timestamp()
+        if self.calendar.now() < moment * 1e6:
+            self.wrong(f"{task.run} {task.step} was called before {doc['not_before']}")
 
     def _counts(self, call: Call) -> bool:
         """Whether a call is of an attempt that its host has not given up."""

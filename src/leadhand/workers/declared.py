@@ -72,6 +72,8 @@ COMMAND_KEYS = {
     "allow_dash",
     "grace",
 }
+KINDS = {"command": COMMAND_KEYS, "url": HTTP_KEYS}
+"""The key that says what kind of worker it is, and the keys of that kind."""
 
 
 def declared_workers(
@@ -101,15 +103,20 @@ def _worker(
     before = len(problems)
     top = Table(place, given, problems)
     tables = _actions(top)
-    kinds = {"command" if "command" in each.values else "url" for each in tables.values()}
+    kinds = {
+        "command" if "command" in each.values else "url"
+        for each in tables.values()
+        if not KINDS.keys().isdisjoint(each.values)
+    }
     for each in tables.values():
         if ("command" in each.values) == ("url" in each.values):
             each.problem("", "needs `command` or `url`, and not both")
     if len(kinds) > 1:
         top.problem("actions", "a worker's actions are all commands or all HTTP calls")
     kind = "command" if kinds == {"command"} else "http"
+    known = OFFER_KEYS.union(*(KINDS[word] for word in kinds or KINDS))
     for each in tables.values():
-        _known_keys(each, OFFER_KEYS | (COMMAND_KEYS if kind == "command" else HTTP_KEYS))
+        _known_keys(each, known)
     programs: dict[str, Program] = {}
     calls: dict[str, Call] = {}
     if len(problems) == before:
@@ -159,7 +166,7 @@ def _actions(top: Table) -> dict[str, Table]:
 def _known_keys(table: Table, known: set[str]) -> None:
     for key in table.values:
         if key not in known:
-            guess = closest(key, known)
+            guess = closest(key, known | WORKER_KEYS - {key})
             table.problem(key, "is not known" + (f"; did you mean {guess}?" if guess else ""))
 
 

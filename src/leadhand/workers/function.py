@@ -7,6 +7,7 @@ Three ways to run one, settled when it is registered:
               abandoned, and sees `context.cancelled`.
     process   in a child Python (`isolation`), which is killed on time-out. The default for
               sync functions that declare effects, where the child can find the function.
+              Not for those of `__main__`: a child that imported the script would run it again.
 
 Whatever way it ran, its value or exception becomes a report here (`reports`), and what it
 printed belongs to that report (`capture`). `perform` raises only when it was itself cancelled.
@@ -57,7 +58,8 @@ class FunctionAction:
     def _target(self) -> Target | None:
         """Where a child process finds the function, if it is to run in one."""
         wish = self.declaration.isolate
-        if wish != "process" and (wish or self.is_async or not self.changes):
+        of_script = getattr(self.function, "__module__", "") == "__main__"
+        if wish != "process" and (wish or self.is_async or not self.changes or of_script):
             return None
         target = target_of(self.function)
         if target is None and wish == "process":

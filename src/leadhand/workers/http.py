@@ -18,6 +18,7 @@ from leadhand.workers.checks import holds
 from leadhand.workers.exchange import Exchange, Network
 from leadhand.workers.reports import bounded
 from leadhand.workers.request import Call, Missing
+from leadhand.workers.template import with_defaults
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
@@ -46,14 +47,17 @@ class HttpWorker:
         call = self._call(task.action)
         if call is None:
             return Report.failed("permanent", f"{self.spec.name} offers no {task.action!r}")
-        return await self._send(call, task, context.key)
+        return await self._send(call, task.parameters, context.key)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
         """Ask the declared address whether it happened."""
         call = self._call(task.action)
         if call is None or call.probe is None:
             raise LookupError(f"{self.spec.name} declares no probe")
-        report = await self._send(call.probe, task, "")
+        # It asks about the same call, and needs only those of its parameters that it names.
+        values = with_defaults(call.offer.parameters, task.parameters)
+        named = {name: values[name] for name in call.probe.holes if name in values}
+        report = await self._send(call.probe, named, "")
         status = report.error.details["status"] if report.error and report.error.details else None
         if status in (404, 410):
             return None
@@ -73,9 +77,9 @@ class HttpWorker:
     def _call(self, action: str) -> Call | None:
         return self._calls.get(action) or self._calls.get("")
 
-    async def _send(self, call: Call, task: Task, key: str) -> Report:
+    async def _send(self, call: Call, parameters: Mapping[str, Any], key: str) -> Report:
         try:
-            request = call.request(task.parameters, self._environ)
+            request = call.request(parameters, self._environ)
         except Missing as problem:
             return Report.failed("unavailable", str(problem))
         except (ValueError, TypeError) as problem:

@@ -1,0 +1,62 @@
+"""What a folded history amounts to, in words that outlive the classes it is made of.
+
+The digest of this is stored beside each golden history. So it names facts, not attributes: a
+field that is renamed or kept elsewhere changes this file, never a digest.
+"""
+
+import msgspec
+
+from leadhand.core import views
+from leadhand.core.hashing import canonical, digest
+
+
+def meaning(state):
+    """Everything that a reader of the log may rely on."""
+    return {
+        "outcome": views.outcome_doc(state),
+        "summary": views.summary(state),
+        "exit_code": views.exit_code(state),
+        "run": {
+            "events": state.seq,
+            "owner": state.owner,
+            "started": state.started_at,
+            "last": state.last_at,
+            "revision": state.revision,
+            "head": state.head,
+            "final": state.final,
+            "outlook": state.outlook,
+            "epoch": state.epoch,
+            "paused": state.paused,
+            "spent": round(state.spent, 9),
+            "planner_calls": state.planner.calls,
+            "planner_notes": state.planner.notes,
+            "answers": state.answers,
+            "recommendations": state.recommendations,
+            "in_flight": state.in_flight,
+        },
+        "steps": {ident: step_meaning(step) for ident, step in state.steps.items()},
+    }
+
+
+def step_meaning(step):
+    return {
+        "doc": step.doc,
+        "status": step.status,
+        "worker": step.worker,
+        "attempts": step.attempts,
+        "data": step.data,
+        "data_ref": step.data_ref,
+        "failures": list(step.failures),
+        "reason": step.reason,
+        "tolerated": step.tolerated,
+        "superseded_by": step.superseded_by,
+        "not_before": step.not_before,
+        "started": step.started,
+        "ended": step.ended,
+        "cost": round(step.cost, 9),
+    }
+
+
+def digest_of(state):
+    """The digest of all that."""
+    return digest(canonical(msgspec.to_builtins(meaning(state))))

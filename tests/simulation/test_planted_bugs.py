@@ -1,0 +1,456 @@
+"""The bug zoo: each known way to be wrong is planted, and must be caught.
+
+A suite that lets one of these through is not evidence. A bug is a small patch of the core, the
+engine or a store; it is hunted with the same seeds that `test_seeds` finds clean, so whatever
+is caught is the bug. `CAUGHT_BY` in each says what sort of violation is meant to speak: a bug
+that is caught by accident only is not caught.
+"""
+
+import random
+import re
+
+import pytest
+
+from leadhand.core import control, decide, evolve, evolve_steps, recovery, revise, state
+from leadhand.core import events as ev
+from leadhand.core.decide import Move
+from leadhand.core.recovery import Recovery
+from leadhand.engine import host, perform, run
+from leadhand.engine.verdict import Verdict
+from leadhand.errors import Conflict
+from leadhand.stores import memory
+from leadhand.testing import simulate_seed
+
+SEEDS_MAX = 2000
+
+pytestmark = pytest.mark.sim
+
+ZOO = []
+
+
+def bug(caught_by):
+    """A planted bug, and a pattern for the violations that are meant to catch it."""
+
+    def keep(plant):
+        ZOO.append(pytest.param(plant, caught_by, id=plant.__name__))
+        return plant
+
+    return keep
+
+
+def handle(monkeypatch, event, handler):
+    """Put another handler of an event in place; it gets the real one first."""
+    real = evolve.HANDLERS[event]
+    monkeypatch.setitem(evolve.HANDLERS, event, lambda *args: handler(real, *args))
+
+
+# Fencing.
+
+
+@bug("IllegalEvent|I12")
+def a_late_report_is_accepted(patch):
+    """The fence at the door is gone."""
+    patch.setattr(control, "report", lambda _state, reported: Move([reported], []))
+
+
+@bug("I12|I10|I17|IllegalEvent")
+def no_fence_at_all(patch):
+    """Neither the door nor the fold looks at epochs."""
+
+    def current(of, ident, _epoch, _status):
+        return of.steps[ident]
+
+    patch.setattr(control, "report", lambda _state, reported: Move([reported], []))
+    patch.setattr(evolve_steps, "_current", current)
+
+
+@bug("I11")
+def epochs_do_not_grow(patch):
+    """Every attempt gets the epoch of the one before."""
+
+    def started(real, of, event, at):
+        real(of, event, at)
+        of.epoch -= 1
+
+    handle(patch, ev.AttemptStarted, started)
+
+
+@bug("goes on trying|stopped|did not end")
+def a_replaced_host_goes_on(patch):
+    """Being fenced is taken for a conflict, which is tried again."""
+    real = run.Run._undo
+    patch.setattr(
+        run.Run,
+        "_undo",
+        lambda self, batch, error: real(self, batch, Conflict("?") if error else error),
+    )
+
+
+@bug("I12|I11|I3|I5|stopped|could not host")
+def the_store_has_no_owner(patch):
+    """Appends are not checked against the owner's epoch."""
+    real = memory.MemoryStore._check
+
+    def check(self, request):
+        self._epoch = self._disk.epoch
+        return real(self, request)
+
+    patch.setattr(memory.MemoryStore, "_check", check)
+
+
+# Durability.
+
+
+@bug("L2")
+def effects_come_before_the_commit(patch):
+    """Workers are called as soon as it is decided."""
+    real = run.Run._flush
+
+    def flush(self, batch, entries):
+        effects = list(batch.effects)
+        batch.effects.clear()
+        real(self, batch, entries)
+        for effect in effects:
+            self.host.perform(self, effect)
+
+    patch.setattr(run.Run, "_flush", flush)
+
+
+@bug("I1")
+def people_are_told_before_the_commit(patch):
+    """A word is acknowledged as soon as it is heard."""
+    real = run.Run._flush
+
+    def flush(self, batch, entries):
+        self._finish_waiters(batch)
+        real(self, batch, entries)
+
+    patch.setattr(run.Run, "_flush", flush)
+
+
+@bug("I1")
+def nothing_new_is_told_at_once(patch):
+    """A word that changes nothing is acknowledged though what it rests on is not durable."""
+    real = run.Run._flush
+
+    def flush(self, batch, entries):
+        if entries:
+            real(self, batch, entries)
+        else:
+            self._finish_waiters(batch)
+
+    patch.setattr(run.Run, "_flush", flush)
+
+
+@bug("I1")
+def the_end_is_told_before_the_commit(patch):
+    """Whoever waits for a run hears of its end when memory says so."""
+
+    async def settled(self):
+        while self.state.ended is None:
+            await run.asyncio.sleep(0.01)
+        return self.state.ended.status
+
+    patch.setattr(run.Run, "settled", settled)
+
+
+@bug("nobody answered|did not end|nothing is left|could not host")
+def a_failed_commit_drops_its_inputs(patch):
+    """What was said in a batch that did not become durable is forgotten."""
+    real = run.Run._undo
+
+    def undo(self, batch, error):
+        batch.inputs.clear()
+        real(self, batch, error)
+
+    patch.setattr(run.Run, "_undo", undo)
+
+
+@bug("I4|IllegalEvent|stopped")
+def a_failed_commit_is_not_undone(patch):
+    """Memory keeps what the disk refused."""
+
+    def load_from(self, entries):
+        if not self._folding:
+            real(self, entries)
+        self._seq = len(entries)
+        self._head = entries[-1].hash if entries else run.GENESIS
+
+    real = run.Run.load_from
+    patch.setattr(run.Run, "load_from", load_from)
+
+
+@bug("I4|I3|stopped|could not host")
+def the_store_writes_half_a_batch(patch):
+    """Now and then the last entry of an append is not written, and nobody hears of it."""
+    real = memory.MemoryStore._write
+
+    def write(self, request):
+        kept = request.entries[:-1] if len(request.entries) == 4 else request.entries
+        real(self, request._replace(entries=kept))
+
+    patch.setattr(memory.MemoryStore, "_write", write)
+
+
+@bug("I4")
+def jitter_is_drawn_by_the_fold(patch):
+    """Folding the same log twice gives two states."""
+
+    def decided(real, of, event, at):
+        real(of, event, at)
+        of.steps[event.step].until += random.randrange(1000)
+
+    handle(patch, ev.RecoveryDecided, decided)
+
+
+# Time.
+
+
+@bug("did not end|nothing is left")
+def timers_are_lost(patch):
+    """Nothing wakes a run but what it is told."""
+    patch.setattr(run.Run, "_set_timer", lambda _self, _now: None)
+
+
+@bug("I40|I19")
+def deadlines_follow_the_calendar(patch):
+    """A jump of the calendar makes everything overdue."""
+    real = decide._overdue
+    patch.setattr(
+        decide, "_overdue", lambda of, now: real(of, now._replace(at=max(now.at, now.wall)))
+    )
+
+
+@bug("was called before")
+def not_before_is_forgotten(patch):
+    """A step with a calendar time is queued at once."""
+    patch.setattr(state.State, "offer", lambda self, step: self.awake and self.enqueue(step))
+
+
+# Failures.
+
+
+@bug("I19")
+def retry_after_is_ignored(patch):
+    """Whoever is asked to wait does not."""
+
+    def retry(of, step, message):
+        found = recovery._retry(of, step, message)
+        return None if found is None else found._replace(wait_s=0.0)
+
+    patch.setitem(recovery._RUNGS, "retry", retry)
+
+
+@bug("I17")
+def what_nobody_saw_is_repeated(patch):
+    """An unknown effect is tried again without asking."""
+    patch.setattr(
+        recovery,
+        "_unseen",
+        lambda step, _failure, message, _offer: Recovery("retry", message, 0.0, step.worker),
+    )
+
+
+@bug("I17")
+def another_worker_repeats_what_may_have_happened(patch):
+    """Only the last failure is looked at."""
+    patch.setattr(recovery, "may_have_happened", lambda _step: False)
+
+
+@bug("I19")
+def one_attempt_too_many(patch):
+    """The maximum is off by one."""
+    real = recovery.retry_policy
+
+    def policy(step, constants):
+        found = real(step, constants)
+        return found._replace(attempts=found.attempts + 1)
+
+    patch.setattr(recovery, "retry_policy", policy)
+
+
+@bug("I20")
+def the_hopeless_is_tried_again(patch):
+    """A permanent failure is retried."""
+    patch.setitem(recovery.LADDER, "permanent", ("retry",))
+
+
+@bug("I21")
+def failures_are_decided_twice(patch):
+    """A decision does not take the step off the list."""
+
+    def decided(real, of, event, at):
+        real(of, event, at)
+        of.undecided.append(event.step)
+
+    handle(patch, ev.RecoveryDecided, decided)
+
+
+@bug("L2|L6")
+def the_next_attempt_does_not_wait(patch):
+    """A worker that does not stop is not waited for."""
+
+    async def over(context, _before):
+        context.begun = True
+
+    patch.setattr(perform, "_over", over)
+
+
+@bug("I11|I12|I17")
+def adopted_runs_start_everything_again(patch):
+    """What an earlier host had in flight is simply started once more."""
+
+    def hosted(real, of, event, at):
+        for ident in list(of.in_flight):
+            step = of.steps[ident]
+            if step.status == "running":
+                evolve_steps._release(of, step)
+                evolve_steps.make_ready(of, step)
+        real(of, event, at)
+
+    handle(patch, ev.RunHosted, hosted)
+
+
+# The plan.
+
+
+@bug("I14")
+def dependencies_are_not_waited_for(patch):
+    """Every step is ready at once."""
+    real = evolve._wire
+
+    def wire(of, step, names):
+        real(of, step, names)
+        if step.status == "waiting" and not step.doomed:
+            evolve_steps.make_ready(of, step)
+
+    patch.setattr(evolve, "_wire", wire)
+
+
+@bug("got stuck|did not end|nothing is left")
+def dependents_are_not_skipped(patch):
+    """Nobody tells a step that what it waits for has failed."""
+    patch.setattr(evolve_steps, "doom", lambda _state, _step, _dependency: None)
+
+
+@bug("L5")
+def every_claim_is_believed(patch):
+    """A report counts as success whatever it says."""
+    patch.setattr(
+        perform, "judge", lambda *_args: Verdict(met=True, failure=None, findings=[])
+    )
+
+
+@bug("L5")
+def failures_are_forgiven(patch):
+    """A step that failed does not keep the run from succeeding."""
+    patch.setattr(state.State, "is_bad", lambda _self, _step: False)
+
+
+@bug("L5")
+def the_goal_is_not_checked(patch):
+    """The acceptance criteria are passed over."""
+    patch.setattr(decide, "acceptance", lambda _state: ())
+
+
+@bug("I24")
+def nobody_reviews(patch):
+    """The policy lets everything through."""
+    real = revise._reviewed
+
+    def reviewed(of, revision, now):
+        events, effects = real(of, revision, now)
+        if isinstance(events[-1], ev.ReviewRequested):
+            name = (revision.number, revision.hash, revision.add)
+            events = [revision, revise.approval(*name, "policy", "why not", now)]
+        return events, effects
+
+    patch.setattr(revise, "_reviewed", reviewed)
+
+
+# Control and limits.
+
+
+@bug("I18")
+def pausing_does_nothing(patch):
+    """The pause is recorded, and not heeded."""
+    handle(patch, ev.RunPaused, lambda _real, _state, _event, _at: None)
+
+
+@bug("I18|I1|L5")
+def a_cancelled_run_goes_on(patch):
+    """The cancellation is recorded, and not heeded."""
+    handle(patch, ev.CancelRequested, lambda _real, _state, _event, _at: None)
+
+
+@bug("I29")
+def stop_all_is_not_heeded(patch):
+    """The governor grants starts all the same."""
+    real = host.Host.room
+
+    def room(self):
+        return max(real(self), 1) if self.shared.stopped else real(self)
+
+    patch.setattr(host.Host, "room", room)
+
+
+@bug("I30")
+def reservations_are_not_counted(patch):
+    """Only what is spent counts, not what is in flight."""
+    patch.setattr(
+        decide, "_over_budget", lambda of, step, budget: of.spent + of.price(step) > budget
+    )
+
+
+@bug("I16")
+def one_more_of_each_resource(patch):
+    """The limit of a resource is off by one."""
+    real = state.State.full
+
+    def full(self, group):
+        limit = real(self, group)
+        if not limit.startswith("resource"):
+            return limit
+        name = limit.removeprefix("resource ")
+        most = self.policy.resources[name]
+        return "" if self.busy_resources.get(name, 0) <= most else limit
+
+    patch.setattr(state.State, "full", full)
+
+
+@bug("I16")
+def workers_have_no_limit(patch):
+    """How many attempts a worker may have at once is not looked at."""
+    patch.setattr(state.State, "worker_limit", lambda _self, _worker: None)
+
+
+@bug("did not end|nothing is left")
+def starved_runs_are_not_woken(patch):
+    """A run that found no room is not told when there is some."""
+    patch.setattr(host.Host, "wake_starved", lambda _self: None)
+
+
+@pytest.mark.parametrize(("plant", "caught_by"), ZOO)
+def test_a_planted_bug_is_caught(plant, caught_by, monkeypatch):
+    """Within a bounded number of seeds, by the violation that is meant, and only while it is there."""
+    with monkeypatch.context() as patch:
+        plant(patch)
+        found = hunt(caught_by)
+    assert found is not None, f"{SEEDS_MAX} seeds did not show it"
+    seed, violations = found
+    print(f"{plant.__name__}: seed {seed}: {violations[0]}")
+    assert simulate_seed(seed).ok, "the seed is not clean without the bug either"
+
+
+def hunt(caught_by):
+    """The first seed that shows the bug as it should, and what it shows."""
+    for seed in range(SEEDS_MAX):
+        verdict = simulate_seed(seed)
+        if any(re.search(caught_by, violation) for violation in verdict.violations):
+            return seed, verdict.violations
+    return None
+
+
+def test_the_zoo_is_large_enough():
+    """At least a dozen, each with another way to be wrong."""
+    assert len({param.id for param in ZOO}) >= 12
