@@ -93,13 +93,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'leadhand' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # A type checker that saw it would take any name for one of ours.
 
-    return getattr(import_module(f"leadhand.{home}"), name)
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'leadhand' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"leadhand.{home}"), name)
 
 
 def __dir__() -> list[str]:

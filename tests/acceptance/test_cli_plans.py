@@ -61,6 +61,7 @@ def test_the_seeds_plan_is_valid_as_it_stands(tmp_path):
     assert done.code == 0, done
     assert "valid, 3 steps" in done.err
     assert "nothing is said about" in done.err
+    assert "note[field-later] at rollback_plan" in done.out
 
 
 def test_ten_errors_are_reported_at_once(folder):
@@ -147,6 +148,42 @@ def test_show_says_what_would_run(folder):
     dry = folder.run("run", "plan.json", "--dry-run")
     assert dry.out == done.out
     assert not (folder.path / ".leadhand").exists()
+
+
+def test_show_says_when_a_step_may_start(folder):
+    zone = {"from": "22:00", "to": "02:00", "zone": "Europe/Berlin"}
+    folder.plan(
+        {"id": "a", "worker": "say", "window": zone, "not_before": "2099-01-01T02:00:00Z"},
+        {"id": "b", "worker": "say", "window": "01:00-02:00 UTC"},
+    )
+    for command in (["show", "plan.json"], ["run", "plan.json", "--dry-run"]):
+        done = folder.run(*command)
+        assert done.code == 0, done
+        both = "not before 2099-01-01T02:00:00Z; only within 22:00-02:00 Europe/Berlin"
+        assert [line.strip() for line in done.out.splitlines() if "within" in line] == [
+            both,
+            "only within 01:00-02:00 UTC",
+        ]
+    steps = folder.run("show", "plan.json", "--json").doc["steps"]
+    assert [step["window"] for step in steps] == [zone, "01:00-02:00 UTC"]
+    assert steps[0]["not_before"] == "2099-01-01T02:00:00Z"
+
+
+def test_what_has_no_effect_yet_is_noted_by_lint_and_by_nothing_else(folder):
+    folder.plan({"id": "a", "worker": "say", "tier": "large"}, rollback_plan="the-old-one")
+    told = folder.run("lint", "plan.json", "--json")
+    assert told.code == 0, told
+    assert [(each["level"], each["place"]) for each in told.doc["findings"]] == [
+        ("note", "rollback_plan"),
+        ("note", "steps[0].tier"),
+    ]
+    done = folder.run("lint", "plan.json")
+    assert done.code == 0, done
+    assert "note[field-later] at rollback_plan: this version does not act on it yet." in done.out
+    for command in (["run", "plan.json"], ["show", "plan.json"]):
+        done = folder.run(*command)
+        assert done.code == 0, done
+        assert "field-later" not in done.out + done.err
 
 
 @pytest.mark.parametrize(

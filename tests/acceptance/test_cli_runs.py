@@ -244,6 +244,32 @@ def test_verify_finds_a_changed_log(folder):
     assert folder.run("verify", "--all").code == 1
 
 
+CHANGES = {
+    "a body that is text": "UPDATE events SET body = CAST(body AS TEXT) WHERE seq = 2",
+    "a body that is no event": "UPDATE events SET body = 'jello' WHERE seq = 2",
+    "a time that is text": "UPDATE events SET at = 'yesterday' WHERE seq = 2",
+    "a hash that is text": "UPDATE events SET hash = 'mash' WHERE seq = 2",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_verify_bears_whatever_was_put_into_a_log(folder, change):
+    """Other types than were written are a violation like any other, and no bug of ours."""
+    folder.plan({"id": "a", "worker": "say"})
+    run = folder.run("run", "plan.json", "--json").doc["run"]
+    database = sqlite3.connect(folder.path / ".leadhand" / "leadhand.db")
+    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type='trigger'"):
+        database.execute(f'DROP TRIGGER "{name}"')
+    database.execute("PRAGMA ignore_check_constraints = ON")
+    assert database.execute(CHANGES[change]).rowcount
+    database.commit()
+    database.close()
+    for what in (run, "--all"):
+        done = folder.run("verify", what, "--json")
+        assert done.code == 1, done
+        assert run in {each["run"] for each in done.doc["violations"]}
+
+
 # --- apply ---------------------------------------------------------------------------------
 
 

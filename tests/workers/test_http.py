@@ -640,6 +640,20 @@ async def test_a_probe_says_happened_or_not_or_cannot_tell(server):
         await made(server).probe(task(), Context())
 
 
+async def test_a_probe_ignores_the_parameters_it_does_not_use(server):
+    worker = made(
+        server,
+        "/orders",
+        method="POST",
+        json={"id": "{id}", "shop": "{shop}", "items": "{items}"},
+        parameters={"id": "integer", "shop": {"type": "string", "default": "eu"}, "items": "array"},
+        probe=server.base + "/{shop}/orders/{id}",
+    )
+    server.answer("/eu/orders/7", body={"id": 7})
+    assert (await worker.probe(task(id=7, items=[1]), Context())).data["json"] == {"id": 7}
+    assert await worker.probe(task(id=7, items=[1], shop="us"), Context()) is None
+
+
 def test_checks_are_expressions(server):
     worker = made(server, checks={"found": "data.json.n > 0"}, check="data.status == 200")
     assert worker.check("found", "", {"json": {"n": 1}})

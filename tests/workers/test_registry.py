@@ -142,7 +142,39 @@ def test_a_decorator_error_names_the_file_it_stands_in(write):
         load_workers(file)
 
 
-def test_workers_in_the_main_script_run_in_processes(write):
+def run_script(file):
+    return subprocess.run(
+        [sys.executable, file],
+        env={"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_workers_of_a_script_do_not_run_it_again(write):
+    """Without a guard a child would do all that the script does; so a thread is the default."""
+    file = write(
+        """
+        import os
+        from leadhand import Lead, worker
+
+        print("the script runs")
+
+        @worker(effects="x", idempotent=True)
+        def here() -> int:
+            return os.getpid()
+
+        plan = {"steps": [{"id": "a", "worker": "here"}]}
+        outcome = Lead(workers=[here], store=":memory:").run_sync(plan)
+        assert outcome.result == os.getpid(), outcome
+        """
+    )
+    done = run_script(file)
+    assert (done.returncode, done.stdout) == (0, "the script runs\n"), done.stderr
+
+
+def test_workers_in_the_main_script_run_in_processes_if_they_say_so(write):
     file = write(
         """
         import asyncio, os
@@ -152,7 +184,7 @@ def test_workers_in_the_main_script_run_in_processes(write):
         from leadhand.workers.processes import Processes
         from leadhand.workers.registry import Registry
 
-        @worker(effects="x")
+        @worker(effects="x", isolate="process")
         def double(n: int) -> list:
             return [2 * n, os.getpid()]
 
@@ -169,12 +201,5 @@ def test_workers_in_the_main_script_run_in_processes(write):
             asyncio.run(main())
         """
     )
-    source = str(Path(__file__).parents[2] / "src")
-    done = subprocess.run(
-        [sys.executable, file],
-        env={"PYTHONPATH": source},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_script(file)
     assert done.stdout == "fine\n", done.stderr

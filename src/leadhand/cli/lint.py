@@ -33,6 +33,7 @@ def lint(console: Console, plan: str, workers: tuple[str, ...], sets: tuple[str,
     only the plan itself is checked. Values given with --set are checked too.
     """
     from leadhand.core.check import lint as check
+    from leadhand.core.check_later import later
 
     settings = settings_of(workers=workers)
     registry = registry_of(settings)
@@ -41,6 +42,7 @@ def lint(console: Console, plan: str, workers: tuple[str, ...], sets: tuple[str,
     values, wrong = values_of(doc, given) if given else (None, [])
     catalog = registry.catalog() if len(registry) else None
     findings = [*wrong, *check(doc, catalog, params=values, resources=settings.policy.resources)]
+    findings += later(doc)
     errors = [each for each in findings if each.level == "error"]
     if console.json:
         console.document(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from leadhand.cli.text import clean, count, moment
 from leadhand.core import graph
+from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds, text
 from leadhand.core.state import IN_FLIGHT, SETTLED, State, StepState
 from leadhand.core.views import goal_of, run_status, shown_status
@@ -133,11 +134,28 @@ def _rest(state: State, shown: list[StepState]) -> str:
 
 def row(state: State, step: StepState, now: int, progress: Progress) -> Row:
     """One step."""
-    status = shown_status(step)
+    status = status_of(step, now)
     detail, overdue = _detail(state, step, now, progress)
     word = WORDS.get(status, status)
     worker = clean(f"{step.worker} {step.action}".strip(), 40)
     return Row(clean(step.id, 40), status, ICONS.get(status, "·"), word, worker, detail, overdue)
+
+
+def status_of(step: StepState, now: int) -> str:
+    """The word for a step's state; one that only waits for its time is scheduled, not ready."""
+    if step.status != "ready":
+        return shown_status(step)
+    return "scheduled" if _held(step, now) else "ready"
+
+
+def _held(step: StepState, now: int) -> str:
+    """Why a step that is ready may not start yet: its moment, or its window."""
+    if now < step.not_before:
+        return f"not before {moment(step.not_before)}"
+    if "window" not in step.doc:
+        return ""
+    is_open, opens = window_open(step.doc["window"], now)
+    return "" if is_open else f"outside its window until {moment(opens)}"
 
 
 def _detail(state: State, step: StepState, now: int, progress: Progress) -> tuple[str, bool]:
@@ -158,7 +176,9 @@ def _detail(state: State, step: StepState, now: int, progress: Progress) -> tupl
         parts.append(_failure(step))
     elif step.status in ("skipped", "cancelled"):
         parts.append(clean(step.reason, 80))
-    elif step.status in ("waiting", "ready"):
+    elif step.status == "ready":
+        parts.append(_held(step, now) or "ready")
+    elif step.status == "waiting":
         parts.append(_waits(state, step))
     return ", ".join(part for part in parts if part), overdue
 
@@ -204,10 +224,6 @@ def _failure(step: StepState) -> str:
 
 
 def _waits(state: State, step: StepState) -> str:
-    if step.not_before and not step.ticket and step.status == "ready":
-        return f"not before {moment(step.not_before)}"
-    if step.status == "ready":
-        return "ready"
     open_ones = []
     for name in graph.dependencies(step.doc):
         other = state.follow(name)

@@ -144,6 +144,8 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
                 "idempotent": step.get("idempotent", offer.idempotent if offer else False),
                 "criteria": step.get("success_criteria"),
                 "failure_action": step.get("failure_action"),
+                "not_before": step.get("not_before"),
+                "window": step.get("window"),
             }
         )
     return rows
@@ -199,7 +201,7 @@ def _print_plan(console: Console, doc: Doc, rows: list[Doc]) -> None:
     console.out(f"  {lines[0]}")
     for line, row in zip(lines[1:], rows, strict=True):
         console.out(f"  {line}")
-        for more in (_parameters(row["parameters"]), _notes(row)):
+        for more in (_parameters(row["parameters"]), _notes(row), _times(row)):
             if more:
                 console.out(f"       {clean(more)}")
     effects = sum(bool(row["effects"]) for row in rows)
@@ -239,6 +241,16 @@ def _notes(row: Doc) -> str:
     return "; ".join(parts)
 
 
+def _times(row: Doc) -> str:
+    parts = [f"not before {row['not_before']}"] if row["not_before"] else []
+    window = row["window"]
+    if isinstance(window, dict):
+        window = f"{window['from']}-{window['to']} {window.get('zone', '')}".rstrip()
+    if window:
+        parts.append(f"only within {window}")
+    return "; ".join(parts)
+
+
 def _show_run(console: Console, settings: Any, what: str, form: str | None) -> int:
     from leadhand.cli.outcome import print_run, run_document
 
@@ -247,9 +259,10 @@ def _show_run(console: Console, settings: Any, what: str, form: str | None) -> i
         if console.json:
             console.document(run_document(reader, state))
         elif form is not None:
-            from leadhand.core.views import shown_status
+            from leadhand.cli.rows import status_of
 
-            statuses = {step.id: shown_status(step) for step in state.steps.values()}
+            steps = state.steps.values()
+            statuses = {step.id: status_of(step, state.last_at) for step in steps}
             for line in draw([step.doc for step in state.steps.values()], form, statuses):
                 console.out(line)
         else:

@@ -223,12 +223,9 @@ def _start(state: State, now: Now, room: int) -> Move | None:
     if room <= 0 or len(state.in_flight) >= policy.max_concurrency or state.finish is not None:
         return None
     step = state.next_ready()
-    while step is not None and "window" in step.doc:
-        is_open, opens = window_open(step.doc["window"], now.wall)
-        if is_open:
-            break
+    while step is not None and (later := _too_early(step, now.wall)):
         step.ticket = 0
-        state.add_calendar(opens, step.id)
+        state.add_calendar(later, step.id)
         step = state.next_ready()
     if step is None:
         return None
@@ -237,6 +234,16 @@ def _start(state: State, now: Now, room: int) -> Move | None:
             return None
         return _stop_failed(f"step {step.id} would pass the budget of {policy.budget}", "budget")
     return _attempt(state, step, now)
+
+
+def _too_early(step: StepState, wall: int) -> int:
+    """When a step may start by the calendar, if not now; a clock that was set back counts."""
+    if step.not_before > wall:
+        return step.not_before
+    if "window" not in step.doc:
+        return 0
+    is_open, opens = window_open(step.doc["window"], wall)
+    return 0 if is_open else opens
 
 
 def _over_budget(state: State, step: StepState, budget: float) -> bool:

@@ -258,8 +258,8 @@ def _fits(state: State, revision: Revision, waits: Waits) -> None:
     """Whether the plan as it stands can be changed so: looked at before anything is."""
     steps, number = state.steps, revision.number
     old = [doc["supersedes"] for doc in revision.add if doc.get("supersedes")]
-    fresh = waits.keys().isdisjoint(steps) and len(waits) == len(revision.add)
-    if not fresh or len({*revision.cancel, *old}) < len(revision.cancel) + len(old):
+    again = any(ident in steps for ident in waits) or len(waits) < len(revision.add)
+    if again or len({*revision.cancel, *old}) < len(revision.cancel) + len(old):
         raise IllegalEvent(f"revision {number} adds, cancels or supersedes a step twice")
     for ident in revision.cancel:
         known(state, ident, MOVABLE)

@@ -33,6 +33,7 @@ RULES: dict[str, str] = {
     "duration-wrong": "not a duration",
     "expression-wrong": "a criterion is not an expression that is allowed",
     "failure-action-unknown": "not something that can follow a failure",
+    "field-later": "a field that this version does not act on yet",
     "field-missing": "a field that must be there is not",
     "field-unknown": "a field that plans do not have",
     "field-wrong": "a field holds something it cannot",

@@ -27,6 +27,10 @@ USERS = frozenset({"parameters", "undo", "context"})
 """The fields in which a step can use another's result."""
 
 
+WAITERS = USERS | {"depends_on"}
+"""The fields that can make a step wait for another."""
+
+
 def dependencies(step: Doc) -> dict[str, bool]:
     """The ids a step waits for, each with whether it may start although that one failed.
 

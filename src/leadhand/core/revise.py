@@ -26,7 +26,7 @@ from leadhand.core.state import MOVABLE, REPLACEABLE
 from leadhand.core.views import goes_on
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan import Doc, Risk
     from leadhand.core.state import Now, State, StepState
 
 Moves = tuple[list[ev.Event], list[Effect]]
@@ -97,7 +97,7 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
         final=bool(answer.get("final")),
         outlook=answer.get("outlook", []),
         because=str(answer.get("because", "")),
-        risk=worst(*(effective_risk(_plan_risk(state), step, state.catalog) for step in add)),
+        risk=_risk(state, add),
     )
     return _reviewed(state, revision, now)
 
@@ -107,8 +107,14 @@ def revision_hash(base: str, add: list[Doc], cancel: list[str], *, final: bool) 
     return digest(base, canonical([add, cancel, final]))
 
 
-def _plan_risk(state: State) -> str | None:
-    return state.started.plan.get("risk_level") if state.started else None
+def _risk(state: State, add: list[Doc]) -> Risk:
+    """The highest effective risk; steps that say the same of it are looked at once."""
+    plan = state.started.plan.get("risk_level") if state.started else None
+    alike = {
+        (s["worker"], s.get("action"), s.get("risk_level"), *s.get("alternatives", ())): s
+        for s in add
+    }
+    return worst(*(effective_risk(plan, step, state.catalog) for step in alike.values()))
 
 
 def _reviewed(state: State, revision: ev.RevisionProposed, now: Now) -> Moves:

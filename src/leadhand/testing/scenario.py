@@ -175,7 +175,7 @@ def _worker(random: Random, name: str) -> WorkerSpec:
         checks=("fine",),
         result_check=random.random() < 0.2,
         risk=some(random, 0.05, "high", None),
-        effects=some(random, 0.3, ("outside",), None),
+        effects=("outside",),  # every call of theirs is counted in the world
         idempotent=random.random() < 0.4,
         probe=random.random() < 0.5,
         timeout_s=random.choice((None, 2.0, 10.0)),

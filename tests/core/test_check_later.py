@@ -1,0 +1,57 @@
+"""Notes about what a plan says and this version does not act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leadhand.core.check import lint
+from leadhand.core.check_later import later
+from leadhand.core.findings import FINDINGS_MAX
+
+
+def plan(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"goal": "g", "steps": list(steps), **more}
+
+
+def step(**more: Any) -> dict[str, Any]:
+    return {"id": "a", "worker": "w", **more}
+
+
+@pytest.mark.parametrize(
+    ("doc", "place"),
+    [
+        (plan(step(), mode="whole"), "mode"),
+        (plan(step(), envelope={}), "envelope"),
+        (plan(step(), rollback_plan="the-old-one"), "rollback_plan"),
+        (plan(step(), final=False), "final"),
+        (plan(step(tier="large")), "steps[0].tier"),
+        (plan(step(needs=["x"])), "steps[0].needs"),
+        (plan(step(gives=["x"])), "steps[0].gives"),
+        (plan(step(undo={"worker": "w"})), "steps[0].undo"),
+        (plan(step(failure_action="rollback")), "steps[0].failure_action"),
+    ],
+)
+def test_a_field_without_effect_is_noted(doc: dict[str, Any], place: str) -> None:
+    """A note, and nothing that would keep the plan from running."""
+    (note,) = later(doc)
+    assert (note.rule, note.level, note.place) == ("field-later", "note", place)
+    assert "this version does not act on it yet" in note.message
+    assert not [each for each in lint(doc, None) if each.level == "error"]
+
+
+@pytest.mark.parametrize(
+    "doc",
+    [plan(step(failure_action="abort_it"), final=True), plan(), {"steps": 3}, {"steps": [1]}, 7],
+)
+def test_the_rest_is_not_noted(doc: Any) -> None:
+    """Nor does a document that is no plan matter: what is wrong with it is not said here."""
+    assert later(doc) == []
+
+
+def test_notes_are_bounded() -> None:
+    """However long the plan is."""
+    found = later(plan(*[step(tier="large")] * (2 * FINDINGS_MAX)))
+    assert len(found) == FINDINGS_MAX + 1
+    assert found[-1].rule == "findings-cut"

@@ -1,0 +1,296 @@
+"""Promises about the whole: the public surface, every event's place, every error's exit code."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import types
+import typing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import leadhand
+from leadhand import errors
+from leadhand.codec.events import EVENTS, decode, encode
+from leadhand.core import effects
+from leadhand.core import events as ev
+from leadhand.core import host as hosting
+from leadhand.core.evolve import HANDLERS
+from leadhand.core.ledger import LINES, describe, ledger_of
+from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.recovery import LADDER
+from leadhand.engine.host import Host
+
+SOURCE = Path(leadhand.__file__).resolve().parent
+
+# --- the public surface --------------------------------------------------------------------
+
+PUBLIC = [
+    "Ambiguous",
+    "Ask",
+    "Context",
+    "Denied",
+    "Failure",
+    "Finish",
+    "GiveUp",
+    "Goal",
+    "InvalidOutput",
+    "Lead",
+    "LeadhandError",
+    "NeedsInfo",
+    "Outcome",
+    "Permanent",
+    "Plan",
+    "PlanInvalid",
+    "PlannerView",
+    "Policy",
+    "Propose",
+    "RateLimited",
+    "Report",
+    "ScriptPlanner",
+    "Step",
+    "TooComplex",
+    "Transient",
+    "Unavailable",
+    "WorkerFailure",
+    "worker",
+]
+
+
+def test_the_public_names_are_these():
+    """A name is added or taken away here first, on purpose."""
+    assert leadhand.__all__ == PUBLIC == sorted(PUBLIC)
+    assert dir(leadhand) == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_loads_and_says_what_it_is(name):
+    """Each comes from where it is written, with a docstring."""
+    found = getattr(leadhand, name)
+    assert found.__name__ == name
+    assert inspect.getdoc(found)
+
+
+def test_the_type_checker_sees_what_runs():
+    """The names imported for types are those that load when first used."""
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {
+        alias.name: node.module.removeprefix("leadhand.")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == leadhand._HOMES
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    """As in any module."""
+    with pytest.raises(AttributeError, match="has no attribute 'Nobody'"):
+        leadhand.Nobody  # noqa: B018 - looking is the test
+
+
+HEAVY = ("asyncio", "click", "httpx2", "msgspec", "rich", "simpleeval", "sqlite3", "yaml")
+
+
+def modules_after(code):
+    """What is loaded after some code ran in a fresh interpreter."""
+    command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+def test_importing_leadhand_is_light():
+    """Nothing heavy is loaded before it is used."""
+    loaded = modules_after("import leadhand")
+    assert "leadhand" in loaded
+    assert not loaded & set(HEAVY)
+    assert [name for name in loaded if name.startswith("leadhand.")] == []
+
+
+def test_a_plan_costs_no_event_loop():
+    """Who only builds plans and reports loads neither the engine nor the store."""
+    loaded = modules_after("from leadhand import Plan, Report, Step")
+    assert not loaded & {"asyncio", "sqlite3", "httpx2", "rich"}
+
+
+# --- the core ------------------------------------------------------------------------------
+
+PURE = {
+    "__future__", "ast", "bisect", "collections", "dataclasses", "datetime", "difflib", "enum",
+    "functools", "hashlib", "heapq", "itertools", "json", "leadhand", "math", "msgspec",
+    "operator", "re", "string", "typing", "unicodedata", "zoneinfo",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "core").glob("*.py")), ids=lambda p: p.stem)
+def test_the_core_uses_only_what_is_pure(path):
+    """No clock, chance, process, network or database: only these modules may be imported."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            assert name.split(".")[0] in PURE, f"{path.name} imports {name}"
+            inside = not name.startswith("leadhand") or name.startswith(
+                ("leadhand.core", "leadhand.errors")
+            )
+            assert inside, f"{path.name} imports {name}, which is outside the core"
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.stem)
+def test_every_module_says_what_it_is(path):
+    """A docstring at the top; an empty `__init__` may be silent."""
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree) or not tree.body
+
+
+# --- events --------------------------------------------------------------------------------
+
+
+def defined(module, base):
+    """The classes of a kind that a module defines."""
+    return {
+        found
+        for _, found in inspect.getmembers(module, inspect.isclass)
+        if issubclass(found, base) and found is not base and found.__module__ == module.__name__
+    }
+
+
+def test_every_event_is_listed():
+    """An event that is defined belongs to runs or to the host, and can be stored."""
+    assert defined(ev, ev.Event) == set(ev.RUN_EVENTS)
+    assert defined(hosting, ev.Event) == set(hosting.HOST_EVENTS)
+    assert set(EVENTS) == {*ev.RUN_EVENTS, *hosting.HOST_EVENTS}
+    assert len(EVENTS) == len({event.__name__ for event in EVENTS})
+
+
+@pytest.mark.parametrize("kind", ev.RUN_EVENTS, ids=lambda kind: kind.__name__)
+def test_an_event_of_a_run_has_its_places(kind):
+    """One handler, one ledger of the two, one line, one sentence that explains it."""
+    assert kind in HANDLERS
+    assert (kind in ev.INTENT) != (kind in ev.EXECUTION)
+    assert (ev.INTENT + ev.EXECUTION).count(kind) == 1
+    assert kind in LINES
+    assert inspect.getdoc(kind)
+    event = sample(kind)
+    assert ledger_of(event) == ("intent" if kind in ev.INTENT else "execution")
+
+
+def test_nothing_is_handled_that_is_no_event():
+    """The tables hold events and nothing else."""
+    assert set(HANDLERS) == set(ev.RUN_EVENTS)
+    assert set(LINES) == set(EVENTS)
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+def test_an_event_survives_its_codec(kind):
+    """Whole and bare, back to itself, under its own name, with a line for people."""
+    for event in (sample(kind), sample(kind, bare=True)):
+        body = encode(event)
+        assert decode(ev.EVENT_VERSION, body) == event
+        assert msgspec.json.decode(body)["type"] == kind.__name__
+        assert describe(event)
+        assert "\n" not in describe(event)
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+def test_an_event_cannot_be_changed(kind):
+    """A fact is a fact."""
+    event = sample(kind)
+    for field in msgspec.structs.fields(kind)[:1]:
+        with pytest.raises(AttributeError):
+            setattr(event, field.name, None)
+
+
+def sample(kind, *, bare=False):
+    """An event with every field set, or with those only that must be."""
+    hints = typing.get_type_hints(kind)
+    return kind(
+        **{
+            field.name: value_of(hints[field.name])
+            for field in msgspec.structs.fields(kind)
+            if field.required or not bare
+        }
+    )
+
+
+def value_of(hint):
+    """A value of a type that is not the default of any field."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return value_of(next(each for each in arguments if each is not type(None)))
+    if origin is list:
+        return [value_of(arguments[0])]
+    if origin is tuple:
+        return (value_of(arguments[0]),)
+    if origin is dict:
+        return {"key": value_of(arguments[1])}
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return sample(hint)
+    plain = {str: "text", int: 7, float: 0.5, bool: True, typing.Any: {"text": "any"}}
+    return plain[hint]
+
+
+# --- effects -------------------------------------------------------------------------------
+
+
+def test_every_effect_is_performed():
+    """What the core may wish, the host does."""
+    performed = inspect.getsource(Host.perform)
+    for effect in defined(effects, effects.Effect):
+        assert f"case {effect.__name__}()" in performed
+        assert inspect.getdoc(effect)
+
+
+# --- errors --------------------------------------------------------------------------------
+
+ERRORS = sorted(defined(errors, errors.LeadhandError), key=lambda each: each.__name__)
+EXITS = {1, 2, 3, 4, 5, 6, 7, 70}
+
+
+@pytest.mark.parametrize("error", [errors.LeadhandError, *ERRORS], ids=lambda e: e.__name__)
+def test_every_error_has_an_exit_code_and_a_message(error):
+    """A code that the command line knows, and a docstring that helps."""
+    assert error.exit_code in EXITS
+    assert inspect.getdoc(error)
+
+
+def test_the_error_tree_is_as_drawn():
+    """The picture at the top of the file names every class, with its exit code."""
+    drawn = errors.__doc__
+    for error in ERRORS:
+        line = next(
+            line for line in drawn.splitlines() if re.search(rf"\b{error.__name__}\b", line)
+        )
+        code = re.search(rf"\b{error.__name__}\s+(\d+)\s", line)
+        if code:
+            assert int(code.group(1)) == error.exit_code, line
+        else:
+            assert issubclass(error, errors.WorkerFailure), line
+
+
+def test_every_worker_failure_has_a_row_in_the_ladder():
+    """The class decides what follows, so it must be one that is known."""
+    for error in ERRORS:
+        if issubclass(error, errors.WorkerFailure):
+            assert error.failure_class in FAILURE_CLASSES
+    assert set(LADDER) == set(FAILURE_CLASSES)
+
+
+def test_errors_raised_outside_have_a_code_too():
+    """Whatever else is derived from them anywhere in the package."""
+    for path in SOURCE.rglob("*.py"):
+        name = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+        if "__main__" in name or path.name == "__init__.py":
+            continue
+        module = importlib.import_module(name)
+        for _, found in inspect.getmembers(module, inspect.isclass):
+            if issubclass(found, errors.LeadhandError):
+                assert found.exit_code in EXITS

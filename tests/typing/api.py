@@ -1,0 +1,176 @@
+"""User code that must pass mypy --strict. It is never run; `test_typing.py` checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leadhand import (
+    Ambiguous,
+    Ask,
+    Context,
+    Denied,
+    Failure,
+    Finish,
+    GiveUp,
+    Goal,
+    InvalidOutput,
+    Lead,
+    LeadhandError,
+    NeedsInfo,
+    Outcome,
+    Permanent,
+    Plan,
+    PlanInvalid,
+    PlannerView,
+    Policy,
+    Propose,
+    RateLimited,
+    Report,
+    ScriptPlanner,
+    Step,
+    TooComplex,
+    Transient,
+    Unavailable,
+    WorkerFailure,
+    worker,
+)
+
+
+@dataclass
+class Price:
+    """What a worker may return."""
+
+    product: str
+    cents: int
+
+
+@worker
+async def fetch_prices(competitor: str) -> list[Price]:
+    """A plain async worker."""
+    return [Price(competitor, 100)]
+
+
+@worker(
+    name="tests",
+    action="run",
+    checks={"all_tests_pass": lambda data: data["failed"] == 0},
+    risk="low",
+    effects=("files",),
+    timeout="15 minutes",
+    idempotent=True,
+    cost=0.5,
+    version="2",
+)
+def run_tests(suite: str = "all", *, context: Context) -> dict[str, int]:
+    """A worker with everything declared, which looks at its context."""
+    context.progress("half", 0.5)
+    if context.cancelled or context.attempt > 3:
+        raise Transient("busy", retry_after_s=3.0)
+    earlier: tuple[Failure, ...] = context.failures
+    key: str = context.key
+    return {"failed": len(earlier), "key": len(key)}
+
+
+@worker(name="deploy", probe=lambda version: {"version": version})
+def deploy(version: str) -> Report:
+    """A worker that reports in full."""
+    if not version:
+        return Report.failed("permanent", "no version", effect="none")
+    return Report(data={"version": version}, recommendations=("watch it",), cost=1.0)
+
+
+# A decorated function is what it was.
+prices: Callable[[str], Any] = fetch_prices
+count: dict[str, int] = run_tests("unit", context=None)  # type: ignore[arg-type]
+
+
+def failures() -> list[WorkerFailure]:
+    """Every kind of failure that a worker may raise."""
+    return [
+        Ambiguous("two ways to read it"),
+        Denied("no access"),
+        InvalidOutput("not JSON", effect="done"),
+        NeedsInfo("which region?", recommendations=["ask the owner"]),
+        Permanent("gone"),
+        RateLimited(retry_after_s=30),
+        TooComplex("split it", data={"parts": 3}),
+        Transient(),
+        Unavailable("down"),
+    ]
+
+
+def next_step(view: PlannerView) -> Propose | Ask | Finish | GiveUp:
+    """A planner that is a function."""
+    if view.findings:
+        return GiveUp("; ".join(view.findings), notes=view.notes)
+    if "raw" not in view.results:
+        return Propose((Step(id="raw", worker="fetch_prices"),), because="it is needed first")
+    if view.failed_attempts and view.failed_attempts[-1].failure.failure_class == "needs_info":
+        return Ask("Which competitor?", choices=("Acme", "Other"))
+    status: str = view.steps["raw"].status
+    names: tuple[str, ...] = view.completed
+    results: Mapping[str, Any] = view.results
+    return Finish({"status": status, "names": list(names), "raw": results["raw"]})
+
+
+async def async_step(view: PlannerView) -> Finish:
+    """So may an async one be."""
+    return Finish(view.cost)
+
+
+def plans() -> Plan:
+    """A plan is a document, typed."""
+    goal = Goal(text="Ship it", want=("released",), have={"version": "2.1.4"}, budget=5)
+    plan = Plan(
+        goal=goal.to_doc(),
+        steps=(
+            Step(id="tests", worker="tests", action="run", success_criteria="all_tests_pass"),
+            Step(
+                id="deploy",
+                worker="deploy",
+                depends_on=("tests",),
+                parameters={"version": "${{ params.version }}"},
+                failure_action="abort",
+                timeout="10m",
+            ),
+        ),
+        final=True,
+    )
+    again: Plan = Plan.from_doc(plan.to_doc())
+    return again
+
+
+async def run_it() -> str:
+    """The two verbs, with everything they take."""
+    lead = Lead(
+        workers=[fetch_prices, run_tests, deploy],
+        planner=next_step,
+        store="runs.db",
+        policy=Policy(max_concurrency=4, budget=10.0),
+        actor="ann",
+    )
+    plan: Plan = await lead.plan("Compare our competitors", have={"competitor": "Acme"})
+    outcome: Outcome = await lead.run(plan)
+    outcome = await lead.run({"steps": []}, params={"version": "1"}, approve=True)
+    outcome = await lead.run(Path("plan.yaml"))
+    outcome = await lead.run(Goal(text="Ship it"))
+    outcome = await lead.resume(outcome.run)
+    if not outcome.ok:
+        return f"{outcome.status}: {outcome.reason} after {outcome.duration_s:.1f} s"
+    return str(outcome.result)
+
+
+def run_it_blocking() -> None:
+    """The same for scripts, with the errors that may come."""
+    lead = Lead(workers=[deploy], planner=ScriptPlanner(async_step, consult="on_surprise"))
+    try:
+        outcome: Outcome = lead.run_sync(plans())
+    except PlanInvalid as error:
+        findings: tuple[object, ...] = error.findings
+        raise SystemExit(len(findings)) from error
+    except LeadhandError as error:
+        raise SystemExit(error.exit_code) from error
+    assert outcome.status
