@@ -123,15 +123,19 @@ class Context(Protocol):
     @property
     def key(self) -> str:
         """The same for every attempt of this step: use it as an idempotency key."""
+
     @property
     def failures(self) -> tuple[Failure, ...]:
         """Why earlier attempts of this step failed."""
+
     @property
     def results(self) -> dict[str, Any]:
         """Results of the steps named in the step's `context`."""
+
     @property
     def cancelled(self) -> bool:
         """True once the attempt should stop."""
+
     @property
     def answers(self) -> tuple[dict[str, Any], ...]:
         """What people answered when they were asked about this step."""

@@ -676,3 +676,16 @@ def test_a_plan_without_errors_can_be_read(doc):
     """What lint lets through, `Plan.from_doc` takes."""
     if not any(each.level == "error" for each in lint(doc, None)):
         Plan.from_doc(doc)
+
+
+def test_no_crowd_of_warnings_hides_an_error():
+    """A plan with thousands of warnings is still refused for its one error."""
+    doc = {
+        "goal": "g",
+        "steps": [
+            *({"id": f"s{i}", "worker": "w", "not_before": "2AM EST"} for i in range(1500)),
+            {"id": "last", "worker": "w", "depends_on": ["nobody"]},
+        ],
+    }
+    found = lint(doc, None)
+    assert [each.rule for each in found if each.level == "error"] == ["dependency-missing"]

@@ -350,6 +350,17 @@ def test_not_before_follows_the_calendar_not_the_run_clock():
     assert run.running == ["a"]
 
 
+def test_a_calendar_that_is_set_back_counts():
+    """The step was queued and had no room; by the time it has, its time is to come again."""
+    run = Drive(step("a", not_before="01:00 UTC"), room=0).later(3600)
+    assert run.status("a") == ["ready"]
+    run.now, run.room = run.now._replace(wall=HOUR - 1), 1
+    assert run.go().running == []
+    assert next_wake(run.state)[1] == HOUR
+    run.now = run.now._replace(wall=HOUR)
+    assert run.go().running == ["a"]
+
+
 def test_a_window_holds_a_step_until_it_opens():
     """A step with a window starts only inside it."""
     run = Drive(step("a", window="01:00-02:00 UTC"), step("b"))

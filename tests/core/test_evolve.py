@@ -365,6 +365,8 @@ def test_a_workers_estimate_stands_in_for_the_steps():
     linted = digest(canonical(docs))
     run = Drive(*docs, catalog=[slow, spec("w")], linted=linted)
     assert [s.tail for s in run.state.steps.values()] == [42.0, 2.0, 0.0, 0.0, 0.0]
+    run = Drive(step("a"), step("b", "a"), catalog=[spec("w", est_s=3.0)])
+    assert [s.tail for s in run.state.steps.values()] == [6.0, 3.0]
 
 
 def test_revisions_without_a_result_are_counted():

@@ -281,7 +281,7 @@ CLEAN = {
                 digest("", canonical([[{"worker": "w", **A, "risk_level": "high"}], [], True])),
                 "high",
             )
-        )  # noqa: E501
+        )
         .approve("me")
         .run("a")
         .done()
@@ -569,7 +569,7 @@ BAD = {
     "probe nobody decided on": (
         "I21",
         lambda: Log(A, probe=True).add(ev.ProbeStarted("a", 0, 9, 99 * SECOND)),
-    ),  # noqa: E501
+    ),
     # Time.
     "clock": ("I40", lambda: Log(A).start("a").add(ev.RunPaused("me"), later=-5)),
     "early timeout": ("I40", lambda: Log(A).start("a").lose("a", kind="timeout")),

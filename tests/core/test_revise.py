@@ -3,6 +3,7 @@
 import pytest
 
 from leadhand.core import events as ev
+from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.effects import Notify
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Policy
@@ -11,6 +12,7 @@ from leadhand.core.state import Now
 from tests.core.driver import (
     MINUTE,
     SECOND,
+    WORKERS,
     Drive,
     finished,
     propose,
@@ -224,6 +226,25 @@ def test_risk_is_the_worst_of_plan_step_and_worker(plan, doc, risk):
     waits = risk in ("high", "critical")
     assert ("review-1" in run.state.questions) is waits
     assert run.running == ([] if waits else ["x", "a"])
+
+
+@pytest.mark.parametrize(
+    ("worse", "better"),
+    [
+        (step("a", risk_level="high"), step("b")),
+        (step("a", worker="x", action="drop"), step("b", worker="x", action="look")),
+        (step("a", alternatives=["risky"]), step("b")),
+        (step("a", alternatives=["other", "risky"]), step("b", alternatives=["other"])),
+        (step("a", worker="risky"), step("b")),
+    ],
+)
+def test_a_harmless_step_does_not_hide_a_risky_one(worse, better):
+    """Whichever of two steps that are nearly alike comes last."""
+    offers = {"drop": Offer(risk="high"), "look": Offer(risk="low")}
+    catalog = [*WORKERS, WorkerSpec(name="x", offers=offers)]
+    for steps in ((worse, better), (better, worse)):
+        run = asked(catalog=catalog).answer(propose(*steps))
+        assert run.last(ev.RevisionProposed).risk == "high"
 
 
 @pytest.mark.parametrize(

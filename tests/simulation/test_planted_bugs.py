@@ -277,11 +277,14 @@ def the_hopeless_is_tried_again(patch):
 
 @bug("I21")
 def failures_are_decided_twice(patch):
-    """A decision does not take the step off the list."""
+    """The first decision does not take the step off the list."""
 
     def decided(real, of, event, at):
         real(of, event, at)
-        of.undecided.append(event.step)
+        again = (event.step, event.attempt, "again")
+        if again not in of.recommendations:
+            of.recommendations.append(again)
+            of.undecided.append(event.step)
 
     handle(patch, ev.RecoveryDecided, decided)
 
@@ -336,9 +339,7 @@ def dependents_are_not_skipped(patch):
 @bug("L5")
 def every_claim_is_believed(patch):
     """A report counts as success whatever it says."""
-    patch.setattr(
-        perform, "judge", lambda *_args: Verdict(met=True, failure=None, findings=[])
-    )
+    patch.setattr(perform, "judge", lambda *_args: Verdict(met=True, failure=None, findings=[]))
 
 
 @bug("L5")
@@ -432,7 +433,7 @@ def starved_runs_are_not_woken(patch):
 
 @pytest.mark.parametrize(("plant", "caught_by"), ZOO)
 def test_a_planted_bug_is_caught(plant, caught_by, monkeypatch):
-    """Within a bounded number of seeds, by the violation that is meant, and only while it is there."""
+    """Within a bounded number of seeds, by the violation that is meant, and not without it."""
     with monkeypatch.context() as patch:
         plant(patch)
         found = hunt(caught_by)

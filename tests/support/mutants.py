@@ -179,6 +179,34 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "state.started is not None and state.started.replans  →  state.started.replans",
     ): NEVER,
     (
+        "decide",
+        'if "window" not in step.doc:',
+        "return 0  →  return None",
+    ): "either means: it is not too early",
+    (
+        "evolve",
+        "for doc in docs:",
+        "''  →  'XX'",
+    ): "an action that a worker does not name is answered by its unnamed offer",
+    (
+        "recovery",
+        (
+            "def _unseen(state: State, step: StepState, message: str, offer: Offer | None)"
+            " -> Recovery:"
+        ),
+        "step.failure or {}  →  step.failure",
+    ): FAILED,
+    (
+        "recovery",
+        'if failure_action_of(step.doc.get("failure_action")) in HARMLESS:',
+        "'class'  →  'XXclass'",
+    ): "none of these actions speaks of the class",
+    (
+        "recovery",
+        'if failure_action_of(step.doc.get("failure_action")) in HARMLESS:',
+        "''  →  'XX'",
+    ): "none of these actions speaks of the class",
+    (
         "recovery",
         "if action is None:",
         "'escalate'  →  'XXescalate'",
@@ -631,6 +659,10 @@ def main(arguments=None):
     cases = load_tests()
     reached, seconds = measure(cases)
     known = [m for file in options.file or FILES for m in mutants_of(file)]
+    names = {(m.file, m.before, m.after) for m in known}
+    for name in EQUIVALENT:
+        if name not in names and name[0] in (options.file or FILES):
+            print(f"no longer there, take it out of EQUIVALENT: {name}")
     mutants = [m for m in known if (m.file, m.before, m.after) not in EQUIVALENT]
     if options.sample and options.sample < len(mutants):
         mutants = random.Random(options.seed).sample(mutants, options.sample)

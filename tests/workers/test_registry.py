@@ -166,7 +166,7 @@ def test_workers_of_a_script_do_not_run_it_again(write):
             return os.getpid()
 
         plan = {"steps": [{"id": "a", "worker": "here"}]}
-        outcome = Lead(workers=[here], store=":memory:").run_sync(plan)
+        outcome = Lead(workers=[here], store=__file__ + ".db").run_sync(plan)
         assert outcome.result == os.getpid(), outcome
         """
     )

@@ -286,6 +286,8 @@ def open_store(store: str | Path | Store) -> tuple[Store, HostLock | None]:
     """A store from a path, locked, made with its folder; or the store itself."""
     if not isinstance(store, (str, Path)):
         return store, None
+    if str(store) == ":memory:":
+        raise UsageError("a store is a file: pass a path, or leadhand.testing's MemoryStore()")
     from leadhand.stores.lock import HostLock
     from leadhand.stores.sqlite import SqliteStore
 

@@ -81,21 +81,25 @@ class Finding(NamedTuple):
 class Findings:
     """Collects findings up to a limit; once `full`, there is no point in looking further."""
 
-    __slots__ = ("_guesses_left", "found", "full")
+    __slots__ = ("_cut", "_guesses_left", "_seen", "found", "full")
 
     def __init__(self) -> None:
         self.found: list[Finding] = []
         self.full = False
+        self._cut = False
+        self._seen: dict[str, int] = {}
         self._guesses_left = GUESSES_MAX
 
     def add(
         self, rule: str, place: str, message: str, fix: str = "", level: Level = "error"
     ) -> None:
-        """Note one finding."""
-        if len(self.found) < FINDINGS_MAX:
+        """Note one finding. Each level has its own room: no crowd of warnings hides an error."""
+        seen = self._seen[level] = self._seen.get(level, 0) + 1
+        if seen <= FINDINGS_MAX:
             self.found.append(Finding(rule, level, place, message, fix))
         else:
-            self.full = True
+            self._cut = True
+            self.full = self.full or level == "error"
 
     def problems(self, value: Json, schema: Doc, path: str = "") -> list[Problem]:
         """`shape.problems`, its guesses counted as these."""
@@ -113,7 +117,7 @@ class Findings:
 
     def done(self) -> list[Finding]:
         """Everything that was found."""
-        if self.full:
+        if self._cut:
             message = f"there are more than {FINDINGS_MAX} findings; the rest is not shown"
             return [*self.found, Finding("findings-cut", "note", "", message)]
         return self.found

@@ -12,12 +12,12 @@ happened in it.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from leadhand.core import events as ev
 from leadhand.core.host import HOST_STREAM
 from leadhand.testing.judge import judge, judge_live, judge_troubles
-from leadhand.testing.people import ENDED
 from leadhand.testing.world import World
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ class Verdict:
     steps: int
     events: int
     virtual_s: float
-    kinds: dict[str, int] = field(default_factory=dict)
-    """How often each kind of event came, when asked for."""
+    kinds: frozenset[str] = frozenset()
+    """The kinds of events that came, the decisions after failures, and how the runs ended."""
+    strategies: frozenset[str] = frozenset()
+    ends: frozenset[str] = frozenset()
 
     @property
     def ok(self) -> bool:
@@ -142,6 +144,14 @@ def _verdict(world: World) -> Verdict:
             sha.update(repr(call).encode())
     summary = (world.loop.steps, world.loop.time(), world.crashes, world.violations)
     sha.update(repr(summary).encode())
+    kinds, strategies, ends = set(), set(), set()
+    for plan in world.scenario.runs:
+        for _, event in world.log(plan.ident):
+            kinds.add(type(event).__name__)
+            if isinstance(event, ev.RecoveryDecided):
+                strategies.add(event.strategy)
+            elif isinstance(event, ev.RunEnded):
+                ends.add(event.status)
     return Verdict(
         seed=world.scenario.seed,
         violations=tuple(world.violations),
@@ -149,7 +159,7 @@ def _verdict(world: World) -> Verdict:
         steps=world.loop.steps,
         events=len(world.disk.order),
         virtual_s=world.loop.time(),
+        kinds=frozenset(kinds),
+        strategies=frozenset(strategies),
+        ends=frozenset(ends),
     )
-
-
-__all__ = ["ENDED", "Verdict", "simulate_seed"]
