@@ -112,7 +112,6 @@ def test_what_has_an_obvious_form_is_converted(value, expected):
         ((each for each in ()), "return list"),
         (Row("a", ({1},)), "data.tags[0] is a set"),
     ],
-    ids=lambda value: str(value)[:30],
 )
 def test_what_json_cannot_hold_is_refused_with_its_place(value, said):
     """The message names the place and a way out."""

@@ -316,16 +316,6 @@ def snapshot(state):
     return msgspec.json.decode(msgspec.json.encode(known))
 
 
-def stored(log):
-    """A log as it is stored: header and body a line."""
-    return [
-        msgspec.json.encode({"seq": i, "at": at, "version": ev.EVENT_VERSION})
-        + b"\t"
-        + encode(event)
-        for i, (at, event) in enumerate(log, 1)
-    ]
-
-
 __all__ = [
     "MINUTE",
     "SECOND",

@@ -62,7 +62,6 @@ class Story(Drive):
     def __init__(self, tape):
         self.tape = iter(tape)
         self.made = 0
-        self.given_up = False
         super().__init__(
             bare=True,
             catalog=CATALOG,

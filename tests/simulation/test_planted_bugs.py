@@ -9,6 +9,7 @@ that is caught by accident only is not caught.
 import random
 import re
 
+import msgspec
 import pytest
 
 from leadhand.core import control, decide, evolve, evolve_steps, recovery, revise, state
@@ -186,7 +187,7 @@ def the_store_writes_half_a_batch(patch):
     real = memory.MemoryStore._write
 
     def write(self, request):
-        kept = request.entries[:-1] if len(request.entries) == 4 else request.entries
+        kept = request.entries[:-1] if len(request.entries) == 2 else request.entries
         real(self, request._replace(entries=kept))
 
     patch.setattr(memory.MemoryStore, "_write", write)
@@ -223,8 +224,12 @@ def deadlines_follow_the_calendar(patch):
 
 @bug("was called before")
 def not_before_is_forgotten(patch):
-    """A step with a calendar time is queued at once."""
-    patch.setattr(state.State, "offer", lambda self, step: self.awake and self.enqueue(step))
+    """The calendar times of a revision are not taken over."""
+
+    def approved(real, of, event, at):
+        real(of, msgspec.structs.replace(event, instants={}), at)
+
+    handle(patch, ev.RevisionApproved, approved)
 
 
 # Failures.
@@ -247,7 +252,7 @@ def what_nobody_saw_is_repeated(patch):
     patch.setattr(
         recovery,
         "_unseen",
-        lambda step, _failure, message, _offer: Recovery("retry", message, 0.0, step.worker),
+        lambda _state, step, message, _offer: Recovery("retry", message, 0.0, step.worker),
     )
 
 

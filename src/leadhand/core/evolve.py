@@ -59,16 +59,15 @@ def evolve(state: State, event: ev.Event, at: int) -> None:
 
 def evolve_all(state: State, events: Iterable[tuple[int, ev.Event]]) -> None:
     """Fold a whole log, given as (at, event): as `evolve` for each, without the ceremony."""
-    handlers, seq, at = HANDLERS, state.seq, state.last_at
+    handlers, seq, last = HANDLERS, state.seq, state.last_at
     for at, event in events:
-        if state.ended is not None:
-            break
-        handlers[type(event)](state, event, at)
-        seq += 1
-    else:
-        state.seq, state.last_at = seq, at
-        return
-    raise IllegalEvent(f"{type(event).__name__} after the run ended")
+        handler = handlers.get(type(event))
+        if handler is None or state.ended is not None or state.started is None:
+            evolve(state, event, at)
+        else:
+            handler(state, event, at)
+        seq, last = seq + 1, at
+    state.seq, state.last_at = seq, last
 
 
 # The run as a whole.

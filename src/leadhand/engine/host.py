@@ -176,7 +176,9 @@ class Host:
         run.driven = True
 
         def hosted(state: State, _now: Now) -> Move:
-            ours = state.owner == self.owner or state.ended is not None
+            if state.owner > self.owner:
+                self.fail(Fenced(f"another host has taken over run {ident}"))
+            ours = state.owner >= self.owner or state.ended is not None
             return Move([] if ours else [ev.RunHosted(self.owner)], [])
 
         await run.said(hosted)

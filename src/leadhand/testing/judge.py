@@ -13,9 +13,12 @@ from leadhand.core import host as hosting
 from leadhand.core.invariants import check
 from leadhand.core.views import run_status
 from leadhand.engine.fold import fold
+from leadhand.errors import Bug
 from leadhand.testing.snapshot import difference
 
 if TYPE_CHECKING:
+    from leadhand.core.state import State
+    from leadhand.ports import Entry
     from leadhand.testing.scenario import RunPlan
     from leadhand.testing.world import World
 
@@ -36,7 +39,7 @@ def judge_troubles(world: World) -> None:
     """What was raised and nobody caught."""
     for trouble in world.loop.troubles:
         # What a killed host never looked at, it could not.
-        if world.current == 1 or "never retrieved" not in trouble:
+        if world.booted == 1 or "never retrieved" not in trouble:
             world.wrong(f"nobody caught: {trouble}")
 
 
@@ -46,8 +49,18 @@ def judge_live(world: World) -> None:
         if run._outstanding or run._inputs or run._folding or run._scheduled:  # noqa: SLF001
             continue
         entries = world.disk.logs.get(run.id, [])
-        if entries and (found := difference(run.state, fold(entries))):
+        folded = _fold(world, entries)
+        if folded and (found := difference(run.state, folded)):
             world.wrong(f"I4: {run.id} in memory differs from its log: {found}")
+
+
+def _fold(world: World, entries: list[Entry]) -> State | None:
+    """The state of a log, if it makes sense at all."""
+    try:
+        return fold(entries) if entries else None
+    except Bug as error:
+        world.wrong(f"I4: {entries[0].run} cannot be folded: {error}")
+        return None
 
 
 def _judge_log(world: World, plan: RunPlan) -> None:
@@ -61,8 +74,10 @@ def _judge_log(world: World, plan: RunPlan) -> None:
         world.wrong(f"I3: {problem}")
     for violation in check(world.log(run)):
         world.wrong(f"{run} {violation}")
-    state = fold(entries)
-    if found := difference(state, fold(entries)):
+    state, again = _fold(world, entries), _fold(world, entries)
+    if state is None or again is None:
+        return
+    if found := difference(state, again):
         world.wrong(f"I4: {run} folds in two ways: {found}")
     if state.ended is None:
         world.wrong(f"I9: {run} did not come to an end: {run_status(state)}")

@@ -42,7 +42,8 @@ def say_something(world: World, verb: str) -> None:
             details = {"id": question.id, "choice": _whatever(world, question)}
             world.loop.run_in(world.current, _say(world, host, run, verb, details))
     else:
-        world.loop.run_in(world.current, _say(world, host, run, verb, {}))
+        for _ in range(world.random.choice((1, 1, 2))):  # two people may have the same idea
+            world.loop.run_in(world.current, _say(world, host, run, verb, {}))
 
 
 def _whatever(world: World, question: Question) -> str:

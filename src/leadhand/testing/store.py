@@ -32,6 +32,11 @@ class SimStore(MemoryStore):
         """There is one simulated database at a time."""
         return "simulated"
 
+    def claim(self) -> int:
+        """Become the owner."""
+        self._world.claimed(self._process)
+        return super().claim()
+
     def room(self) -> bool:
         """Whether new work may be granted."""
         return not self._world.crowded

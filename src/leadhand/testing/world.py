@@ -64,6 +64,8 @@ class World:
         self.effects: dict[tuple[str, str], list[Call]] = {}
         self.hosts: dict[int, SimHost] = {}
         self.current = 0
+        """The process that owns the disk."""
+        self.booted = 0
         self.crashes = 0
         self.full = self.crowded = self.broken_next = False
         self.healed = self.over = False
@@ -120,9 +122,13 @@ class World:
         """A new host comes up on the same disk."""
         if self.over:
             return
-        self.current += 1
-        self.note(f"host {self.current} boots")
-        self.loop.run_in(self.current, self._live(self.current))
+        self.booted += 1
+        self.note(f"host {self.booted} boots")
+        self.loop.run_in(self.booted, self._live(self.booted))
+
+    def claimed(self, process: int) -> None:
+        """A host has become the owner of the disk."""
+        self.current = process
 
     async def _live(self, process: int) -> None:
         random, faults = self.random, self.scenario.faults
@@ -183,11 +189,14 @@ class World:
         self.note(f"host {process} dies: {why}")
         self.loop.kill(process)
         self._calls = {n: call for n, call in self._calls.items() if call.process != process}
-        if process == self.current:
-            self.later(self.random.choice((0.0, 0.1, 3.0, 40.0)), self._boot_next, process)
+        self.later(self.random.choice((0.0, 0.1, 3.0, 40.0)), self._boot_next)
 
-    def _boot_next(self, process: int) -> None:
-        if self.current == process:
+    def _boot_next(self) -> None:
+        """Boot a host unless one owns the disk, or is about to."""
+        processes = range(1, self.booted + 1)
+        coming = any(self.loop.alive(p) and p not in self.hosts for p in processes)
+        owned = self.current and self.loop.alive(self.current)
+        if not owned and not coming:
             self.boot()
 
     def host_failed(self, process: int, error: BaseException) -> None:
@@ -211,9 +220,8 @@ class World:
         self.full = self.crowded = self.broken_next = False
         self.calendar.offset_us = 0
         self._jumped = self.loop.time()
-        host = self.hosts.get(self.current)
-        if host is not None and self.loop.alive(self.current):
-            self.loop.resume(self.current)
+        for process in self.hosts:
+            self.loop.resume(process)
 
     def _take_over(self) -> None:
         old = self.current

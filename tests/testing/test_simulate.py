@@ -1,0 +1,188 @@
+"""What users get for their own tests: doubles, virtual time, and a run seen whole."""
+
+import asyncio
+
+import pytest
+
+from leadhand import Context, Finish, Goal, Propose, Report, worker
+from leadhand.core import events as ev
+from leadhand.core.policy import Policy
+from leadhand.errors import PlanInvalid, RateLimited, Transient
+from leadhand.testing import (
+    HANG,
+    Deadlock,
+    ManualClock,
+    ScriptedPlanner,
+    after,
+    scripted,
+    simulate,
+)
+
+STEP = {"id": "a", "worker": "w"}
+
+
+def plan(*steps, **more):
+    return {"goal": "g", "steps": list(steps), **more}
+
+
+def test_virtual_time_costs_nothing():
+    """A day of waiting is over at once, and the outcome says how long it took."""
+    done = simulate(plan({**STEP, "timeout": "2 days"}), [scripted("w", [after(86_400, 7)])])
+    assert done.outcome.ok
+    assert done.outcome.result == 7
+    assert done.seconds == pytest.approx(86_400, abs=1)
+    assert done.outcome.duration_s == pytest.approx(86_400, abs=1)
+
+
+def test_a_scripted_worker_gives_its_outcomes_in_order():
+    """Exceptions are typed failures; the last outcome stays; calls are remembered."""
+    busy = scripted("w", [Transient("busy"), RateLimited("slow down", retry_after_s=30), {"v": 1}])
+    done = simulate(plan(STEP), [busy])
+    assert done.outcome.ok
+    assert [call.attempt for call in busy.calls] == [1, 2, 3]
+    assert done.seconds > 30
+    assert not done.violations
+
+
+def test_a_worker_that_hangs_meets_its_deadline():
+    """Nobody saw whether it happened, so a person is asked, and answers."""
+    hang = scripted("w", [HANG, 5])
+    done = simulate(plan({**STEP, "timeout": 10}), [hang])
+    assert done.outcome.status == "waiting"
+    assert done.outcome.waiting_for[0]["step"] == "a"
+    hang.calls.clear()
+    done = simulate(plan({**STEP, "timeout": 10}), [hang], answers=lambda _question: "retry")
+    assert done.outcome.ok
+
+
+def test_a_probe_is_scripted_too():
+    """What the probe finds done is taken over, and not done again."""
+    lost = scripted("w", [HANG], probes=[Report(data="found")])
+    done = simulate(plan({**STEP, "timeout": 10}), [lost])
+    assert done.outcome.result == "found"
+    assert len(lost.calls) == len(lost.probed) == 1
+
+
+def test_checks_and_criteria_work_on_doubles():
+    """A claim is still judged."""
+    liar = scripted("w", [{"v": 1}], checks={"good": lambda data: data["v"] > 5})
+    done = simulate(plan({**STEP, "success_criteria": "good", "failure_action": "abort"}), [liar])
+    assert done.outcome.status == "failed"
+
+
+def test_a_scripted_planner_is_asked_and_remembers():
+    """Decisions in order, exceptions raised, functions of the view called."""
+    planner = ScriptedPlanner(
+        [
+            RuntimeError("not yet"),
+            Propose((STEP,)),
+            lambda view: Finish(view.results["a"]),
+        ]
+    )
+    done = simulate(Goal(text="g"), [scripted("w", [3])], planner)
+    assert done.outcome.result == 3
+    assert [view.call for view in planner.views] == [1, 2, 3]
+
+
+def test_functions_run_in_place():
+    """Ordinary workers, sync ones too, need no thread here; progress goes the usual way."""
+
+    @worker
+    def double(n: int, context: Context) -> int:
+        context.progress("half way", 0.5)
+        return 2 * n
+
+    @worker
+    async def wait(n: int) -> int:
+        await asyncio.sleep(600)
+        return n + 1
+
+    steps = [
+        {"id": "a", "worker": "double", "parameters": {"n": 4}},
+        {"id": "b", "worker": "wait", "parameters": {"n": "${{ steps.a.data }}"}},
+    ]
+    done = simulate(plan(*steps), [double, wait])
+    assert done.outcome.result == 9
+    assert done.seconds > 600
+
+
+def test_a_bad_plan_is_refused_as_everywhere():
+    """Nothing is simulated that could not be run."""
+    with pytest.raises(PlanInvalid):
+        simulate(plan({"id": "a", "worker": "nobody"}), [])
+
+
+def test_a_plan_that_never_ends_is_noticed():
+    """Virtual time is not for ever either."""
+
+    async def spin():
+        while True:
+            await asyncio.sleep(86_400)
+
+    @worker(timeout="900 days")
+    async def endless() -> None:
+        await spin()
+
+    with pytest.raises(Deadlock, match="on and on"):
+        simulate(plan({"id": "a", "worker": "endless"}), [endless], policy=Policy(timeout_s=1e8))
+
+
+CHAIN = [{"id": f"s{i}", "worker": "w", "depends_on": [f"s{i - 1}"][: i > 0]} for i in range(5)]
+
+
+def test_a_crash_after_any_commit_is_survived():
+    """The host dies after each of its commits in turn: every step is done, and once."""
+    whole = simulate(plan(*CHAIN), [scripted("w", [after(1, 1)])])
+    assert whole.hosts == 1
+    crashed = 0
+    for n in range(1, 40):
+        effects = []
+        done = simulate(
+            plan(*CHAIN),
+            [scripted("w", [after(1, lambda task, seen=effects: seen.append(task.step))])],
+            answers=lambda question, seen=effects: "done" if question.step in seen else "retry",
+            crash_after=[n],
+        )
+        assert done.outcome.ok, n
+        assert not done.violations, n
+        assert effects == [step["id"] for step in CHAIN], n
+        crashed += done.hosts == 2
+    assert crashed >= 7
+
+
+def test_several_crashes_in_one_run():
+    """Each host takes up where the last one was cut off."""
+    done = simulate(
+        plan(*CHAIN), [scripted("w", [1], idempotent=True)], crash_after=range(2, 12, 2)
+    )
+    assert done.outcome.ok
+    assert done.hosts > 3
+    assert not done.violations
+    hosted = [event for _, event in done.events if isinstance(event, ev.RunHosted)]
+    assert len(hosted) <= done.hosts
+    assert "host 1 took the run up" in done.lines()
+
+
+def test_the_same_seed_gives_the_same_log():
+    """And another seed may not."""
+    fan = [{"id": f"s{i}", "worker": "w"} for i in range(8)]
+    logs = [simulate(plan(*fan), [scripted("w", [after(1)])], seed=seed).lines() for seed in (1, 1)]
+    assert logs[0] == logs[1]
+
+
+def test_a_manual_clock_moves_by_hand():
+    """Time forward, the calendar either way."""
+    clock = ManualClock(0)
+    clock.advance(2)
+    clock.jump(-3600)
+    assert clock.now() == 2_000_000
+    assert clock.wall() == 2_000_000 - 3_600_000_000
+    with pytest.raises(ValueError, match="backwards"):
+        clock.advance(-1)
+
+
+async def test_a_manual_clock_can_be_slept_on():
+    """Sleeping is advancing."""
+    clock = ManualClock(0)
+    await clock.sleep(5)
+    assert clock.now() == clock.wall() == 5_000_000
