@@ -116,7 +116,8 @@ async def test_a_command_starts_clean(processes, tmp_path):
     masks = [
         line.split()[1] for line in status.splitlines() if line.startswith(("SigIgn", "SigBlk"))
     ]
-    assert masks == ["0" * 16, "0" * 16]
+    ours = ~(0b11 << 31)  # 32 and 33 belong to the C library: nobody can reset them
+    assert [int(mask, 16) & ours for mask in masks] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ class SimHost(Host):
     def __init__(self, world: World, process: int, store: SimStore, clock: SimClock) -> None:
         super().__init__(store, clock=clock, max_concurrency=world.scenario.host_concurrency)
         self.process = process
+        self.ready = False
+        """Whether it has opened."""
         self._world = world
         self._lines: set[str] = set()
 

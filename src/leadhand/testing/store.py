@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from leadhand.errors import Fenced, StoreBroken, StoreFull
+from leadhand.errors import Fenced, StoreBroken, StoreError, StoreFull
 from leadhand.stores.memory import MemoryDisk, MemoryStore
 from leadhand.testing.loop import PROCESS
 
@@ -63,7 +63,10 @@ class SimStore(MemoryStore):
         world = self._world
         if world.broken_next:
             world.broken_next = False
-            self.fail_next(StoreBroken("simulated"), written=world.random.random() < 0.5)
+            if world.random.random() < 0.3:
+                self.fail_next(StoreError("the simulated database is locked"))
+            else:
+                self.fail_next(StoreBroken("simulated"), written=world.random.random() < 0.5)
         if world.full and self._epoch == self._disk.epoch:
             while self._pending:
                 request = self._pending.popleft()

@@ -20,7 +20,7 @@ from leadhand.core import events as ev
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.host import HOST_STREAM
 from leadhand.core.ledger import describe
-from leadhand.errors import Fenced, LeadhandError, StoreBroken, StoreFull
+from leadhand.errors import Fenced, LeadhandError, StoreError, StoreFull
 from leadhand.planners.document import DocumentPlanner
 from leadhand.stores.memory import MemoryDisk
 from leadhand.testing.actors import SimPlanner, SimWorkers
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from leadhand.testing.scenario import RunPlan
 
 HEALED_ACT = Act(cost=0.1)
+PATIENCE_S = 29.0
+"""How long a host at least waits for space; a second less than it does."""
 FENCED_MAX = 20
 """Refusals after which a host that was replaced should long have stopped."""
 
@@ -80,6 +82,7 @@ class World:
         self._calls: dict[int, Call] = {}
         self._count = 0
         self._jumped = -100.0
+        self._filled = 0.0
         self._outside = contextvars.Context()
 
     def wrong(self, message: str) -> None:
@@ -142,9 +145,10 @@ class World:
             missing = random.choice(self.scenario.workers).name
         try:
             await host.open()
+            host.ready = True
             for plan in self.scenario.runs:
                 self.loop.create_task(self._host_run(host, plan, SimWorkers(self, missing)))
-        except (StoreFull, StoreBroken, Fenced) as error:
+        except (Fenced, StoreError) as error:
             host.fail(error)
 
     async def _host_run(self, host: SimHost, plan: RunPlan, workers: SimWorkers) -> None:
@@ -201,8 +205,11 @@ class World:
 
     def host_failed(self, process: int, error: BaseException) -> None:
         """A host stopped by itself: it exits, and the next comes up."""
-        if not isinstance(error, (Fenced, StoreBroken, StoreFull)):
+        if not isinstance(error, (Fenced, StoreError)):
             self.wrong(f"host {process} stopped: {error!r}")
+        patient = self.loop.time() - self._filled > PATIENCE_S
+        if isinstance(error, StoreFull) and self.hosts[process].ready and not patient:
+            self.wrong(f"host {process} gave up on a full disk too soon")
         self.later(self.random.choice((0.0, 0.05)), self.kill, process, f"it failed: {error}")
 
     def fenced(self, process: int, times: int) -> None:
@@ -248,6 +255,8 @@ class World:
         self.later(0.0, self.kill, host.process, "it was closed")
 
     def _fill(self) -> None:
+        if not self.full:
+            self._filled = self.loop.time()
         self.full = not self.healed
         self.note("the disk is full")
         self.later(self.random.choice((0.5, 5.0, 29.0, 50.0)), self._empty)
