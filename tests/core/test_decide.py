@@ -568,8 +568,8 @@ def test_an_unseen_outcome_is_asked_about_with_one_more_choice():
     asked = run.last(ev.QuestionAsked)
     assert (asked.kind, asked.choices) == ("unseen", ["done", "retry", "skip", "abort"])
     assert asked.text == (
-        "Step a (w): no report by its deadline; nobody saw whether it happened, and it may not "
-        "be repeated. Look whether it happened, then answer."
+        "Step a (w): no report by its deadline; nobody saw whether it happened, so it is not "
+        "repeated unasked. Look whether it happened, then answer."
     )
 
 

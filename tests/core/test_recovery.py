@@ -68,6 +68,9 @@ final    unknown  yes         -     | last     last     last     last
 """
 
 
+UNSEEN = "it broke; nobody saw whether it happened"
+
+
 def cells():
     for line in TABLE.strip().splitlines()[1:]:
         left, right = line.split("|")
@@ -220,7 +223,7 @@ def test_the_words_of_an_unseen_outcome():
     """The probe is asked by name; without one the question says why it may not be repeated."""
     state, failed = undecided(step("a", worker="probed"), failure("lost", "unknown"))
     assert choose(state, failed) == Recovery("probe", "it broke; asking probed whether it happened")
-    expected = "it broke; nobody saw whether it happened, and it may not be repeated"
+    expected = f"{UNSEEN}, so it is not repeated unasked"
     state, failed = undecided(step("a"), failure("lost", "unknown"))
     assert choose(state, failed) == Recovery("ask", expected)
     state, failed = undecided(step("a", worker="probed"), failure("lost", "unknown", probed=True))
@@ -230,11 +233,19 @@ def test_the_words_of_an_unseen_outcome():
 @pytest.mark.parametrize(
     ("action", "strategy", "reason"),
     [
-        (None, "ask", "it broke; nobody saw whether it happened, and it may not be repeated"),
-        ("escalate", "ask", "it broke; nobody saw whether it happened, and it may not be repeated"),
-        ("replan", "ask", "it broke; nobody saw whether it happened, and it may not be repeated"),
-        ("abort", "abort", "it broke; nobody saw whether it happened"),
-        ("abort_all", "abort", "it broke; nobody saw whether it happened"),
+        (None, "ask", f"{UNSEEN}, so it is not repeated unasked"),
+        (
+            "escalate",
+            "ask",
+            f"{UNSEEN}, so it is not repeated unasked",
+        ),
+        (
+            "replan",
+            "ask",
+            f"{UNSEEN}, so it is not repeated unasked",
+        ),
+        ("abort", "abort", UNSEEN),
+        ("abort_all", "abort", UNSEEN),
         (
             "rollback",
             "abort",
@@ -385,7 +396,7 @@ def test_a_bad_result_is_retried_once(kind):
     run = Drive(step("a", worker="safe", retry=9, failure_action="abort"))
     run.fail("a", kind, "done").later(1)
     assert run.running == ["a"]
-    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 9"
+    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 2"
     run.fail("a", kind, "done")
     assert run.last(ev.RecoveryDecided).strategy == "abort"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
@@ -58,8 +59,21 @@ def _report(event: ev.AttemptReported) -> str:
         surprise = f", but {event.surprise}" if event.surprise else ""
         return f"{event.step}: attempt {event.attempt} verified{surprise}"
     failure = event.failure or {}
-    text = f"{failure.get('class')}: {failure.get('message')}"
+    text = f"{failure.get('class')}: {failure.get('message')}{_place(failure.get('details'))}"
     return f"{event.step}: attempt {event.attempt} failed: {text}"
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+def _place(details: object) -> str:
+    """Where a function raised, from its traceback: the innermost frame."""
+    lines = details.get("traceback") if isinstance(details, dict) else None
+    frames = _FRAME.findall("\n".join(map(str, lines))) if isinstance(lines, list) else []
+    if not frames:
+        return ""
+    path, line, name = frames[-1]
+    return f" ({path.rsplit('/', 1)[-1]}:{line} in {name})"
 
 
 def _started(event: ev.RunStarted) -> str:

@@ -139,11 +139,17 @@ def _unseen(state: State, step: StepState, message: str, offer: Offer | None) ->
     if failure_action_of(step.doc.get("failure_action")) in HARMLESS:
         kind = str(failure.get("class", ""))
         return _last(state, step, kind, f"{message}; nobody saw whether it happened")
-    return Recovery("ask", f"{message}; nobody saw whether it happened, and it may not be repeated")
+    return Recovery(
+        "ask", f"{message}; nobody saw whether it happened, so it is not repeated unasked"
+    )
 
 
-def _retry(state: State, step: StepState, message: str) -> Recovery | None:
+def _retry(
+    state: State, step: StepState, message: str, attempts_max: int | None = None
+) -> Recovery | None:
     retry = retry_policy(step.doc, state.policy)
+    if attempts_max is not None:
+        retry = retry._replace(attempts=min(retry.attempts, attempts_max))
     tries = step.tried(step.worker)
     if tries >= retry.attempts or not tries:
         return None
@@ -156,9 +162,7 @@ def _retry(state: State, step: StepState, message: str) -> Recovery | None:
 
 def _retry_once(state: State, step: StepState, message: str) -> Recovery | None:
     offer = state.catalog.offer(step.worker, step.action)
-    if not idempotent(step, offer) or step.tried(step.worker) >= 2:
-        return None
-    return _retry(state, step, message)
+    return _retry(state, step, message, 2) if idempotent(step, offer) else None
 
 
 def _reroute(state: State, step: StepState, message: str) -> Recovery | None:

@@ -106,6 +106,13 @@ def question_text(step: StepState, reason: str) -> tuple[str, list[str]]:
     if unseen:
         text = f"{head}: {reason}. Look whether it happened, then answer."
         return text, ["done", "retry", "skip", "abort"]
+    if (step.failure or {}).get("class") == "needs_info":
+        asked = (step.failure or {}).get("message", "")
+        return f"{head} asks: {asked} Answer retry, with what it needs as text.", [
+            "retry",
+            "skip",
+            "abort",
+        ]
     return f"{head} failed: {reason}. What now?", ["retry", "skip", "abort"]
 
 

@@ -13,7 +13,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from leadhand.codec.expressions import ExpressionError, evaluate
+from leadhand.codec.values import plain
 from leadhand.core.shape import problems
 
 if TYPE_CHECKING:
@@ -53,8 +56,19 @@ def failure_doc(failure: Failure) -> Doc:
     if failure.retry_after_s is not None:
         doc["retry_after"] = failure.retry_after_s
     if failure.details is not None:
-        doc["details"] = str(failure.details)[-MESSAGE_CHARS_MAX:]
+        doc["details"] = _bounded(failure.details)
     return doc
+
+
+def _bounded(details: Json) -> Json:
+    """Details as they are while they are short; else the end of their text."""
+    try:
+        raw = msgspec.json.encode(plain(details, "details"))
+    except (ValueError, TypeError):
+        return str(details)[-MESSAGE_CHARS_MAX:]
+    if len(raw) <= MESSAGE_CHARS_MAX:
+        return msgspec.json.decode(raw)
+    return raw.decode()[-MESSAGE_CHARS_MAX:]
 
 
 def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -> Verdict:

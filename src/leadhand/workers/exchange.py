@@ -225,7 +225,8 @@ class Exchange:
             body = await _read(response, ERROR_BYTES, cut=True) or b""
         except Exception:  # noqa: BLE001 - the status is known, and that is what matters
             body = b""
-        said = bounded(body.decode("utf-8", "backslashreplace").strip(), 300)
+        text = body.decode("utf-8", "backslashreplace").strip()
+        said = "" if "html" in response.headers.get("content-type", "") else bounded(text, 300)
         name = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
         effect: Effect = "none"
         if status < 300:
@@ -241,9 +242,8 @@ class Exchange:
         wait = None
         if failure_class in ("rate_limited", "transient"):
             wait = retry_after_s(response.headers.get("retry-after"), time.time())
-        return Report(
-            "failed", error=replace(failure, retry_after_s=wait, details={"status": status})
-        )
+        error = replace(failure, retry_after_s=wait, details={"status": status})
+        return Report("failed", error=error, output=text)
 
     def lost(self, failure_class: str, message: str) -> Report:
         """No answer: harmless if nothing was sent, else nobody knows."""
