@@ -84,7 +84,7 @@ def test_a_long_plan_collapses(folder):
     folder.plan(*steps)
     done = typed(folder, "run", "plan.json", "--concurrency", "60", rows=20)
     assert done.code == 0, done
-    assert re.search(r"… and \d+ steps: \d+ done, \d+ to come", plain(done.out))
+    assert re.search(r"… and \d+ steps: \d+ settled, \d+ to come", plain(done.out))
 
 
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"CI": "true"}])

@@ -61,6 +61,25 @@ def test_the_header_counts(tmp_path):
     assert "everything stopped by Ada" in header(state, BEGIN, stopped="Ada")
 
 
+def test_only_what_succeeded_is_done_and_what_ended_took_its_time():
+    state = a_run([{"id": "a", "worker": "w"}, {"id": "b", "worker": "w"}])
+    epoch = start(state, "a")
+    evolve(state, ev.AttemptReported("a", 1, epoch, True), BEGIN + SECOND)
+    evolve(state, ev.StepSkipped("b", "a person said so"), BEGIN + SECOND)
+    said = header(state, BEGIN + 2 * SECOND)
+    assert said == "1/2 done · 1 failed or skipped · 2s so far"
+    evolve(state, ev.RunEnded("failed"), BEGIN + 3 * SECOND)
+    assert header(state, BEGIN + 9 * SECOND).endswith("skipped · took 3s")
+
+
+def test_without_a_host_nothing_runs():
+    state = a_run([{"id": "a", "worker": "w"}])
+    start(state, "a")
+    cut = row(state, state.steps["a"], BEGIN + 4 * SECOND, {}, hosted=False)
+    assert (cut.word, cut.detail) == ("unknown", "in flight when the host ended")
+    assert "1 in flight when the host ended" in header(state, BEGIN, hosted=False)
+
+
 def test_a_row_says_how_long_and_who_waits():
     state = a_run([{"id": "a", "worker": "w"}, {"id": "b", "worker": "w", "depends_on": ["a"]}])
     start(state, "a")
@@ -104,7 +123,7 @@ def test_a_picture_of_a_huge_plan_is_cheap():
         header(state, BEGIN + SECOND)
     assert (time.process_time() - begin) / 20 < 0.02
     assert len(found) == 19
-    assert rest == "… and 99981 steps: 0 done, 99981 to come"
+    assert rest == "… and 99981 steps: 0 settled, 99981 to come"
 
 
 def test_plain_lines_show_life_every_half_minute():
@@ -119,6 +138,17 @@ def test_plain_lines_show_life_every_half_minute():
     view.tick(state, BEGIN + 40 * SECOND, {}, [], "")
     assert len(console.said) == 2
     assert "0/1 done · 1 running" in console.said[1]
+
+
+def test_no_sign_of_life_while_only_a_person_is_awaited():
+    console = Lines()
+    view = Plain(console)
+    state = a_run([])
+    asked = ev.QuestionAsked(id="q1", kind="planner", text="Which?", choices=[], step="", attempt=0)
+    evolve(state, asked, BEGIN)
+    for seconds in (0, 31, 62, 93):
+        view.tick(state, BEGIN + seconds * SECOND, {}, [], "")
+    assert len(console.said) == 1
 
 
 def test_text_of_others_is_shown_never_sent():

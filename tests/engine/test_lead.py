@@ -32,6 +32,7 @@ from leadhand import (
     worker,
 )
 from leadhand.app.limits import plan_policy
+from leadhand.app.reader import Reader
 from leadhand.core import control
 from leadhand.core.policy import Policy
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
@@ -938,10 +939,22 @@ def test_a_changed_log_is_not_resumed(tmp_path: Path) -> None:
     async def broken() -> str:
         raise Permanent("no")
 
-    lead = Lead([broken], store=tmp_path / "x.db")
-    waiting = run(lead, steps({"id": "a", "worker": "broken"}))
-    with closing(sqlite3.connect(tmp_path / "x.db")) as base, base:
-        base.execute("DROP TRIGGER events_no_update")
-        base.execute("UPDATE events SET body = replace(body, 'broken', 'brokem')")
-    with pytest.raises(StoreCorrupt, match="does not verify"):
-        lead.resume_sync(waiting.run)
+    for number, change in enumerate(
+        (
+            "UPDATE events SET body = replace(body, 'broken', 'brokem')",
+            "DELETE FROM events WHERE position = (SELECT max(position) FROM events)",
+            "DELETE FROM events WHERE position > 4",
+            "UPDATE events SET at = at + 1 WHERE position = 5",
+        )
+    ):
+        path = tmp_path / f"{number}.db"
+        lead = Lead([broken], store=path)
+        waiting = run(lead, steps({"id": "a", "worker": "broken"}))
+        with closing(sqlite3.connect(path)) as base, base:
+            base.execute("DROP TRIGGER events_no_update")
+            base.execute("DROP TRIGGER events_no_delete")
+            base.execute(change)
+        with pytest.raises(StoreCorrupt, match="does not verify"):
+            lead.resume_sync(waiting.run)
+        with pytest.raises(StoreCorrupt, match="changed or damaged"):
+            Reader(path).events(waiting.run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.audit.chain import GENESIS, verify
+from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
 from leadhand.engine.fold import collector_resting, fold
@@ -51,9 +51,13 @@ class Reader:
 
     def verified(self, run: str, after: int = 0) -> list[Entry]:
         """A run's stored entries; StoreCorrupt when they are not what was written."""
+        header = self.store.header(run)  # first: a host may be appending meanwhile
         entries = self.store.read(run, after)
         seq, head = self._heads.get(run, (0, GENESIS)) if after else (0, GENESIS)
-        if seq == after and (problems := verify(entries, head, after)):
+        problems = verify(entries, head, after) if seq == after else []
+        if header is not None and header.seq > (entries[-1].seq if entries else after):
+            problems += verify_head(entries, header)
+        if problems:
             raise StoreCorrupt(
                 f"the log of run {run} was changed or damaged: {problems[0].message} "
                 f"(event {problems[0].seq}). Fix: `leadhand verify {run}` lists everything."

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import IO, Any
@@ -22,8 +23,10 @@ _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 
 class Console:
     """One command's output."""
 
-    def __init__(self, data: IO[str], *, as_json: bool) -> None:
+    def __init__(self, data: IO[str], *, as_json: bool, store: str = "") -> None:
         self._data = data
+        self.store = store
+        """The database when it is not the default one: commands that are named must name it."""
         self.json = as_json
         self.terminal = _is_terminal(sys.stderr) and not os.environ.get("CI")
         """Whether a person sees stderr live: cursor movement and a `Next:` line make sense."""
@@ -54,13 +57,17 @@ class Console:
         if self.terminal and not self.json:
             self.say(f"Next: {text}")
 
+    def command(self, words: str) -> str:
+        """A command to be typed as it stands: with `--store` where that is needed."""
+        return f"leadhand {words}" + (f" --store {shlex.quote(self.store)}" if self.store else "")
+
     def paint(self, text: str, colour: str) -> str:
         """The text in a colour, where colours are wanted."""
         return f"\033[{_COLOURS[colour]}m{text}\033[0m" if self.colour else text
 
 
 @contextlib.contextmanager
-def guarded(*, as_json: bool) -> Iterator[Console]:
+def guarded(*, as_json: bool, store: str = "") -> Iterator[Console]:
     """Keep the real stdout for data while everything else that is printed goes to stderr."""
     sys.stdout.flush()
     try:
@@ -73,7 +80,7 @@ def guarded(*, as_json: bool) -> Iterator[Console]:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     data = os.fdopen(kept, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
     try:
-        yield Console(data, as_json=as_json)
+        yield Console(data, as_json=as_json, store=store)
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

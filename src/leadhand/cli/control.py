@@ -25,7 +25,7 @@ def pause(console: Console, run: str, reason: str, store: str | None) -> int:
     settings = settings_of(store)
     ident, answer = say(settings, run, "pause", reason=reason)
     _print(console, ident, answer, f"run {ident} is paused")
-    console.next(f"leadhand resume {ident}")
+    console.next(console.command(f"resume {ident}"))
     return 0
 
 
@@ -42,7 +42,8 @@ def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
     ident, answer = say(settings, run, "cancel", reason=reason)
     _print(console, ident, answer, f"run {ident} is being cancelled")
     if not answer.get("hosted"):
-        console.say(f"Nothing hosts this run. Carry it out with: leadhand resume {ident}")
+        way = console.command(f"resume {ident}")
+        console.say(f"Nothing hosts this run. Carry it out with: {way}")
     return 0
 
 
@@ -66,7 +67,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
         console.say("lifted: runs may start steps again")
     else:
         console.say("stopped: nothing new starts in any run on this database")
-        console.next("leadhand stop-all --lift")
+        console.next(console.command("stop-all --lift"))
     return 0
 
 

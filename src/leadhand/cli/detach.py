@@ -74,7 +74,7 @@ def start_background(console: Console, settings: Settings, request: Doc) -> int:
     else:
         console.out(ident)
         console.say(f"run {ident} goes on in the background (process {child.pid}, log {log})")
-        console.say(f"Watch it with: leadhand watch {ident}")
+        console.say(f"Watch it with: {console.command(f'watch {ident}')}")
     child.returncode = 0  # it outlives us on purpose: nothing to warn about
     return 0
 
@@ -122,6 +122,8 @@ def _host(console: Console, request: Doc, started: Any) -> int:
 
     from leadhand.cli.hosting import host as host_job
 
+    if load_settings().store != Path(request["store"]):
+        console.store = request["store"]
     job = _resume_job(request) if request.get("resume") else _run_job(request)
     return host_job(console, replace(job, stay=True, started=started))
 

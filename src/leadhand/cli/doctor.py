@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import registry_of, settings_of, store_option, workers_option
-from leadhand.cli.text import clean
+from leadhand.cli.text import clean, count
 from leadhand.errors import LeadhandError
 from leadhand.settings import KEYS, Settings
 
@@ -151,7 +151,7 @@ def _content(path: Path) -> Iterator[Look]:
     reader = Reader(path)
     try:
         newest = sql.migrations()[-1].number
-        yield Look("schema", f"version {newest}, {len(reader.runs())} runs")
+        yield Look("schema", f"version {newest}, {count(len(reader.runs()), 'run')}")
         shared = reader.host_state()
         if shared.stopped:
             yield Look(

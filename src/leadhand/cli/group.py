@@ -44,7 +44,8 @@ class Command(click.Command):
         """Run the body with stdout kept for data."""
         as_json = bool(ctx.params.pop("as_json", False))
         assert self.callback is not None
-        with guarded(as_json=as_json) as console:
+        store = ctx.params.get("store") or os.environ.get("LEADHAND_STORE") or ""
+        with guarded(as_json=as_json, store=store) as console:
             body = functools.partial(self.callback, console)
             try:
                 return ctx.invoke(body, **ctx.params) or 0

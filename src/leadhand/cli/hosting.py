@@ -74,7 +74,7 @@ class _Session:
         except BaseException as error:
             self._close_view()
             if self._ident:
-                self._console.say(f"Go on with: leadhand resume {self._ident}")
+                self._console.say(f"Go on with: {self._way_on()}")
             if isinstance(error, Conflict):
                 raise explained(error) from error
             raise
@@ -86,7 +86,7 @@ class _Session:
 
         lead = self._job.lead(notice)
         async with lead.hosting() as opened:
-            refuse_when_stopped(opened)
+            refuse_when_stopped(opened, self._console)
             with Signals(self._drain_note, self._second) as signals:
                 run = await self._job.begin(lead, opened)
                 self._ident = run.id
@@ -179,7 +179,10 @@ class _Session:
     def _second(self) -> None:
         self._close_view()
         if self._ident:
-            self._console.say(f"Ended at once. Go on with: leadhand resume {self._ident}")
+            self._console.say(f"Ended at once. Go on with: {self._way_on()}")
+
+    def _way_on(self) -> str:
+        return self._console.command(f"resume {self._ident}")
 
     def _finish(self, state: State, result: Json, signal: int) -> int:
         status = run_status(state)
@@ -187,11 +190,12 @@ class _Session:
         if not self._job.quiet or self._console.json or status not in ENDED:
             print_outcome(self._console, state)
         if self._console.json:
-            self._console.document(outcome_document(state, result))
+            self._console.document(outcome_document(self._console, state, result))
         elif status in ENDED:
             print_result(self._console, result)
         if status in ENDED:
-            self._console.next(f"leadhand logs {state.run}   or   leadhand verify {state.run}")
+            ways = [self._console.command(f"{word} {state.run}") for word in ("logs", "verify")]
+            self._console.next("   or   ".join(ways))
         return 128 + signal if interrupted else exit_code(state)
 
 
@@ -205,10 +209,11 @@ def explained(error: Conflict) -> Conflict:
     )
 
 
-def refuse_when_stopped(opened: Host) -> None:
+def refuse_when_stopped(opened: Host, console: Console) -> None:
     """Nothing may start while stop-all is in force."""
     if opened.shared.stopped:
         by = clean(opened.shared.stopped_by, 60)
         raise NotAllowed(
-            f"everything on this database was stopped by {by}. Fix: leadhand stop-all --lift"
+            f"everything on this database was stopped by {by}. "
+            f"Fix: {console.command('stop-all --lift')}"
         )

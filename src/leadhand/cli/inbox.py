@@ -11,6 +11,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
+from leadhand.cli.outcome import answer_line, wants_words
 from leadhand.cli.text import clean, clean_lines, iso, moment
 from leadhand.core.views import inbox_row
 from leadhand.errors import UsageError
@@ -30,14 +31,17 @@ def inbox(console: Console, store: str | None) -> int:
         with reading(settings) as reader:
             rows = open_rows(reader)
     if console.json:
-        console.document([{**row, "since": iso(row["since"])} for row in rows])
+        for row in rows:
+            row.pop("words")
+            row["since"] = iso(row["since"])
+        console.document(rows)
         return 0
     if not rows:
         console.say("nothing waits for you")
     for row in rows:
         console.out(f"{row['id']}  {row['kind']}, since {moment(row['since'])}")
         console.out(f"    {clean(row['text'], 1000)}")
-        console.out(f"    leadhand answer {row['id']} {_form(row)}")
+        console.out(f"    {answer_line(console, row['id'], row['choices'], words=row['words'])}")
     return 0
 
 
@@ -49,12 +53,10 @@ def open_rows(reader: Reader) -> list[Doc]:
         if summary.get("status") in ("succeeded", "failed", "cancelled", "rejected"):
             continue
         state = reader.state(header.run)
-        rows += [inbox_row(state, ident) for ident in state.questions]
+        for question in state.questions.values():
+            words = wants_words(state, question)
+            rows.append({**inbox_row(state, question.id), "words": words})
     return sorted(rows, key=lambda row: row["since"])
-
-
-def _form(row: Doc) -> str:
-    return "|".join(row["choices"]) if row["choices"] else '--text "…"'
 
 
 @command("answer", "leadhand answer 7kq3/review-1 approve\nleadhand answer q1 --text 'use staging'")
@@ -91,7 +93,8 @@ def answer(
         return 0
     console.say(f"answered {row['id']}: {clean(chosen or text or data)}")
     if not answered["hosted"]:
-        console.say(f"Nothing hosts this run. Go on with: leadhand resume {run}")
+        way = console.command(f"resume {run}")
+        console.say(f"Nothing hosts this run. Go on with: {way}")
     return 0
 
 
@@ -118,7 +121,8 @@ def _choice(console: Console, row: Doc, choice: str | None, *, said: bool) -> st
     if choice is not None:
         if choices and choice not in choices:
             raise UsageError(
-                f"{choice!r} is no answer to {row['id']}; choose: {', '.join(choices)}"
+                f"{choice!r} is no answer to {row['id']}; choose: {', '.join(choices)}. "
+                f'Fix: words go into --text, as in: {choices[0]} --text "…"'
             )
         return choice
     if not choices and said:

@@ -16,6 +16,7 @@ from leadhand.cli.options import (
     set_option,
     settings_of,
     values_of,
+    without_echo,
     workers_option,
 )
 from leadhand.cli.text import clean, count
@@ -41,7 +42,8 @@ def lint(console: Console, plan: str, workers: tuple[str, ...], sets: tuple[str,
     given = pairs(sets, "--set")
     values, wrong = values_of(doc, given) if given else (None, [])
     catalog = registry.catalog() if len(registry) else None
-    findings = [*wrong, *check(doc, catalog, params=values, resources=settings.policy.resources)]
+    found = check(doc, catalog, params=values, resources=settings.policy.resources)
+    findings = without_echo(wrong, found)
     findings += later(doc)
     errors = [each for each in findings if each.level == "error"]
     if console.json:

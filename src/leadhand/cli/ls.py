@@ -58,14 +58,15 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
     rows = [row for row in rows if status is None or row["status"] == status]
     rows = rows[::-1][:limit]
     if console.json:
-        console.document(rows)
+        times = ("created", "updated")
+        console.document([row | {key: iso(row[key]) for key in times} for row in rows])
         return 0
     if not rows:
         console.say(f"no runs in {settings.store}")
         console.next("leadhand run PLAN")
         return 0
     lines = table(
-        ("RUN", "STATUS", "DONE", "WAITING", "STARTED", "TOOK", "GOAL"),
+        ("RUN", "STATUS", "SETTLED", "WAITING", "STARTED", "TOOK", "GOAL"),
         (
             (
                 row["run"],

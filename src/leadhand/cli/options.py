@@ -16,6 +16,7 @@ from leadhand.settings import Settings, load_settings, source_of
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
+    from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.core.state import State
     from leadhand.workers.registry import Registry
@@ -72,11 +73,17 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
     found: list[Any] = []
     for source in settings.workers if sources is None else sources:
         found += load_workers(source)
-    for folder in dict.fromkeys(settings.folders.values()):
+    for origin in dict.fromkeys(settings.origin(f"workers.{name}") for name in settings.declared):
         tables = {
-            n: table for n, table in settings.declared.items() if settings.folders[n] == folder
+            name: table
+            for name, table in settings.declared.items()
+            if settings.origin(f"workers.{name}") == origin
         }
-        found += declared_workers(tables, folder)
+        try:
+            found += declared_workers(tables, settings.folders[next(iter(tables))])
+        except UsageError as error:
+            lines = (f"{origin}: {line}" for line in str(error).split("\n"))
+            raise UsageError("\n".join(lines)) from None
     return Registry(found)
 
 
@@ -154,6 +161,13 @@ def values_of(doc: Doc, sets: Mapping[str, str]) -> tuple[Doc, list[Any]]:
 
     declared = doc.get("params", {})
     return bind_texts(declared if isinstance(declared, dict) else {}, sets)
+
+
+def without_echo(wrong: Iterable[Finding], found: Iterable[Finding]) -> list[Finding]:
+    """All findings; a parameter whose value could not be read is not reported missing too."""
+    places = {each.place for each in wrong}
+    rest = (each for each in found if each.rule != "param-missing" or each.place not in places)
+    return [*wrong, *rest]
 
 
 @contextlib.contextmanager

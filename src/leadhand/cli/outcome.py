@@ -12,6 +12,8 @@ from leadhand.core.views import exit_code, outcome_doc, run_status
 from leadhand.engine.results import result_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
     from leadhand.core.plan import Doc, Json
@@ -20,22 +22,27 @@ if TYPE_CHECKING:
 LISTED_MAX = 10
 COLOURS = {"succeeded": "green", "failed": "red", "rejected": "red", "waiting": "yellow"}
 ENDED = ("succeeded", "failed", "cancelled", "rejected")
+NO_HOST = " (no host)"
 
 
-def print_outcome(console: Console, state: State, *, hosted: bool = False) -> None:
-    """Status, planned against actual, what failed and why, what waits, how to go on."""
+def print_outcome(console: Console, state: State, *, hosted: bool | None = None) -> None:
+    """Status, planned against actual, what failed and why, what waits, how to go on.
+
+    `hosted` says whether a process drives it; None when that was this one until now.
+    """
     status = run_status(state)
     spent = ((state.ended_at or state.last_at) - state.started_at) / 1e6
     planned = planned_s(state)
     against = f" (planned {text(planned)})" if planned is not None else ""
     word = console.paint(status, COLOURS.get(status, "bold"))
     reason = clean(state.ended.reason, 300) if state.ended and state.ended.reason else ""
-    console.say(f"{word} after {text(spent)}{against}{': ' if reason else ''}{reason}")
+    lonely = NO_HOST if hosted is False and status not in ENDED else ""
+    console.say(f"{word}{lonely} after {text(spent)}{against}{': ' if reason else ''}{reason}")
     _print_bad(console, state)
     for question in state.questions.values():
-        print_question(console, state.run, question)
+        print_question(console, state, question)
     if status not in ENDED and not hosted:
-        console.say(f"Go on with: leadhand resume {state.run}")
+        console.say(f"Go on with: {console.command(f'resume {state.run}')}")
 
 
 def _print_bad(console: Console, state: State) -> None:
@@ -50,27 +57,56 @@ def _print_bad(console: Console, state: State) -> None:
                 console.say(f"    {clean(finding, 300)}")
     if len(failed) > LISTED_MAX:
         console.say(f"  … and {len(failed) - LISTED_MAX} more failed")
-    skipped = [step.id for step in state.steps.values() if step.status == "skipped"]
-    if skipped:
-        some = ", ".join(clean(ident) for ident in skipped[:LISTED_MAX])
-        more = f" and {len(skipped) - LISTED_MAX} more" if len(skipped) > LISTED_MAX else ""
-        console.say(f"  never started: {some}{more}")
+    skipped = [step for step in state.steps.values() if step.status == "skipped"]
+    _print_ids(console, "skipped", [step.id for step in skipped if step.attempts])
+    _print_ids(console, "never started", [step.id for step in skipped if not step.attempts])
 
 
-def print_question(console: Console, run: str, question: Question) -> None:
+def _print_ids(console: Console, word: str, found: list[str]) -> None:
+    if found:
+        some = ", ".join(clean(ident) for ident in found[:LISTED_MAX])
+        more = f" and {len(found) - LISTED_MAX} more" if len(found) > LISTED_MAX else ""
+        console.say(f"  {word}: {some}{more}")
+
+
+def print_question(console: Console, state: State, question: Question) -> None:
     """What waits, and the exact command that answers it."""
     console.say(f"  waits for you: {clean(question.text, 600)}")
-    choices = "|".join(question.choices) if question.choices else '--text "…"'
-    console.say(f"    leadhand answer {run}/{question.id} {choices}")
+    ident = f"{state.run}/{question.id}"
+    words = wants_words(state, question)
+    console.say(f"    {answer_line(console, ident, question.choices, words=words)}")
 
 
-def outcome_document(state: State, result: Json) -> Doc:
-    """The document that `run --json` ends with."""
+def wants_words(state: State, question: Question) -> bool:
+    """Whether a step lacks something that only words can tell it."""
+    step = state.steps.get(question.step)
+    return bool(step and step.failure and step.failure.get("class") == "needs_info")
+
+
+def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: bool) -> str:
+    """The command that answers a question."""
+    if words and "retry" in choices:
+        others = ", ".join(choice for choice in choices if choice != "retry")
+        line = console.command(f'answer {ident} retry --text "…"')
+        return f"{line}   # or: {others}" if others else line
+    return console.command(f"answer {ident} " + ("|".join(choices) or '--text "…"'))
+
+
+def _outcome(state: State) -> Doc:
+    """What is known of a run, with times for machines."""
     doc = outcome_doc(state)
+    for row in doc.get("waiting_for", ()):
+        row["since"] = iso(row["since"])
+    return doc
+
+
+def outcome_document(console: Console, state: State, result: Json) -> Doc:
+    """The document that `run --json` ends with."""
+    doc = _outcome(state)
     doc["result"] = result
     doc["exit_code"] = exit_code(state)
     if doc["status"] not in ENDED:
-        doc["resume"] = f"leadhand resume {state.run}"
+        doc["resume"] = console.command(f"resume {state.run}")
     return doc
 
 
@@ -84,9 +120,10 @@ def print_result(console: Console, result: Json) -> None:
         console.out(json.dumps(result, indent=2, ensure_ascii=False))
 
 
-def run_document(reader: Reader, state: State) -> Doc:
-    """A run as `show RUN --json` prints it."""
-    doc = outcome_doc(state)
+def run_document(reader: Reader, state: State, driver: int) -> Doc:
+    """A run as `show RUN --json` prints it; `driver` is the process that drives it, or 0."""
+    doc = _outcome(state)
+    doc["host"] = driver or None
     doc["result"] = result_of(reader.store, state)
     doc["started"] = iso(state.started_at)
     doc["plan"] = state.started.plan if state.started else {}
@@ -105,8 +142,10 @@ def run_document(reader: Reader, state: State) -> Doc:
 def print_run(console: Console, state: State, *, hosted: bool) -> None:
     """A run as `show RUN` prints it."""
     console.out(title(state))
-    console.out(f"{run_status(state)} · {header(state, state.last_at)}")
-    found, rest = rows(state, state.last_at, {}, 200)
+    status = run_status(state)
+    lonely = "" if hosted or status in ENDED else NO_HOST
+    console.out(f"{status}{lonely} · {header(state, state.last_at, hosted=hosted)}")
+    found, rest = rows(state, state.last_at, {}, 200, hosted=hosted)
     lines = table(
         ("", "STEP", "STATUS", "WORKER", ""),
         ((row.icon, row.id, row.word, row.worker, row.detail) for row in found),

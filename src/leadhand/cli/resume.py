@@ -57,7 +57,7 @@ def resume(console: Console, run: str, **options: Any) -> int:
             return _ended(console, reader, state)
         driver = driver_of(settings, reader, state)
     if driver:
-        return _lift(console, settings, ident, actor, driver)
+        return _lift(console, settings, state, actor, driver)
     found = loaded(settings, ident, options["workers"], options["planner"] or "")
     if options["detach"]:
         from leadhand.cli.detach import start_background
@@ -192,16 +192,18 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
     )
 
 
-def _lift(console: Console, settings: Settings, ident: str, actor: str, driver: int) -> int:
+def _lift(console: Console, settings: Settings, state: State, actor: str, driver: int) -> int:
     """Another process drives the run: all there is to do is to lift a pause."""
     from leadhand.app.door import say
 
+    ident = state.run
     answer = asyncio.run(say(settings.store, ident, "resume", actor=actor))
     if console.json:
         console.document({"run": ident, "status": answer.get("status"), "host": driver})
     else:
-        console.say(f"run {ident} is hosted by process {driver} ({answer.get('status')})")
-        console.next(f"leadhand watch {ident}")
+        said = "resumed, and goes on in" if state.paused else "hosted by"
+        console.say(f"run {ident} is {said} process {driver} ({answer.get('status')})")
+        console.next(console.command(f"watch {ident}"))
     return 0
 
 
@@ -214,5 +216,5 @@ def _ended(console: Console, reader: Reader, state: State) -> int:
     print_outcome(console, state)
     if console.json:
         result = result_of(reader.store, state)
-        console.document(outcome_document(state, result))
+        console.document(outcome_document(console, state, result))
     return exit_code(state)

@@ -35,6 +35,7 @@ ICONS = {
     "superseded": "-",
 }
 WORDS = {"waiting_for_person": "waits for you"}
+CUT_OFF = "in flight when the host ended"
 
 
 class Row(NamedTuple):
@@ -49,18 +50,21 @@ class Row(NamedTuple):
     overdue: bool
 
 
-def header(state: State, now: int, *, stopped: str = "") -> str:
+def header(state: State, now: int, *, stopped: str = "", hosted: bool = True) -> str:
     """`3/10 done · 2 running · 1 waiting for you · est 15m, 40s so far`."""
     total = len(state.steps)
-    parts = [f"{total - state.unsettled}/{total} done"]
+    parts = [f"{state.succeeded}/{total} done"]
     if not state.final and state.ended is None:
         parts[0] += " so far"
     if state.in_flight:
-        parts.append(f"{len(state.in_flight)} running")
+        parts.append(f"{len(state.in_flight)} {'running' if hosted else CUT_OFF}")
     if state.planner.epoch:
         parts.append("planning")
     if state.bad:
         parts.append(f"{state.bad} failed or skipped")
+    others = total - state.unsettled - state.succeeded - state.bad
+    if others > 0:
+        parts.append(f"{others} replaced or cancelled")
     if state.questions:
         parts.append(f"{len(state.questions)} waiting for you")
     status = run_status(state)
@@ -78,12 +82,13 @@ def header(state: State, now: int, *, stopped: str = "") -> str:
 def _time(state: State, now: int) -> str:
     spent = max(0, (state.ended_at or now) - state.started_at) / 1e6
     planned = planned_s(state)
+    took = f"{text(spent)} so far" if state.ended is None else f"took {text(spent)}"
     if planned is None:
-        return f"{text(spent)} so far"
+        return took
     left = planned - spent
     late = "" if left >= 0 else f", {text(-left)} over"
     rest = f", about {text(left)} left" if left > 0 and state.ended is None else ""
-    return f"est {text(planned)}, {text(spent)} so far{rest}{late}"
+    return f"est {text(planned)}, {took}{rest}{late}"
 
 
 def planned_s(state: State) -> float | None:
@@ -95,13 +100,15 @@ def planned_s(state: State) -> float | None:
         return None
 
 
-def rows(state: State, now: int, progress: Progress, room: int) -> tuple[list[Row], str]:
+def rows(
+    state: State, now: int, progress: Progress, room: int, *, hosted: bool = True
+) -> tuple[list[Row], str]:
     """At most `room` rows, and a line about the steps that have none."""
-    if len(state.steps) <= room:
-        return [row(state, step, now, progress) for step in state.steps.values()], ""
-    chosen = list(_interesting(state))[: max(1, room - 1)]
-    found = [row(state, step, now, progress) for step in chosen]
-    return found, _rest(state, chosen)
+    whole = len(state.steps) <= room
+    chosen = list(state.steps.values() if whole else _interesting(state))
+    chosen = chosen if whole else chosen[: max(1, room - 1)]
+    found = [row(state, step, now, progress, hosted=hosted) for step in chosen]
+    return found, "" if whole else _rest(state, chosen)
 
 
 def _interesting(state: State) -> Iterable[StepState]:
@@ -129,15 +136,19 @@ def _rest(state: State, shown: list[StepState]) -> str:
     settled = sum(step.status in SETTLED for step in shown)
     done = len(state.steps) - state.unsettled - settled
     to_come = len(state.steps) - len(shown) - done
-    return f"… and {count(len(state.steps) - len(shown), 'step')}: {done} done, {to_come} to come"
+    return (
+        f"… and {count(len(state.steps) - len(shown), 'step')}: {done} settled, {to_come} to come"
+    )
 
 
-def row(state: State, step: StepState, now: int, progress: Progress) -> Row:
-    """One step."""
+def row(state: State, step: StepState, now: int, progress: Progress, *, hosted: bool = True) -> Row:
+    """One step; `hosted` says whether a process drives the run."""
     status = status_of(step, now)
+    worker = clean(f"{step.worker} {step.action}".strip(), 40)
+    if step.status in IN_FLIGHT and not hosted:
+        return Row(clean(step.id, 40), "cut off", "?", "unknown", worker, CUT_OFF, overdue=False)
     detail, overdue = _detail(state, step, now, progress)
     word = WORDS.get(status, status)
-    worker = clean(f"{step.worker} {step.action}".strip(), 40)
     return Row(clean(step.id, 40), status, ICONS.get(status, "·"), word, worker, detail, overdue)
 
 

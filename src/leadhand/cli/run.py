@@ -239,4 +239,4 @@ def _dry_run(console: Console, prepared: Prepared) -> int:
         lead = Lead(prepared.registry, planner, policy=policy, actor=prepared.actor)
         doc = asyncio.run(lead.plan(prepared.goal)).to_doc()
         console.say("The planner's first steps; it would be asked again after them.")
-    return show_checked(console, doc, catalog, policy)
+    return show_checked(console, doc, catalog, policy, prepared.values)

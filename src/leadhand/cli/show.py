@@ -21,6 +21,7 @@ from leadhand.cli.options import (
     settings_of,
     store_option,
     values_of,
+    without_echo,
     workers_option,
 )
 from leadhand.cli.text import clean, count, table
@@ -92,7 +93,7 @@ def show_plan(
     given = pairs(sets, "--set")
     values, wrong = values_of(doc, given) if given else (None, [])
     known = catalog if catalog.workers else None
-    found = [*wrong, *lint(doc, known, params=values, resources=policy.resources)]
+    found = without_echo(wrong, lint(doc, known, params=values, resources=policy.resources))
     errors = [each for each in found if each.level == "error"]
     if errors:
         raise PlanInvalid(errors)
@@ -102,12 +103,16 @@ def show_plan(
         for line in draw(doc["steps"], form):
             console.out(line)
         return 0
-    return show_checked(console, doc, catalog, policy)
+    return show_checked(console, doc, catalog, policy, values_of(doc, given)[0])
 
 
-def show_checked(console: Console, doc: Doc, catalog: Catalog, policy: Policy) -> int:
-    """A plan that has no errors."""
+def show_checked(
+    console: Console, doc: Doc, catalog: Catalog, policy: Policy, values: Doc | None = None
+) -> int:
+    """A plan that has no errors; `values` holds the parameters that are known."""
     rows = plan_rows(doc, catalog, policy)
+    for row in rows:
+        row["parameters"] = put_in(row["parameters"], values or {})
     if console.json:
         console.document(_plan_document(doc, rows))
         return 0
@@ -151,6 +156,23 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
     return rows
 
 
+def put_in(value: Any, values: Doc) -> Any:
+    """A value with the known parameters put in; what depends on steps stays as written."""
+    from leadhand.core import refs
+
+    if isinstance(value, dict):
+        return {key: put_in(each, values) for key, each in value.items()}
+    if isinstance(value, list):
+        return [put_in(each, values) for each in value]
+    found = refs.find(value) if isinstance(value, str) else []
+    if not found or any(ref.kind != "params" or ref.name not in values for ref in found):
+        return value
+    try:
+        return refs.resolve(value, lambda ref: values[ref.name])
+    except refs.Unresolved:
+        return value
+
+
 def _attempts(step: Doc, policy: Policy) -> int:
     retry = step.get("retry")
     if isinstance(retry, int) and not isinstance(retry, bool):
@@ -185,7 +207,7 @@ def _print_plan(console: Console, doc: Doc, rows: list[Doc]) -> None:
         clean(f"{doc.get('plan_id') or 'Plan'}: {goal}" if goal else doc.get("plan_id", "Plan"))
     )
     lines = table(
-        ("", "STEP", "WORKER", "AFTER", "RISK", "LIMIT"),
+        ("", "STEP", "WORKER", "AFTER", "RISK", "LIMIT", "TRIES"),
         (
             (
                 str(number),
@@ -194,6 +216,7 @@ def _print_plan(console: Console, doc: Doc, rows: list[Doc]) -> None:
                 clean(", ".join(row["after"]), VALUE_MAX),
                 row["risk"],
                 duration(row["timeout"]),
+                str(row["attempts"]),
             )
             for number, row in enumerate(rows, 1)
         ),
@@ -256,8 +279,9 @@ def _show_run(console: Console, settings: Any, what: str, form: str | None) -> i
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
+        driver = driver_of(settings, reader, state)
         if console.json:
-            console.document(run_document(reader, state))
+            console.document(run_document(reader, state, driver))
         elif form is not None:
             from leadhand.cli.rows import status_of
 
@@ -266,5 +290,5 @@ def _show_run(console: Console, settings: Any, what: str, form: str | None) -> i
             for line in draw([step.doc for step in state.steps.values()], form, statuses):
                 console.out(line)
         else:
-            print_run(console, state, hosted=bool(driver_of(settings, reader, state)))
+            print_run(console, state, hosted=bool(driver))
     return 0

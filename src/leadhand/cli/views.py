@@ -11,6 +11,7 @@ from leadhand.cli.rows import Progress, Row, header, rows, title
 from leadhand.cli.text import clean, clock
 from leadhand.core import events as ev
 from leadhand.core.ledger import describe
+from leadhand.core.views import run_status
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
@@ -58,7 +59,14 @@ class View(Protocol):
     """Whether it wants to be given the events."""
 
     def tick(
-        self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
+        self,
+        state: State,
+        now: int,
+        progress: Progress,
+        logged: Logged,
+        stopped: str,
+        *,
+        hosted: bool = True,
     ) -> None:
         """Show how it stands; `logged` holds the events since the last time."""
 
@@ -76,7 +84,14 @@ class Silent:
     reads_log = False
 
     def tick(
-        self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
+        self,
+        state: State,
+        now: int,
+        progress: Progress,
+        logged: Logged,
+        stopped: str,
+        *,
+        hosted: bool = True,
     ) -> None: ...
 
     def note(self, text: str) -> None: ...
@@ -96,7 +111,14 @@ class Plain:
         self._titled = False
 
     def tick(
-        self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
+        self,
+        state: State,
+        now: int,
+        progress: Progress,
+        logged: Logged,
+        stopped: str,
+        *,
+        hosted: bool = True,
     ) -> None:
         """Print what is new."""
         if not self._titled and state.started is not None:
@@ -109,6 +131,8 @@ class Plain:
                 self._spoke = now
         if now - self._spoke >= HEARTBEAT_S * 1e6 and state.ended is None:
             self._spoke = now
+            if run_status(state) == "waiting":
+                return  # for a person only: nothing moves, and it was said
             self._console.say(f"{clock(now)}  {header(state, now, stopped=stopped)}")
 
     def note(self, text: str) -> None:
@@ -133,14 +157,20 @@ class Live:
         self._live.start()
 
     def tick(
-        self, state: State, now: int, progress: Progress, logged: Logged, stopped: str
+        self,
+        state: State,
+        now: int,
+        progress: Progress,
+        logged: Logged,
+        stopped: str,
+        *,
+        hosted: bool = True,
     ) -> None:
         """Draw it anew."""
         room = max(3, self._rich.size.height - 6)
-        found, rest = rows(state, now, progress, room)
-        self._live.update(
-            picture(title(state), header(state, now, stopped=stopped), found, rest), refresh=True
-        )
+        found, rest = rows(state, now, progress, room, hosted=hosted)
+        second = header(state, now, stopped=stopped, hosted=hosted)
+        self._live.update(picture(title(state), second, found, rest), refresh=True)
 
     def note(self, text: str) -> None:
         """A line above the picture."""

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from leadhand.ports import Entry
     from leadhand.settings import Settings
 
+ASKED_S = 2.0
+"""So long a run must have waited for a person before `watch` without a terminal leaves."""
+
 
 @command("watch", "leadhand watch 7kq3 --exit-status")
 @click.argument("run", required=False)
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 def watch(console: Console, run: str | None, exit_status: bool, store: str | None) -> int:  # noqa: FBT001 - click passes it
     """Follow a run live until it ends, or until nothing hosts it any more.
 
-    Without RUN the latest one. --json prints one event a line, then the outcome.
+    Without RUN the latest one. --json prints one event a line, then the outcome. Exits with 5
+    when a person is waited for and no terminal watches, and with 8 when nothing hosts it.
     """
     settings = settings_of(store)
     try:
@@ -57,10 +61,10 @@ async def _watch(
     finally:
         await reader.close()
     if console.json:
-        console.record({"type": "outcome", **outcome_document(state, result)})
+        console.record({"type": "outcome", **outcome_document(console, state, result)})
     else:
         print_outcome(console, state, hosted=hosted)
-    return exit_code(state) if exit_status else 0
+    return exit_code(state) if exit_status or state.ended is None else 0
 
 
 def _named(reader: Reader, run: str | None) -> str:
@@ -71,6 +75,27 @@ def _named(reader: Reader, run: str | None) -> str:
     if not runs:
         raise UsageError("there are no runs yet")
     return runs[-1].run
+
+
+class _Asked:
+    """Whether only a person is waited for, and nobody watches who could be that person.
+
+    A host that was told `--yes` answers by itself a moment later, so it is looked at for a while.
+    """
+
+    def __init__(self, *, patient: bool) -> None:
+        self._patient = patient
+        self._since: tuple[int, float] | None = None
+
+    def enough(self, state: State) -> bool:
+        """Whether it has waited, unchanged, for long enough to say so and leave."""
+        if self._patient or run_status(state) != "waiting":
+            self._since = None
+            return False
+        now = time.monotonic()
+        if self._since is None or self._since[0] != state.seq:
+            self._since = (state.seq, now)
+        return now - self._since[1] >= ASKED_S
 
 
 class _Follower:
@@ -85,9 +110,10 @@ class _Follower:
         self._seq = 0
 
     async def follow(self) -> bool:
-        """Until the run ends or nothing drives it; gives whether something does."""
+        """Until there is nothing to wait for; gives whether something drives the run."""
         view = view_for(self._console, quiet=self._console.json)
         missed = 0
+        asked = _Asked(patient=self._console.terminal and not self._console.json)
         try:
             while True:
                 logged = self._read()
@@ -98,10 +124,10 @@ class _Follower:
                 shared = self._reader.host_state()
                 stopped = shared.stopped_by if shared.stopped else ""
                 now = time.time_ns() // 1000 if driver else self.state.last_at
-                view.tick(self.state, now, notes, logged, stopped)
+                view.tick(self.state, now, notes, logged, stopped, hosted=bool(driver))
                 # A host that just opened has not taken the run up yet: look twice.
                 missed = 0 if driver else missed + 1
-                if run_status(self.state) in ENDED or missed == 2:
+                if run_status(self.state) in ENDED or missed == 2 or asked.enough(self.state):
                     return bool(driver)
                 await asyncio.sleep(view.period_s)
         finally:

@@ -114,6 +114,8 @@ class Book:
         """Superseded step to the one that took its place."""
         self.replaced: dict[str, str] = {}
         """The same the other way round."""
+        self.ended_before: set[str] = set()
+        """Steps that had ended when another took their place: who only waited for that may go."""
         self.forsaken: list[Entry] = []
         """Steps that failed and were left to the planner, which has not gone on yet."""
         self.named: dict[str, list[tuple[str, bool]]] = {}
@@ -178,6 +180,17 @@ class Book:
                 break
             ident = self.heir[ident]
         return self.steps.get(ident)
+
+    def ended_once(self, ident: str) -> bool:
+        """Whether a step, or one that took its place, has ended at some time."""
+        step = self.follow(ident)
+        for _ in range(len(self.heir) + 1):
+            if ident in self.ended_before:
+                return True
+            if ident not in self.heir:
+                break
+            ident = self.heir[ident]
+        return step is not None and step.settled
 
     def offer(self, worker: str, action: str) -> Offer | None:
         """What a worker offers for an action."""

@@ -173,6 +173,8 @@ def _replace(book: Book, doc: Doc) -> None:
         return
     if step.status in ("succeeded", "superseded") or old in book.live:
         book.wrong("I15", f"step {old} was replaced though it is {step.status}")
+    if step.settled:
+        book.ended_before.add(old)
     step.status = "superseded"
     drop_questions(book, old)
     book.heir[old] = doc["id"]

@@ -106,7 +106,7 @@ def _check_inputs(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
         other = book.follow(name)
         if other is None:
             book.wrong("I14", f"{what} depends on {name}, which is not in the plan")
-        elif other.status != "succeeded" and not (tolerant and other.settled):
+        elif other.status != "succeeded" and not (tolerant and book.ended_once(name)):
             book.wrong("I14", f"{what} started though {other.id} is {other.status}")
     spec = book.catalog.get(event.worker)
     if spec is None or spec.offer(step.doc.get("action", "")) is None:

@@ -15,7 +15,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leadhand.audit.chain import GENESIS, link, verify
+from leadhand.audit.chain import GENESIS, link, verify, verify_head
 from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
 from leadhand.core import host as hosting
@@ -159,7 +159,9 @@ class Host:
             entries = self.store.read(ident)
             if not entries:
                 raise UsageError(f"there is no run {ident}")
-            if problems := verify(entries):
+            header = self.store.header(ident)
+            problems = verify(entries) or (verify_head(entries, header) if header else [])
+            if problems:
                 raise StoreCorrupt(f"the log of run {ident} does not verify: {problems[0]}")
             run.load_from(entries)
         self.runs[ident] = run

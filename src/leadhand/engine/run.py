@@ -32,7 +32,7 @@ from leadhand.core.evolve import evolve
 from leadhand.core.state import Now, State
 from leadhand.core.views import run_status, summary
 from leadhand.engine.fold import fold
-from leadhand.errors import Bug, Conflict, Fenced, StoreFull
+from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreFull
 from leadhand.ports import Entry
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ def _bug(error: Exception) -> Bug:
     bug = Bug(f"the engine failed: {type(error).__name__}: {error}")
     bug.__cause__ = error
     return bug
+
+
+CONFLICTS_MAX = 5
+"""Nobody else writes here, so an append that conflicts again and again means a damaged log."""
 
 
 class _Batch(NamedTuple):
@@ -87,6 +91,7 @@ class Run:
         self._alone = False
         """Nothing else goes on in this host: the loop may wait for the disk itself."""
         self._failure: BaseException | None = None
+        self._conflicts = 0
         self._settled: asyncio.Event = asyncio.Event()
 
     # Loading.
@@ -242,13 +247,14 @@ class Run:
         error = None if future.cancelled() else future.exception()
         if error is None and not future.cancelled() and not self._folding:
             self.host.full_since = None
+            self._conflicts = 0
             self._finish_waiters(batch)
             self._after(batch)
             return
         self._undo(batch, error)
 
     def _after(self, batch: _Batch) -> None:
-        if self.driven:
+        if self.driven and self.host.failed is None:
             for effect in batch.effects:
                 self.host.perform(self, effect)
         if not self._outstanding and not self._inputs:
@@ -308,6 +314,9 @@ class Run:
             self.host.spawn(self._fold_again())
 
     async def _fold_again(self) -> None:
+        self._conflicts += isinstance(self._failure, Conflict)
+        if self._conflicts > CONFLICTS_MAX:
+            self.host.fail(StoreCorrupt(f"the log of run {self.id} is not as it was left"))
         if self.host.failed is None:
             await self.host.wait_for_space(self._failure)
         self.load_from(self.host.store.read(self.id))

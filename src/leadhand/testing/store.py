@@ -63,11 +63,10 @@ class SimStore(MemoryStore):
         world = self._world
         if world.broken_next:
             world.broken_next = False
-            if world.random.random() < 0.3:
-                self.fail_next(StoreError("the simulated database is locked"))
-            else:
-                self.fail_next(StoreBroken("simulated"), written=world.random.random() < 0.5)
+            self._break()
+            return
         if world.full and self._epoch == self._disk.epoch:
+            world.refused_at = world.refused_at or world.loop.time()
             while self._pending:
                 request = self._pending.popleft()
                 if not request.future.done():
@@ -75,12 +74,33 @@ class SimStore(MemoryStore):
             return
         first = len(self._disk.order)
         self.commit()
+        world.refused_at = None
         if isinstance(self._refusal, Fenced):
             self.fenced += 1
             world.fenced(self._process, self.fenced)
         new = self._disk.order[first:]
         if new:
             world.committed(self._process, new)
+
+    def _break(self) -> None:
+        """The whole group fails: locked (nothing was written), or nobody knows (both may be)."""
+        chance = self._world.random.random
+        waiting = list(self._pending)
+        self._pending.clear()
+        error: StoreError = StoreError("the simulated database is locked")
+        if chance() < 0.7:
+            error = StoreBroken("simulated")
+            if chance() < 0.5:
+                loop = asyncio.get_running_loop()
+                for request in waiting:
+                    unheard = loop.create_future()
+                    unheard.add_done_callback(asyncio.Future.exception)
+                    self._pending.append(request._replace(future=unheard))
+                self.commit()
+            self._refusal = error
+        for request in waiting:
+            if not request.future.done():
+                request.future.set_exception(type(error)(*error.args))
 
     def put_artifact(self, data: bytes) -> str:
         """Keep bytes, unless there is no space."""

@@ -70,6 +70,8 @@ class World:
         self.booted = 0
         self.crashes = 0
         self.full = self.crowded = self.broken_next = False
+        self.refused_at: float | None = None
+        """When the disk first was full, unless it took something since."""
         self.healed = self.over = False
         self.unanswered: dict[int, str] = {}
         """What people said and have not heard back about, by a running number."""
@@ -82,7 +84,6 @@ class World:
         self._calls: dict[int, Call] = {}
         self._count = 0
         self._jumped = -100.0
-        self._filled = 0.0
         self._outside = contextvars.Context()
 
     def wrong(self, message: str) -> None:
@@ -207,7 +208,7 @@ class World:
         """A host stopped by itself: it exits, and the next comes up."""
         if not isinstance(error, (Fenced, StoreError)):
             self.wrong(f"host {process} stopped: {error!r}")
-        patient = self.loop.time() - self._filled > PATIENCE_S
+        patient = self.loop.time() - (self.refused_at or 0.0) > PATIENCE_S
         if isinstance(error, StoreFull) and self.hosts[process].ready and not patient:
             self.wrong(f"host {process} gave up on a full disk too soon")
         self.later(self.random.choice((0.0, 0.05)), self.kill, process, f"it failed: {error}")
@@ -255,8 +256,6 @@ class World:
         self.later(0.0, self.kill, host.process, "it was closed")
 
     def _fill(self) -> None:
-        if not self.full:
-            self._filled = self.loop.time()
         self.full = not self.healed
         self.note("the disk is full")
         self.later(self.random.choice((0.5, 5.0, 29.0, 50.0)), self._empty)
