@@ -225,6 +225,19 @@ CLEAN = {
         .run("b")
         .done()
     ),
+    "replaced after it let another go": lambda: (
+        Log({**A, "failure_action": "continue"}, TOLERANT, replans=True)
+        .start("a")
+        .fail("a", kind="permanent")
+        .decide("a", "continue", kind="permanent")
+        .start("b")
+        .fail("b")
+        .decide("b", "retry")
+        .revise({"id": "c", "supersedes": "a"})
+        .run("b", 2)
+        .run("c")
+        .done()
+    ),
     "late report": lambda: (
         Log(A)
         .start("a")

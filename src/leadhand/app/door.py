@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand import errors
+from leadhand.codec.events import escaped
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import Host
 from leadhand.engine.service import LINE_BYTES_MAX, socket_path, word
@@ -66,12 +67,13 @@ async def _ask(path: Path, request: Doc) -> Doc | None:
     except (FileNotFoundError, ConnectionRefusedError):
         return None
     try:
-        writer.write(msgspec.json.encode(request) + b"\n")
+        writer.write(msgspec.json.encode(escaped(request)) + b"\n")
         await writer.drain()
         line = await asyncio.wait_for(reader.readline(), ANSWER_WAIT_S)
     except (ConnectionError, TimeoutError) as error:
         raise Conflict(
-            f"the host of {path} did not answer: {error or 'it took too long'}"
+            f"the host of {path} did not answer: {str(error) or 'it took too long'}. "
+            "What was said may still be carried out."
         ) from None
     finally:
         writer.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from leadhand.core.state import State
 from leadhand.core.views import fresh, planner_view
 from leadhand.engine.host import Host, new_run_id
 from leadhand.engine.service import Service, socket_path
-from leadhand.errors import PlanInvalid, UsageError
+from leadhand.errors import Conflict, PlanInvalid, UsageError
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.script import ScriptPlanner
 from leadhand.workers.machine import LocalMachine
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Planner, Store
     from leadhand.stores.lock import HostLock
 
+RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
 
@@ -71,7 +73,7 @@ class Lead:
         self._on_notice = on_notice
         self._host: Host | None = None
         self._users = 0
-        self._opening = asyncio.Lock()
+        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._lock: HostLock | None = None
         self._service: Service | None = None
 
@@ -158,6 +160,7 @@ class Lead:
     ) -> Run:
         """Check everything and start; returns once the start is durable."""
         planner: Planner
+        _refuse_name(host, run_id)
         if isinstance(what, Goal):
             if self.planner is None:
                 raise UsageError("a goal needs a planner: pass planner=, or run a plan document")
@@ -214,8 +217,15 @@ class Lead:
         """`async with lead.hosting() as host`: opened once, however many runs share it."""
         return _Hosting(self)
 
+    def _one_at_a_time(self) -> asyncio.Lock:
+        """A lock belongs to the loop it is used in, and a Lead may see several, one by one."""
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening[0] is not loop:
+            self._opening = (loop, asyncio.Lock())
+        return self._opening[1]
+
     async def _acquire(self) -> Host:
-        async with self._opening:
+        async with self._one_at_a_time():
             if self._host is None:
                 self._host = await self._open()
             self._users += 1
@@ -225,7 +235,7 @@ class Lead:
         store, self._lock = open_store(self._store)
         host = Host(
             store,
-            machine=LocalMachine(store.database_id),
+            machine=LocalMachine(_marker(self._store, store)),
             max_concurrency=self._max_concurrency,
             on_notice=self._on_notice,
         )
@@ -240,7 +250,7 @@ class Lead:
         return host
 
     async def _release(self) -> None:
-        async with self._opening:
+        async with self._one_at_a_time():
             self._users -= 1
             if not self._users and self._host is not None:
                 host, self._host = self._host, None
@@ -300,6 +310,12 @@ def open_store(store: str | Path | Store) -> tuple[Store, HostLock | None]:
         raise
 
 
+def _marker(place: str | Path | Store, store: Store) -> str:
+    """What this host's processes are marked with: the file's own, so that a copy has another."""
+    file = Path(place).stat().st_ino if isinstance(place, (str, Path)) else 0
+    return f"{store.database_id}-{file:x}"
+
+
 def as_document(what: Plan | Doc | str | Path) -> Doc:
     """A plan document, from whatever form it has."""
     if isinstance(what, (Plan, dict)):
@@ -309,6 +325,13 @@ def as_document(what: Plan | Doc | str | Path) -> Doc:
         except ValueError as error:
             raise UsageError(f"the plan holds what JSON cannot: {error}") from None
     return read_document(Path(what))
+
+
+def _refuse_name(host: Host, run_id: str) -> None:
+    if run_id and not RUN_ID.fullmatch(run_id):
+        raise UsageError(f"{run_id[:40]!r} is no run id: use letters, digits, _ . -, at most 100")
+    if run_id and host.store.header(run_id) is not None:
+        raise Conflict(f"there is a run {run_id} already; resume it, or take another id")
 
 
 def _refuse_errors(findings: Iterable[Finding]) -> None:

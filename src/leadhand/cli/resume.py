@@ -113,7 +113,7 @@ def _registry(
 ) -> tuple[Registry, list[str]]:
     """Workers as given, else from where the run had them and from the settings."""
     if workers:
-        return registry_of(settings), []
+        return registry_of(settings, workers), []
     sources: list[str] = []
     trouble: list[str] = []
     for source in dict.fromkeys((*recorded, *settings.workers)):

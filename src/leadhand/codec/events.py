@@ -36,8 +36,26 @@ _NAMES = frozenset(event.__name__ for event in EVENTS)
 
 
 def encode(event: Event) -> bytes:
-    """The bytes of an event: the same event gives the same bytes."""
-    return _ENCODER.encode(event)
+    """The bytes of an event: the same event gives the same bytes.
+
+    Texts come from everywhere, messages of exceptions among them; half a character in one must
+    not keep an event from being written, so it is written escaped.
+    """
+    try:
+        return _ENCODER.encode(event)
+    except UnicodeEncodeError:
+        return _ENCODER.encode(escaped(msgspec.to_builtins(event)))
+
+
+def escaped(value: Any) -> Any:
+    """The value with halves of characters escaped."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {escaped(key): escaped(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [escaped(item) for item in value]
+    return value
 
 
 def decode(version: int, body: bytes) -> Event:

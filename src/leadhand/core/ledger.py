@@ -44,7 +44,7 @@ def _decision(decision: dict[str, object]) -> str:
 
 
 def _revision(event: ev.RevisionProposed) -> str:
-    parts = [f"{len(event.add)} steps"]
+    parts = [f"{len(event.add)} step{'s' if len(event.add) != 1 else ''}"]
     if event.cancel:
         parts.append(f"cancels {', '.join(event.cancel)}")
     last = "final" if event.final else "to be continued"

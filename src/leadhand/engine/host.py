@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.audit.chain import GENESIS, link, verify, verify_head
@@ -260,8 +261,11 @@ class Host:
                 run.poke()
 
     def notice(self, kind: str, run: str, text: str) -> None:
-        """Tell whoever listens."""
-        self._on_notice(kind, run, text)
+        """Tell whoever listens; a listener that fails harms nobody."""
+        try:
+            self._on_notice(kind, run, text)
+        except Exception as error:  # noqa: BLE001 - user code, and nothing rests on it
+            print(f"leadhand: on_notice failed: {error!r}", file=sys.stderr)  # noqa: T201
 
     async def blocking(self, call: Callable[..., T], *args: Any) -> T:
         """Do something slow and synchronous without holding up the loop."""

@@ -25,7 +25,7 @@ from leadhand.core.views import acceptance, planner_view
 from leadhand.engine.context import AttemptContext
 from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.verdict import Verdict, failure_doc, goal_findings, judge
-from leadhand.errors import StoreError
+from leadhand.errors import StoreError, StoreFull
 from leadhand.ports import Task
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ async def attempt(
         report = Report.failed("lost", "it was stopped before it reported", effect="unknown")
     except (Unresolved, StoreError) as error:
         report = Report.failed("permanent", str(error))
-    except Exception as error:  # noqa: BLE001 - the boundary: from here on there are only reports
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: from here on there are only reports
         report = Report.failed("unavailable", f"{type(error).__name__}: {error}", effect="unknown")
     try:
         await _hand_in(run, effect, report)
@@ -158,11 +158,16 @@ def _unloggable(message: str) -> Verdict:
 
 
 async def _put_apart(run: Run, verdict: Verdict, raw: bytes) -> tuple[Verdict, Json, str]:
-    """Large data becomes an artifact, durable before it is referred to."""
-    try:
-        return verdict, None, await run.host.blocking(run.host.store.put_artifact, raw)
-    except StoreError as error:
-        return _unloggable(f"its result could not be stored: {error}"), None, ""
+    """Large data becomes an artifact before it is referred to; a full disk is waited for."""
+    host = run.host
+    while True:
+        try:
+            return verdict, None, await host.blocking(host.store.put_artifact, raw)
+        except StoreError as error:
+            if isinstance(error, StoreFull) and host.failed is None:
+                await host.wait_for_space(error)
+            if not isinstance(error, StoreFull) or host.failed is not None:
+                return _unloggable(f"its result could not be stored: {error}"), None, ""
 
 
 async def _put_output(run: Run, text: str) -> tuple[str, str]:
@@ -223,7 +228,7 @@ async def probe(
             reason = "" if verdict.met else "; ".join(verdict.findings)
     except asyncio.CancelledError:
         reason = "the probe was stopped"
-    except Exception as error:  # noqa: BLE001 - a probe that raises cannot tell
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a probe that raises cannot tell
         reason = f"{type(error).__name__}: {error}"
     event = ev.ProbeReported(
         effect.step,
@@ -258,7 +263,7 @@ async def ask(run: Run, effect: CallPlanner) -> None:
         answer = msgspec.json.decode(msgspec.json.encode(doc))
     except asyncio.CancelledError:
         reason = "it was stopped"
-    except Exception as error:  # noqa: BLE001 - planners are user code too
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - planners are user code too
         reason = f"{type(error).__name__}: {error}"[:2000]
 
     def heard(state: State, now: Now) -> Move:

@@ -133,12 +133,16 @@ class Service:
             return {"error": str(error), "kind": type(error).__name__}
         except msgspec.DecodeError as error:
             return {"error": f"not a request: {error}", "kind": "UsageError"}
+        except Exception as error:  # noqa: BLE001 - whatever is asked gets an answer
+            return {"error": f"cannot be done: {error!r}", "kind": "UsageError"}
 
     async def _do(self, request: Doc) -> Doc:
         verb = str(request.get("verb", ""))
         if verb == "ping":
             return {"pid": os.getpid(), "runs": list(self._host.runs)}
         ident = str(request.get("run", ""))
+        if ident == hosting.HOST_STREAM:
+            raise UsageError(f"{ident} is not a run")
         run = self._host.runs.get(ident)
         if verb == "progress":
             notes = dict(run.progress) if run else {}

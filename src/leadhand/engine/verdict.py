@@ -106,6 +106,8 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
 def _harmless(step: Doc, offer: Offer, worker: Worker) -> bool:
     """Whether doing it badly changed nothing outside: it says so, or is a function that says
     nothing. Of a command or a call nothing said means nothing known."""
+    if step.get("idempotent") is False:
+        return False
     declared = step.get("effects", offer.effects)
     return not declared if declared is not None else worker.spec.kind == "function"
 
@@ -143,7 +145,7 @@ def _named(worker: Worker, action: str, name: str, data: Json) -> str:
     label = name or "the worker's own check"
     try:
         held = worker.check(name, action, data)
-    except Exception as error:  # noqa: BLE001 - a check that raises is a check that does not hold
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a check that raises is a check that does not hold
         return f"{label} could not be checked: {type(error).__name__}: {error}"
     return "" if held is True else f"{label} does not hold"
 

@@ -68,6 +68,14 @@ class _Errand(NamedTuple):
     last: bool
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Writer:
     """Owns the writing connection and the thread that uses it."""
 
@@ -76,6 +84,7 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._path = path
+        self._identity = _identity(path)
         self._busy_s = busy_s
         self._patient = True
         self._debug = debug
@@ -243,11 +252,21 @@ class Writer:
         batch_hash = link_batch(self._batch_hash, first, last, group.hashes)
         layout = group.layout()
         self._execute(self._sql["commit"], (self._epoch, number, batch_hash, first, *layout))
+        self._check_place()
         self._position, self._number, self._batch_hash = last, number, batch_hash
         self._run_id = group.last_run_id
         for run, one in group.touched.items():
             self._heads[run] = one.head
         self._logged_bytes += len(layout.data) + 100 * layout.rows + COMMIT_OVERHEAD_BYTES
+
+    def _check_place(self) -> None:
+        """What went into a file that is no longer there, or no longer this one, is not kept."""
+        if _identity(self._path) != self._identity:
+            self.refusal = StoreBroken(
+                f"{self._path}: was removed or replaced while in use, so nothing more can be "
+                "kept in it. Fix: put the file back, or start again."
+            )
+            raise self.refusal
 
     def _execute(self, statement: str, values: Any = ()) -> list[Any]:
         """One statement; while another program holds the file's lock, again and again."""

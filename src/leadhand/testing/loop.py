@@ -182,11 +182,15 @@ class SimLoop(asyncio.BaseEventLoop):
             return True
 
     def _wake(self) -> None:
-        """Make due timers ready, and drop the cancelled ones on top."""
+        """Make due timers ready, and drop those on top that nobody will hear."""
         timers = self._heap
-        while timers and (timers[0][0] <= self._time or timers[0][2].handle.cancelled()):
-            entry = heappop(timers)[2]
-            if not entry.handle.cancelled() and entry.process not in self._dead:
+        while timers:
+            when, _, entry = timers[0]
+            gone = entry.handle.cancelled() or entry.process in self._dead
+            if when > self._time and not gone:
+                return
+            heappop(timers)
+            if not gone:
                 self._queue.append(entry)
 
     def _pick(self) -> _Entry:
