@@ -74,12 +74,12 @@ class SimStore(MemoryStore):
             return
         first = len(self._disk.order)
         self.commit()
-        world.refused_at = None
         if isinstance(self._refusal, Fenced):
             self.fenced += 1
             world.fenced(self._process, self.fenced)
         new = self._disk.order[first:]
         if new:
+            world.refused_at = None
             world.committed(self._process, new)
 
     def _break(self) -> None:
