@@ -105,5 +105,6 @@ class SimStore(MemoryStore):
     def put_artifact(self, data: bytes) -> str:
         """Keep bytes, unless there is no space."""
         if self._world.full:
+            self._world.refused_at = self._world.refused_at or self._world.loop.time()
             raise StoreFull("the simulated disk is full.")
         return super().put_artifact(data)
