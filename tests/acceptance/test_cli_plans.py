@@ -61,7 +61,7 @@ def test_the_seeds_plan_is_valid_as_it_stands(tmp_path):
     assert done.code == 0, done
     assert "valid, 3 steps" in done.err
     assert "nothing is said about" in done.err
-    assert "note[field-later] at rollback_plan" in done.out
+    assert "warning[LH139 field-later] at rollback_plan" in done.out
 
 
 def test_ten_errors_are_reported_at_once(folder):
@@ -96,7 +96,7 @@ def test_ten_errors_are_reported_at_once(folder):
         "field-unknown",
     }
     assert all(each["place"] and each["message"] for each in told.doc["findings"])
-    done = folder.run("lint", "plan.json")
+    done = folder.run("lint", "plan.json", "--all")
     assert done.code == 3
     assert len(done.out.splitlines()) == len(told.doc["findings"])
     assert 'Did you mean "say"?' in done.out
@@ -104,7 +104,7 @@ def test_ten_errors_are_reported_at_once(folder):
         refused = folder.run(command, "plan.json")
         assert refused.code == 3, refused
         assert "nothing was run" in refused.err
-        assert "error[cycle]" in refused.err
+        assert "error[LH101 cycle]" in refused.err
         assert not refused.out
     refused = folder.run("run", "plan.json", "--json").doc["error"]
     assert refused["code"] == "plan-invalid"
@@ -173,13 +173,15 @@ def test_what_has_no_effect_yet_is_noted_by_lint_and_by_nothing_else(folder):
     folder.plan({"id": "a", "worker": "say", "tier": "large"}, rollback_plan="the-old-one")
     told = folder.run("lint", "plan.json", "--json")
     assert told.code == 0, told
-    assert [(each["level"], each["place"]) for each in told.doc["findings"]] == [
-        ("note", "rollback_plan"),
-        ("note", "steps[0].tier"),
+    found = [each for each in told.doc["findings"] if each["rule"] == "field-later"]
+    assert [(each["id"], each["level"], each["place"]) for each in found] == [
+        ("LH139", "warning", "rollback_plan"),
+        ("LH139", "warning", "steps[0].tier"),
     ]
+    assert (found[1]["step"], found[1]["line"]) == ("a", 1)
     done = folder.run("lint", "plan.json")
     assert done.code == 0, done
-    assert "note[field-later] at rollback_plan: this version does not act on it yet." in done.out
+    assert "warning[LH139 field-later] at rollback_plan, line 1: this version" in done.out
     for command in (["run", "plan.json"], ["show", "plan.json"]):
         done = folder.run(*command)
         assert done.code == 0, done

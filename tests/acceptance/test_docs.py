@@ -28,9 +28,9 @@ from leadhand.cli.group import group
 from leadhand.cli.main import COMMANDS
 from leadhand.codec.documents import read_document
 from leadhand.core.check import lint
-from leadhand.core.findings import RULES
 from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.recovery import LADDER
+from leadhand.core.rules import RESERVED, RULES
 from leadhand.core.schema import STEP_SCHEMA
 from leadhand.core.shape import problems
 from leadhand.ports import Context
@@ -238,8 +238,11 @@ def test_tables_are_complete(page, heading):
 
 
 def test_the_rules_of_lint_are_documented_as_they_are():
-    rows = table_rows("plans.md", "What lint reports")
-    assert {key: cells[0] for key, cells in rows.items()} == RULES
+    rows, free = table_rows("lint.md", "Rules"), table_rows("lint.md", "Kept free")
+    told = {rule.code: [f"`{name}`", rule.level, rule.meaning] for name, rule in RULES.items()}
+    assert rows == told
+    assert list(rows) == sorted(rows)
+    assert {code: cells[0] for code, cells in free.items()} == RESERVED
 
 
 def test_the_ladder_is_documented_as_it_is():

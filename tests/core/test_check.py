@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.check import RULES, Finding, lint, proposal
+from leadhand.core.check import RULES, Finding, proposal
+from leadhand.core.check import lint as full_lint
 from leadhand.core.plan import Plan
+
+
+def lint(doc, catalog, **more):
+    """Without advice, which has its own tests."""
+    return full_lint(doc, catalog, advice=False, **more)
+
 
 SEED = json.loads((Path(__file__).parents[1] / "support/seed_plan.json").read_text())
 
@@ -84,7 +91,7 @@ CASES = [
     ),
     (plan(step(), stepps=[]), "field-unknown", "stepps", '"stepps"'),
     (plan(step(), mode="sideways"), "field-wrong", "mode", "one of"),
-    (plan(), "field-wrong", "steps", "at least 1"),
+    (plan(), "plan-empty", "steps", "no steps"),
     ({}, "field-missing", "", 'no "steps"'),
     ([], "field-wrong", "", "a plan is an object"),
     (plan(step(retry=0)), "field-wrong", "steps[0].retry", "at least 1"),
@@ -193,7 +200,7 @@ CASES = [
     ),
     (
         plan(build(), build("b", n="${{ steps.a.data.text }}")),
-        "parameter-wrong",
+        "result-unfit",
         "steps[1].parameters.n",
         "gives a string",
     ),
@@ -353,6 +360,7 @@ def test_every_rule_is_shown_by_a_test():
     """RULES names exactly what can be found, so that the documentation can list it."""
     elsewhere = {"steps-too-many", "findings-cut", "id-taken", "dependency-failed"}
     elsewhere |= {"param-missing", "param-unknown", "field-later"}
+    elsewhere |= {"step-orphan"} | {name for name, rule in RULES.items() if rule.code >= "LH200"}
     assert set(RULES) == {rule for _, rule, _, _ in CASES} | elsewhere
 
 
@@ -365,6 +373,9 @@ def test_the_seed_plan_is_valid_as_it_stands():
     ]
     assert lint(SEED, None) == []
     assert lint(SEED, Catalog(workers)) == []
+    advised = [each for each in full_lint(SEED, Catalog(workers)) if each.level != "note"]
+    assert {each.rule for each in advised} <= {"criteria-missing"}
+    assert not [each for each in full_lint(SEED, None) if each.level != "note"]
     assert Plan.from_doc(SEED).to_doc() == SEED
 
 
@@ -509,7 +520,7 @@ def test_resources_of_the_host_count_too():
 def test_findings_read_well():
     """The text has level, rule, place, message and fix."""
     finding = Finding("cycle", "error", "steps[0]", "a waits for itself", "Stop it.")
-    assert str(finding) == "error[cycle] at steps[0]: a waits for itself. Stop it."
+    assert str(finding) == "error[LH101 cycle] at steps[0]: a waits for itself. Stop it."
 
 
 # --- proposals ------------------------------------------------------------------------------

@@ -27,16 +27,14 @@ def step(**more: Any) -> dict[str, Any]:
         (plan(step(), rollback_plan="the-old-one"), "rollback_plan"),
         (plan(step(), final=False), "final"),
         (plan(step(tier="large")), "steps[0].tier"),
-        (plan(step(needs=["x"])), "steps[0].needs"),
-        (plan(step(gives=["x"])), "steps[0].gives"),
         (plan(step(undo={"worker": "w"})), "steps[0].undo"),
         (plan(step(failure_action="rollback")), "steps[0].failure_action"),
     ],
 )
 def test_a_field_without_effect_is_noted(doc: dict[str, Any], place: str) -> None:
-    """A note, and nothing that would keep the plan from running."""
+    """A warning, and nothing that would keep the plan from running."""
     (note,) = later(doc)
-    assert (note.rule, note.level, note.place) == ("field-later", "note", place)
+    assert (note.rule, note.level, note.place) == ("field-later", "warning", place)
     assert "this version does not act on it yet" in note.message
     assert not [each for each in lint(doc, None) if each.level == "error"]
 

@@ -960,7 +960,7 @@ def test_rounds_in_a_row_are_bounded():
         "end failed",
     ]
     assert run.state.ended.reason.startswith(
-        "the planner failed 3 times in a row: error[worker-unknown]"
+        "the planner failed 3 times in a row: error[LH106 worker-unknown]"
     )
     run = Drive(bare=True, policy=Policy(planner_rounds_max=1)).go()
     run.tell(ev.PlannerAnswered(1, 1, {}), ev.ProposalRefused(1, ["x", "y"])).go()

@@ -304,9 +304,9 @@ def test_all_findings_are_told_at_once():
     run.answer(propose(step("a", worker="nobody"), step("b", "ghost")))
     refused = run.last(ev.ProposalRefused)
     assert refused.call == 1
-    assert [f.split()[0] for f in refused.findings] == [
-        "error[worker-unknown]",
-        "error[dependency-missing]",
+    assert [f.partition(" at ")[0] for f in refused.findings] == [
+        "error[LH106 worker-unknown]",
+        "error[LH102 dependency-missing]",
     ]
 
 
@@ -431,7 +431,7 @@ def test_an_heir_stands_for_the_step_it_replaced():
         "a3 waits for a, which it supersedes"
     ]
     (found,) = findings(run.state, [step("a3", "b", supersedes="a2")], [], final=False)
-    assert found.startswith("error[cycle]")
+    assert found.startswith("error[LH101 cycle]")
 
 
 def test_a_misspelt_dependency_is_guessed_from_the_run():

@@ -92,7 +92,7 @@ class Lead:
             raise UsageError(f"the planner proposed no steps: {decision}")
         doc = decision_doc(decision)
         plan: Doc = {"goal": goal.to_doc(), "steps": doc["steps"], "final": doc["final"]}
-        _refuse_errors(lint(plan, self.registry.catalog()))
+        _refuse_errors(lint(plan, self.registry.catalog(), advice=False))
         return Plan.from_doc(plan)
 
     async def run(
@@ -170,7 +170,7 @@ class Lead:
             doc = as_document(what)
             pools = self.policy.resources
             catalog = self.registry.catalog()
-            _refuse_errors(lint(doc, catalog, params=params or {}, resources=pools))
+            _refuse_errors(lint(doc, catalog, params=params or {}, resources=pools, advice=False))
             values, _found = bind_params(doc.get("params", {}), params or {})
             goal = doc.get("goal", "")
             head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}

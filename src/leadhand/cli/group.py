@@ -164,7 +164,7 @@ def error_document(error: Exception) -> dict[str, Any] | None:
 
 def finding_document(finding: Any) -> Any:
     """A finding as `--json` prints it."""
-    return finding._asdict() if hasattr(finding, "_asdict") else str(finding)
+    return finding.document() if hasattr(finding, "document") else str(finding)
 
 
 def message_of(error: Exception) -> tuple[str, str]:

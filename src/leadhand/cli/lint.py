@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -22,16 +24,28 @@ from leadhand.cli.options import (
 from leadhand.cli.text import clean, count
 from leadhand.core.check import Finding
 
+SHOWN_MAX = 5
+"""Warnings of one rule that are shown: the sixth of a kind tells nothing new."""
+
 
 @command("lint", "leadhand lint plan.yaml --workers workers.py")
 @click.argument("plan")
 @workers_option
 @set_option
-def lint(console: Console, plan: str, workers: tuple[str, ...], sets: tuple[str, ...]) -> int:
+@click.option("--all", "everything", is_flag=True, help="Show notes and every warning too.")
+def lint(
+    console: Console,
+    plan: str,
+    workers: tuple[str, ...],
+    sets: tuple[str, ...],
+    *,
+    everything: bool,
+) -> int:
     """Check a plan and report everything that is wrong with it: rule, place, reason, fix.
 
-    PLAN is a JSON or YAML file, or - for standard input. Errors exit with 3. Without workers
-    only the plan itself is checked. Values given with --set are checked too.
+    PLAN is a JSON or YAML file, or - for standard input. Errors exit with 3; warnings and notes
+    keep nothing from running. Without workers only the plan itself is checked. Values given with
+    --set are checked too.
     """
     from leadhand.core.check import lint as check
     from leadhand.core.check_later import later
@@ -43,8 +57,7 @@ def lint(console: Console, plan: str, workers: tuple[str, ...], sets: tuple[str,
     values, wrong = values_of(doc, given) if given else (None, [])
     catalog = registry.catalog() if len(registry) else None
     found = check(doc, catalog, params=values, resources=settings.policy.resources)
-    findings = without_echo(wrong, found)
-    findings += later(doc)
+    findings = _with_lines(plan, [*without_echo(wrong, found), *later(doc)])
     errors = [each for each in findings if each.level == "error"]
     if console.json:
         console.document(
@@ -56,7 +69,11 @@ def lint(console: Console, plan: str, workers: tuple[str, ...], sets: tuple[str,
             }
         )
         return 3 if errors else 0
-    print_findings(console, findings)
+    shown = findings if everything else _worth_showing(findings)
+    for each in shown:
+        console.out(clean(each))
+    if len(shown) < len(findings):
+        console.say(f"{_rest(findings, shown)} not shown; --all shows everything")
     if catalog is None:
         console.say(f"note: {NO_CATALOG}")
     if errors:
@@ -69,7 +86,30 @@ def lint(console: Console, plan: str, workers: tuple[str, ...], sets: tuple[str,
     return 0
 
 
-def print_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """One line for each finding; they are the data of `lint`."""
+def _with_lines(plan: str, findings: list[Finding]) -> list[Finding]:
+    """The findings, worst first, each with its line where the plan is a file."""
+    findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
+    if plan == "-" or not findings:
+        return findings
+    from leadhand.codec.lines import Lines
+
+    lines = Lines(Path(plan).read_text(encoding="utf-8-sig"))
+    return [each._replace(line=lines.of(each.place)) for each in findings]
+
+
+def _worth_showing(findings: Sequence[Finding]) -> list[Finding]:
+    """All errors, some warnings of each rule, and that there is more than was looked at."""
+    seen: Counter[str] = Counter()
+    shown = []
     for each in findings:
-        console.out(clean(each))
+        seen[each.rule] += each.level == "warning"
+        some = each.level == "warning" and seen[each.rule] <= SHOWN_MAX
+        if each.level == "error" or some or each.rule == "findings-cut":
+            shown.append(each)
+    return shown
+
+
+def _rest(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
+    left = Counter(each.level for each in findings)
+    left.subtract(each.level for each in shown)
+    return " and ".join(count(left[each], each) for each in ("warning", "note") if left[each])

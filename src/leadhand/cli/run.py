@@ -136,7 +136,8 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
     values, wrong = values_of(doc, pairs(options["sets"], "--set"))
     checked = None if wrong else values
     catalog = registry.catalog()
-    found = [*wrong, *lint(doc, catalog, params=checked, resources=settings.policy.resources)]
+    pools = settings.policy.resources
+    found = [*wrong, *lint(doc, catalog, params=checked, resources=pools, advice=False)]
     errors = [each for each in found if each.level == "error"]
     if errors:
         raise PlanInvalid(errors)

@@ -93,7 +93,8 @@ def show_plan(
     given = pairs(sets, "--set")
     values, wrong = values_of(doc, given) if given else (None, [])
     known = catalog if catalog.workers else None
-    found = without_echo(wrong, lint(doc, known, params=values, resources=policy.resources))
+    told = lint(doc, known, params=values, resources=policy.resources, advice=False)
+    found = without_echo(wrong, told)
     errors = [each for each in found if each.level == "error"]
     if errors:
         raise PlanInvalid(errors)

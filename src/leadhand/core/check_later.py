@@ -8,44 +8,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.findings import Finding, Findings
+from leadhand.core.findings import Finding, Findings, name_steps
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Json
 
 PLAN_FIELDS = ("mode", "envelope", "rollback_plan")
-STEP_FIELDS = ("undo", "needs", "gives", "tier")
+STEP_FIELDS = ("undo", "tier")
 _MESSAGE = "this version does not act on it yet"
 
 
 def later(doc: Json) -> list[Finding]:
-    """A note for each field of a plan that has no effect yet."""
+    """A warning for each field of a plan that has no effect yet."""
     if not isinstance(doc, dict):
         return []
     out = Findings()
     for field in PLAN_FIELDS:
         if field in doc:
-            _note(out, field, _MESSAGE)
+            _tell(out, field, _MESSAGE)
     if doc.get("final") is False:
         message = f"{_MESSAGE}: nobody adds to a document, and its run fails at the end"
-        _note(out, "final", message, "Take it out.")
+        _tell(out, "final", message, "Take it out.")
     steps = doc.get("steps")
     for i, step in enumerate(steps if isinstance(steps, list) else ()):
         if out.full:
             break
         if isinstance(step, dict):
             _check_step(step, f"steps[{i}]", out)
-    return out.done()
+    return name_steps(out.done(), doc)
 
 
 def _check_step(step: dict[str, Json], place: str, out: Findings) -> None:
     for field in STEP_FIELDS:
         if field in step:
-            _note(out, f"{place}.{field}", _MESSAGE)
+            _tell(out, f"{place}.{field}", _MESSAGE)
     if step.get("failure_action") == "rollback":
         message = f"{_MESSAGE}: rollback does what abort does"
-        _note(out, f"{place}.failure_action", message, "Rolling back is left to a person.")
+        _tell(out, f"{place}.failure_action", message, "Rolling back is left to a person.")
 
 
-def _note(out: Findings, place: str, message: str, fix: str = "") -> None:
-    out.add("field-later", place, message, fix, level="note")
+def _tell(out: Findings, place: str, message: str, fix: str = "") -> None:
+    out.add("field-later", place, message, fix)

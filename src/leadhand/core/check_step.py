@@ -32,7 +32,11 @@ LOST = frozenset({"failed", "skipped", "cancelled"})
 
 _UNCLEAR_ID = re.compile(r"\.data(\.|$)")
 _NO_CHECKS = 'It has none; write an expression such as "data.failed == 0".'
-_RULE_OF = {"missing": "parameter-missing", "unknown": "parameter-unknown"}
+_RULE_OF = {
+    "missing": "parameter-missing",
+    "unknown": "parameter-unknown",
+    "hole": "result-unfit",
+}
 
 
 class Scope(NamedTuple):
@@ -237,7 +241,7 @@ def _check_ref(here: Here, task: Doc, ref: refs.Ref) -> None:
     elif ref.name in here.tolerant:
         what = f"the step starts even if {shown(ref.name)} failed, and then there is no result"
         fix = 'Take out "if": "finished".'
-        out.add("reference-uncertain", ref.place, f"{ref.text}: {what}", fix, level="warning")
+        out.add("reference-uncertain", ref.place, f"{ref.text}: {what}", fix)
     holes.check_ref(ref, names, ref.place, out)
 
 
@@ -323,4 +327,4 @@ def _check_times(step: Doc, place: str, out: Findings) -> None:
             out.add("time-wrong", f"{place}.{key}", str(error))
         else:
             if warning:
-                out.add("zone-fixed", f"{place}.{key}", warning, level="warning")
+                out.add("zone-fixed", f"{place}.{key}", warning)

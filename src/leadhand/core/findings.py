@@ -1,14 +1,16 @@
 """What checks report: a rule, a place, what is wrong, and what to do about it.
 
-A rule's id is for ever: people put it into scripts and searches. All rules stand in RULES.
+The rules themselves stand in `core/rules.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
+from leadhand.core.rules import RULES, Level
 from leadhand.core.shape import problems
-from leadhand.core.wording import closest
+from leadhand.core.wording import closest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,51 +18,9 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc, Json
     from leadhand.core.shape import Problem
 
-Level = Literal["error", "warning", "note"]
-
 FINDINGS_MAX = 1000
 GUESSES_MAX = 100
 """How many misspelt words are looked up in one check: each costs a comparison with many."""
-
-RULES: dict[str, str] = {
-    "action-unknown": "the worker does not offer this action",
-    "alternative-unfit": "an alternative worker cannot do what the step asks",
-    "check-unknown": "the worker has no check of this name",
-    "cycle": "steps wait for each other in a circle",
-    "dependency-failed": "a step depends on one that has already failed",
-    "dependency-missing": "a step depends on one that is not in the plan",
-    "dependency-self": "a step depends on itself",
-    "duration-wrong": "not a duration",
-    "expression-wrong": "a criterion is not an expression that is allowed",
-    "failure-action-unknown": "not something that can follow a failure",
-    "field-later": "a field that this version does not act on yet",
-    "field-missing": "a field that must be there is not",
-    "field-unknown": "a field that plans do not have",
-    "field-wrong": "a field holds something it cannot",
-    "findings-cut": "there is more to report than is shown",
-    "id-duplicate": "two steps have one id",
-    "id-taken": "a new step has the id of one that is in the run already",
-    "id-unclear": "an id that references could not name",
-    "param-missing": "a parameter of the plan has no value",
-    "param-unknown": "a value for a parameter that the plan does not have",
-    "param-wrong": "a parameter of the plan has a value it cannot have",
-    "parameter-missing": "the worker needs a parameter that the step does not give",
-    "parameter-unknown": "the worker does not know this parameter",
-    "parameter-wrong": "a parameter is not what the worker takes",
-    "reference-misplaced": "a reference stands where none can",
-    "reference-uncertain": "a reference to the result of a step that may have failed",
-    "reference-unresolved": "a reference to something that is not there",
-    "reference-wrong": "not a reference",
-    "resource-exceeded": "a step uses more of a resource than there is",
-    "resource-unknown": "a step uses a resource that is not declared",
-    "risk-unknown": "not a risk level",
-    "rollback-absent": "a step asks for a rollback, and there is nothing to roll back with",
-    "steps-too-many": "the plan has more steps than the limit",
-    "supersedes-unknown": "a step takes the place of one that is not there",
-    "time-wrong": "not a moment or a window",
-    "worker-unknown": "no worker of this name is registered",
-    "zone-fixed": "a time zone that does not follow the seasons",
-}
 
 
 class Finding(NamedTuple):
@@ -71,11 +31,32 @@ class Finding(NamedTuple):
     place: str
     message: str
     fix: str = ""
+    step: str = ""
+    """The id of the step it is about, where it is about one that has an id."""
+    line: int = 0
+    """Where it stands in the file it was read from, when that is known."""
+
+    @property
+    def code(self) -> str:
+        """The number of its rule."""
+        return RULES[self.rule].code
 
     def __str__(self) -> str:
-        where = f" at {self.place}" if self.place else ""
+        line = f"line {self.line}" if self.line else ""
+        step = f"step {shown(self.step)}" if self.step else ""
+        where = ", ".join(part for part in (self.place, line, step) if part)
+        at = f" at {where}" if where else ""
         fix = f" {self.fix}" if self.fix else ""
-        return f"{self.level}[{self.rule}]{where}: {self.message}.{fix}"
+        return f"{self.level}[{self.code} {self.rule}]{at}: {self.message}.{fix}"
+
+    def document(self) -> Doc:
+        """As `--json` prints it."""
+        doc: Doc = {"id": self.code, "rule": self.rule, "level": self.level, "place": self.place}
+        if self.step:
+            doc["step"] = self.step
+        if self.line:
+            doc["line"] = self.line
+        return doc | {"message": self.message, "fix": self.fix}
 
 
 class Findings:
@@ -91,9 +72,10 @@ class Findings:
         self._guesses_left = GUESSES_MAX
 
     def add(
-        self, rule: str, place: str, message: str, fix: str = "", level: Level = "error"
+        self, rule: str, place: str, message: str, fix: str = "", level: Level | None = None
     ) -> None:
         """Note one finding. Each level has its own room: no crowd of warnings hides an error."""
+        level = level or RULES[rule].level
         seen = self._seen[level] = self._seen.get(level, 0) + 1
         if seen <= FINDINGS_MAX:
             self.found.append(Finding(rule, level, place, message, fix))
@@ -132,3 +114,23 @@ class Either:
     def __iter__(self) -> Iterator[str]:
         yield from self.new
         yield from self.known
+
+
+_STEP = re.compile(r"steps\[(\d+)\]")
+
+
+def name_steps(found: list[Finding], doc: Json) -> list[Finding]:
+    """The findings with the ids of the steps they are about."""
+    return [each._replace(step=_step_at(each.place, doc)) for each in found]
+
+
+def _step_at(place: str, doc: Json) -> str:
+    while place.startswith("rollback_plan.") and isinstance(doc, dict):
+        place, doc = place.removeprefix("rollback_plan."), doc.get("rollback_plan")
+    match = _STEP.match(place)
+    if match is None:
+        return ""
+    steps = doc.get("steps") if isinstance(doc, dict) else doc
+    step = steps[int(match[1])] if isinstance(steps, list) else None
+    ident = step.get("id") if isinstance(step, dict) else None
+    return ident if isinstance(ident, str) else ""

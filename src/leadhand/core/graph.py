@@ -200,3 +200,65 @@ def _pop_until(members: dict[str, None], name: str) -> list[str]:
     while not knot or knot[-1] != name:
         knot.append(members.popitem()[0])
     return knot
+
+
+class Order:
+    """Who certainly comes before whom, within a bounded amount of work.
+
+    Steps are numbered so that each comes after what it waits for, and cut into lanes: in a lane
+    each step waits for the one before. Within a lane the answer is a comparison; across lanes
+    the graph is searched backwards, never past the number of the earlier step. The searches of
+    one check may look at WORK steps for each step of the plan, all together; then `before`
+    answers None: it was not found out.
+    """
+
+    WORK = 50
+
+    def __init__(self, graph: Mapping[str, Collection[str]]) -> None:
+        self.graph = graph
+        self.names = order(graph)
+        self.number = {name: i for i, name in enumerate(self.names)}
+        self.lane: dict[str, int] = {}
+        ends: set[str] = set()
+        for name in self.names:
+            follows = next((other for other in graph[name] if other in ends), None)
+            if follows is None:
+                self.lane[name] = self.number[name]
+            else:
+                self.lane[name] = self.lane[follows]
+                ends.remove(follows)
+            ends.add(name)
+        self.work_left = self.WORK * (len(graph) + 1000)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step has its number; those on or behind a cycle have none."""
+        return len(self.names) == len(self.graph)
+
+    def before(self, one: str, other: str) -> bool | None:
+        """Whether `other` waits for `one`, directly or not; None when that takes too long."""
+        first = self.number[one]
+        if first >= self.number[other]:
+            return False
+        if self.lane[one] == self.lane[other] or one in self.graph[other]:
+            return True
+        seen = {other}
+        stack = [other]
+        while stack:
+            for name in self.graph[stack.pop()]:
+                number = self.number.get(name, -1)
+                if name == one or (number > first and self.lane[name] == self.lane[one]):
+                    return True
+                if number > first and name not in seen:
+                    seen.add(name)
+                    stack.append(name)
+            self.work_left -= 1
+            if self.work_left < 0:
+                return None
+        return False
+
+    def together(self, one: str, other: str) -> bool:
+        """Whether two steps may certainly run at once: neither waits for the other."""
+        if one == other:
+            return False
+        return self.before(one, other) is False and self.before(other, one) is False

@@ -60,7 +60,7 @@ def _fill_text(text: str, names: Names) -> Json:
             return refs.follow(names.values[ref.name], ref)
         except refs.Unresolved:
             return Hole(ref.text)  # Reported by `check_ref`.
-    return Hole(ref.text, _follow(_schema(ref, names), ref)[0])
+    return Hole(ref.text, _follow(_schema(ref, names), ref)[0], result=ref.kind == "steps")
 
 
 def check_ref(ref: Ref, names: Names, place: str, out: Findings) -> None:

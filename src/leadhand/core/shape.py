@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leadhand.core.shape_holes import misfit
 from leadhand.core.shape_keywords import (
     KEYWORDS,
     PROBLEMS_MAX,
@@ -31,7 +32,7 @@ from leadhand.core.shape_keywords import (
     either,
     is_type,
 )
-from leadhand.core.wording import TYPE_WORDS, closest, named
+from leadhand.core.wording import closest, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -94,7 +95,10 @@ class Walk:
             out.append(Problem(path, "is nested too deeply", "depth"))
             return
         if type(value) is Hole:
-            self.hole(value, schema, path, out)
+            wrong = misfit(value, schema)
+            if wrong is not None:
+                message = f"must be {wrong.wanted}, and {value.text} gives {wrong.given}"
+                out.append(Problem(path, message, "hole" if value.result else "type"))
             return
         prepared = _PREPARED.get(id(schema))
         if prepared is None:
@@ -107,20 +111,6 @@ class Walk:
             check(self, value, argument, schema, path, out, depth)
             if len(out) > PROBLEMS_MAX:
                 return
-
-    def hole(self, value: Hole, schema: dict[str, Any], path: str, out: list[Problem]) -> None:
-        wanted = schema.get("type")
-        possible = value.types()
-        if wanted is None or not possible:
-            return
-        allowed = {wanted} if isinstance(wanted, str) else set(wanted)
-        if "number" in allowed or ("integer" in allowed and "number" in possible):
-            allowed |= {"number", "integer"}
-        if not possible & allowed:
-            gives = " or ".join(TYPE_WORDS.get(kind, kind) for kind in sorted(possible))
-            out.append(
-                Problem(path, f"must be {either(wanted)}, and {value.text} gives {gives}", "type")
-            )
 
     def guess(self, word: object, candidates: Iterable[str]) -> str:
         """What a misspelt word was probably meant to be."""

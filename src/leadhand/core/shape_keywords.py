@@ -32,11 +32,13 @@ class Problem(NamedTuple):
 class Hole:
     """A value that is not known yet; `schema` says what is known of it."""
 
-    __slots__ = ("schema", "text")
+    __slots__ = ("result", "schema", "text")
 
-    def __init__(self, text: str, schema: Schema | None = None) -> None:
+    def __init__(self, text: str, schema: Schema | None = None, *, result: bool = False) -> None:
         self.text = text
         self.schema = schema
+        self.result = result
+        """Whether it is the result of a step."""
 
     def types(self) -> frozenset[str]:
         """The types it may turn out to have; empty when anything is possible."""

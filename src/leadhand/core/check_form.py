@@ -1,0 +1,130 @@
+"""What `lint` and `proposal` share: form first, then the graph.
+
+A field of the wrong form is reported once and taken out of what the later checks see, so they
+neither stumble nor report it again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import graph
+from leadhand.core.check_plain import plain_form
+from leadhand.core.schema import STEP_SCHEMA
+from leadhand.core.wording import named, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.findings import Findings
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.shape import Problem
+
+_FIELD = re.compile(r"[^.\[]+")
+_RULE_OF = {"missing": "field-missing", "unknown": "field-unknown"}
+
+
+def well_formed(steps: list[Any], prefix: str, out: Findings) -> list[tuple[int, Doc]]:
+    """The steps that are objects, each without its fields of the wrong form."""
+    found = []
+    for i, step in enumerate(steps):
+        if out.full:
+            break
+        if plain_form(step):
+            found.append((i, step))
+            continue
+        place = join(prefix, f"steps[{i}]")
+        wrong = out.problems(step, STEP_SCHEMA)
+        if isinstance(step, dict):
+            found.append((i, clean(step, wrong, place, out) if wrong else step))
+        else:
+            out.add("field-wrong", place, f"a step is an object, not {named(step)}")
+    return found
+
+
+def clean(doc: Doc, wrong: list[Problem], place: str, out: Findings) -> Doc:
+    """The document without what is wrong with it, which is reported."""
+    bad = set()
+    for problem in wrong:
+        field = _FIELD.match(problem.path)
+        here = join(place, problem.path)
+        rule = _RULE_OF.get(problem.kind, "field-wrong")
+        if field is not None:
+            bad.add(field.group())
+            if problem.path == "risk_level" or problem.path.endswith(".risk_level"):
+                rule = "risk-unknown"
+        subject = (
+            f"step {shown(doc['id'])}" if isinstance(doc.get("id"), str) else place or "the plan"
+        )
+        message = (
+            f"{problem.path} {problem.message}" if problem.path else f"{subject} {problem.message}"
+        )
+        if problem.kind == "unknown":
+            message = problem.message
+        out.add(rule, here, message, problem.fix)
+    found = {key: value for key, value in doc.items() if key not in bad}
+    if isinstance(doc.get("id"), str):
+        found["id"] = doc["id"]  # Whoever names a step by its odd id is not wrong as well.
+    if "depends_on" in bad and isinstance(doc["depends_on"], list):
+        found["depends_on"] = [entry for entry in doc["depends_on"] if _is_dependency(entry)]
+    return found
+
+
+def _is_dependency(entry: Json) -> bool:
+    return isinstance(entry, str) or (
+        isinstance(entry, dict) and isinstance(entry.get("step"), str)
+    )
+
+
+def by_id(steps: list[tuple[int, Doc]], prefix: str, out: Findings) -> dict[str, Doc]:
+    found: dict[str, Doc] = {}
+    first: dict[str, int] = {}
+    for i, step in steps:
+        ident = step.get("id")
+        if ident is None:
+            continue
+        if ident in found:
+            place = join(prefix, f"steps[{i}].id")
+            message = f"the id {shown(ident)} is taken by steps[{first[ident]}]"
+            out.add("id-duplicate", place, message, "Give each step an id of its own.")
+        else:
+            found[ident] = step
+            first[ident] = i
+    return found
+
+
+def check_cycles(
+    edges: Mapping[str, Collection[str]], steps: list[tuple[int, Doc]], prefix: str, out: Findings
+) -> None:
+    cycles = graph.cycles(edges)
+    index = {step.get("id"): i for i, step in reversed(steps)} if cycles else {}
+    for cycle in cycles:
+        # A cycle through the run is told from the new step that closes it.
+        first = next((name for name in cycle if name in index), cycle[0])
+        at = cycle.index(first)
+        names = cycle[at:] + cycle[:at]
+        some = names if len(names) <= 12 else [*names[:6], "…", *names[-5:]]
+        message = f"{' → '.join([*some, first])}: each waits for the next ({len(names)} steps)"
+        place = join(prefix, f"steps[{index.get(first, 0)}].depends_on")
+        out.add("cycle", place, message, "Take one of these dependencies out.")
+
+
+def returns(
+    catalog: Catalog | None, giver: Callable[[str], Doc | None]
+) -> Callable[[str], Doc | None]:
+    """What the worker of a step declares to return, where it is certain which worker that is."""
+
+    def returns(ident: str) -> Doc | None:
+        step = giver(ident)
+        if catalog is None or step is None or step.get("alternatives"):
+            return None
+        offer = catalog.offer(step.get("worker", ""), step.get("action", ""))
+        return offer.returns if offer else None
+
+    return returns
+
+
+def join(prefix: str, path: str) -> str:
+    return f"{prefix}.{path}" if prefix and path else prefix or path

@@ -1,0 +1,480 @@
+"""Rules about the whole plan: each fires on its case, and not on the good case beside it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from leadhand.core.catalog import Catalog, Offer, WorkerSpec
+from leadhand.core.check import lint
+from leadhand.core.rules import RESERVED, RULES
+from leadhand.core.wording import shown
+
+TEXT = {"type": "string"}
+
+
+def worker(name: str, **offer: Any) -> WorkerSpec:
+    kind = offer.pop("kind", "function")
+    limit = offer.pop("max_concurrency", None)
+    offered = {"": Offer(**{"returns": TEXT, **offer})}
+    return WorkerSpec(name=name, kind=kind, offers=offered, max_concurrency=limit)
+
+
+CATALOG = Catalog(
+    [
+        worker("any"),
+        worker("mute", returns=None),
+        worker("command", returns=None, kind="command"),
+        worker("checked", returns=None, result_check=True),
+        worker("raw", gives=("raw",)),
+        worker("clean", needs=("raw",), gives=("table",)),
+        worker("burn", drops=("raw", "table")),
+        worker("renew", drops=("table",), gives=("table",)),
+        worker("claim", gives=("raw",), returns=None),
+        worker("report", gives=("pdf", "log")),
+        worker("typist", needs=("text",), parameters={"properties": {"text": TEXT}}),
+        worker("logger", writes=("app.log",)),
+        worker("filer", writes=("reports/",)),
+        worker("single", writes=("app.log",), max_concurrency=1),
+        worker("deployer", effects=("cluster",)),
+        worker("bounded", effects=("cluster",), writes=("cluster",), timeout_s=60.0),
+        worker("slow", est_s=7200.0, timeout_s=60.0),
+        worker("dear", cost=3.0),
+        worker("pure", effects=(), reads=("in.csv",), writes=("out.csv",)),
+        worker("apart", effects=(), reads=("other.csv",)),
+        worker("reader", effects=(), reads=("out.csv",)),
+    ]
+)
+
+
+def step(ident: str = "a", who: str = "any", *after: str, **fields: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {"id": ident, "worker": who, **fields}
+    return made | ({"depends_on": list(after)} if after else {})
+
+
+def plan(*steps: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"steps": list(steps), **fields}
+
+
+def goal(*want: str, **more: Any) -> dict[str, Any]:
+    return {"want": list(want), **more}
+
+
+A, B, C = step("a"), step("b", "any", "a"), step("c", "any", "b")
+EST = {"est": "1 minute"}
+
+CASES = [
+    # structure
+    ("step-orphan", "steps[3]", plan(A, B, C, step("d")), plan(A, B, C, step("d", "any", "a"))),
+    ("step-orphan", "steps[3]", plan(A, B, C, step("d")), plan(A, step("b"), step("c"))),
+    (
+        "plan-empty",
+        "goal.want",
+        plan(step("a", "raw"), goal=goal("table")),
+        plan(step("a", "raw"), goal=goal("raw")),
+    ),
+    (
+        "plan-empty",
+        "goal.want",
+        plan(step("a", "raw"), goal=goal("table")),
+        plan(step("a", "raw"), goal=goal("table", have={"table": 1})),
+    ),
+    (
+        "plan-empty",
+        "goal.want",
+        plan(step("a", "raw"), goal=goal("table")),
+        plan(step("a", "raw"), goal=goal("table"), final=False),
+    ),
+    # semantics
+    (
+        "need-unmet",
+        "steps[0]",
+        plan(step("a", "clean"), goal=goal("table")),
+        plan(step("r", "raw"), step("a", "clean", "r"), goal=goal("table")),
+    ),
+    (
+        "need-unmet",
+        "steps[1]",
+        plan(step("r", "raw"), step("a", "clean"), goal=goal("table")),
+        plan(step("a", "clean"), goal=goal("table", have={"raw": 1})),
+    ),
+    (
+        "need-unmet",
+        "steps[0].needs",
+        plan(step("a", needs="mood")),
+        plan(step("a", needs="mood"), params={"mood": "good"}),
+    ),
+    (
+        "need-unmet",
+        "steps[0]",
+        plan(step("a", "typist"), goal=goal("raw", have={"raw": 1})),
+        plan(step("a", "typist", parameters={"text": "x"}), goal=goal("raw", have={"raw": 1})),
+    ),
+    (
+        "goal-undone",
+        "steps[2]",
+        plan(step("r", "raw"), step("c", "clean", "r"), step("x", "burn", "c"), goal=goal("table")),
+        plan(
+            step("r", "raw"), step("c", "clean", "r"), step("x", "renew", "c"), goal=goal("table")
+        ),
+    ),
+    (
+        "fact-dropped",
+        "steps[1]",
+        plan(step("r", "raw"), step("x", "burn", "r"), step("c", "clean", "r"), goal=goal("raw")),
+        plan(step("r", "raw"), step("c", "clean", "r"), step("x", "burn", "c"), goal=goal("raw")),
+    ),
+    (
+        "fact-dropped",
+        "steps[1]",
+        plan(step("r", "raw"), step("x", "burn", "r"), step("c", "clean", "x"), goal=goal("table")),
+        plan(
+            step("r", "raw"),
+            step("x", "burn", "r"),
+            step("s", "raw", "x"),
+            step("c", "clean", "s"),
+            goal=goal("table"),
+        ),
+    ),
+    (
+        "gives-useless",
+        "steps[1]",
+        plan(step("r", "raw"), step("x", "report"), goal=goal("raw")),
+        plan(step("r", "raw"), step("x", "report"), goal=goal("raw", "pdf")),
+    ),
+    (
+        "rollback-partial",
+        "steps[0]",
+        plan(
+            step("a", "deployer"),
+            step("b", "any", "a", undo={"worker": "any"}, failure_action="rollback"),
+        ),
+        plan(
+            step("a", "deployer", undo={"worker": "any"}),
+            step("b", "any", "a", failure_action="rollback"),
+        ),
+    ),
+    (
+        "fact-unchecked",
+        "steps[0]",
+        plan(step("r", "claim"), step("c", "clean", "r"), goal=goal("table")),
+        plan(step("r", "raw"), step("c", "clean", "r"), goal=goal("table")),
+    ),
+    # contract
+    ("criteria-missing", "steps[0]", plan(step("a", "mute")), plan(step("a", "checked"))),
+    ("criteria-missing", "steps[0]", plan(step("a", "mute")), plan(step("a", "command"))),
+    (
+        "criteria-missing",
+        "steps[0]",
+        plan(step("a", "mute")),
+        plan(step("a", "mute", success_criteria="data.n > 1")),
+    ),
+    (
+        "criteria-idle",
+        "steps[0].success_criteria",
+        plan(step("a", success_criteria="1 == 1")),
+        plan(step("a", success_criteria="data.n == 1")),
+    ),
+    (
+        "result-undeclared",
+        "steps[0]",
+        plan(step("a", "mute"), step("b", parameters={"x": "${{ steps.a.data }}"})),
+        plan(A, step("b", parameters={"x": "${{ steps.a.data }}"})),
+    ),
+    ("boundary-undeclared", "steps[0]", plan(step("a", "deployer")), plan(step("a", "bounded"))),
+    (
+        "pronoun",
+        "steps[0].description",
+        plan(step(description="Send it to Ann")),
+        plan(step(description="Read the report and send it to Ann")),
+    ),
+    (
+        "back-reference",
+        "steps[0].description",
+        plan(step(description="Do the tests as above")),
+        plan(step(description="Run the tests above 90 %")),
+    ),
+    (
+        "verb-vague",
+        "steps[0].description",
+        plan(step(description="Handle the report")),
+        plan(step(description="Print the report")),
+    ),
+    (
+        "qualifier-vague",
+        "steps[0].description",
+        plan(step(description="Log in as needed")),
+        plan(step(description="Log in once")),
+    ),
+    (
+        "dependency-outside",
+        "steps[0].description",
+        plan(step(description="Read https://a.example/x.")),
+        plan(
+            step(description="Read https://a.example/x.", parameters={"url": "https://a.example/x"})
+        ),
+    ),
+    (
+        "step-repeated",
+        "steps[1]",
+        plan(step("a", parameters={"n": 1}), step("b", parameters={"n": 1})),
+        plan(step("a", parameters={"n": 1}), step("b", parameters={"n": 2})),
+    ),
+    ("step-repeated", "steps[1]", plan(step("a"), step("b")), plan(A, B)),
+    # granularity
+    (
+        "step-coarse",
+        "steps[0].description",
+        plan(step(description="Fetch the data, clean the table and write a report")),
+        plan(step(description="Fetch the data and the table")),
+    ),
+    ("step-fine", "steps[0].est", plan(step(est=0.001)), plan(step(est=1))),
+    (
+        "step-dominant",
+        "steps[0].est",
+        plan(step("a", est=100), step("b", est=10), step("c", est=10)),
+        plan(step("a", est=10), step("b", est=10), step("c", est=10)),
+    ),
+    ("estimate-missing", "steps[1]", plan(step("a", **EST), B), plan(A, B)),
+    ("estimate-over-timeout", "steps[0]", plan(step("a", "slow")), plan(step("a", "slow", est=5))),
+    (
+        "estimate-over-timeout",
+        "steps[0].est",
+        plan(step(est=9, timeout=8)),
+        plan(step(est=8, timeout=9)),
+    ),
+    # coupling
+    (
+        "write-conflict",
+        "steps[1].writes",
+        plan(step("a", writes=["x/y"]), step("b", writes=["x/*"])),
+        plan(step("a", writes=["x/y"]), step("b", writes=["x/z"])),
+    ),
+    (
+        "write-conflict",
+        "steps[1].writes",
+        plan(step("a", writes=["x"]), step("b", writes=["x/deep/file"])),
+        plan(step("a", writes=["x"]), step("b", "any", "a", writes=["x/deep/file"])),
+    ),
+    (
+        "write-conflict",
+        "steps[1]",
+        plan(step("a", "logger"), step("b", "logger")),
+        plan(step("a", "single"), step("b", "single")),
+    ),
+    (
+        "write-conflict",
+        "steps[1].writes",
+        plan(step("a", writes=["x"]), step("b", writes=["x"])),
+        plan(
+            step("a", writes=["x"], uses="x"), step("b", writes=["x"], uses="x"), resources={"x": 1}
+        ),
+    ),
+    (
+        "write-conflict",
+        "steps[1].writes",
+        plan(step("a", writes=["x"]), step("b", writes=["x"])),
+        plan(step("a", writes=["x"]), step("b", writes=["x"]), limits={"concurrency": 1}),
+    ),
+    (
+        "read-conflict",
+        "steps[1]",
+        plan(step("a", "pure"), step("b", "reader")),
+        plan(step("a", "pure"), step("b", "reader", "a")),
+    ),
+    (
+        "wait-needless",
+        "steps[1].depends_on[0]",
+        plan(step("a", "pure"), step("b", "apart", "a")),
+        plan(step("a", "pure"), step("b", "reader", "a")),
+    ),
+    (
+        "parallel-none",
+        "steps",
+        plan(A, B, C, step("d", "any", "c"), step("e", "any", "d")),
+        plan(A, B, C, step("d", "any", "c"), step("e", "any", "a")),
+    ),
+    (
+        "write-hot",
+        "steps[0].writes",
+        plan(*(A | {"writes": ["x"]}, B | {"writes": ["x"]}, C | {"writes": ["x"]})),
+        plan(A | {"writes": ["x"]}, B | {"writes": ["x"]}, C | {"writes": ["y"]}),
+    ),
+    # resilience and budget
+    (
+        "provider-single",
+        "goal.want",
+        plan(step("a", "report"), goal=goal("pdf")),
+        plan(step("a", "raw"), goal=goal("raw")),
+    ),
+    ("timeout-missing", "steps[0]", plan(step("a", "deployer")), plan(step("a", "bounded"))),
+    (
+        "budget-short",
+        "budget",
+        plan(step("a", "dear"), budget=2),
+        plan(step("a", "dear"), budget=3),
+    ),
+    (
+        "budget-short",
+        "goal.budget",
+        plan(step("a", "dear"), goal={"budget": {"cost": 2}}),
+        plan(step("a", "dear"), goal={"budget": {"cost": 3}}),
+    ),
+    (
+        "budget-short",
+        "deadline",
+        plan(A | EST, B | EST, deadline="90s"),
+        plan(step("a", **EST), step("b", **EST), deadline="90s"),
+    ),
+    (
+        "budget-short",
+        "deadline",
+        plan(step("a", **EST), step("b", **EST), deadline="90s", limits={"concurrency": 1}),
+        plan(step("a", **EST), step("b", **EST), deadline="2m", limits={"concurrency": 1}),
+    ),
+    ("goal-unchecked", "goal", plan(A, goal="Be happy"), plan(step("a", "checked"), goal="Be")),
+    (
+        "goal-unchecked",
+        "goal",
+        plan(A, goal="Be happy"),
+        plan(A, goal={"text": "Be happy", "acceptance": ["data.happy"]}),
+    ),
+]
+
+
+def fired(doc: dict[str, Any], rule: str, **more: Any) -> list[str]:
+    return [each.place for each in lint(doc, CATALOG, **more) if each.rule == rule]
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "bad", "good"), CASES, ids=[f"{case[0]}-{i}" for i, case in enumerate(CASES)]
+)
+def test_a_rule_fires_on_its_case_and_not_on_the_next(rule, place, bad, good):
+    """The right place; a fix; and for errors, both with and without advice."""
+    assert fired(bad, rule) == [place]
+    assert not fired(good, rule)
+    assert all(each.fix for each in lint(bad, CATALOG) if each.rule == rule)
+    blocks = RULES[rule].level == "error"
+    assert bool(fired(bad, rule, advice=False)) == blocks
+    told = [each for each in lint(bad, CATALOG, advice=False) if each.level != "error"]
+    assert not told
+
+
+def test_rules_of_the_whole_are_all_shown_here():
+    """Those about single steps stand in test_check.py."""
+    later = {name for name, rule in RULES.items() if rule.code >= "LH200"} - {"rollback-absent"}
+    assert later <= {case[0] for case in CASES}
+
+
+def test_every_number_is_given_once_and_stays_in_its_hundred():
+    """Also those that are only kept free."""
+    codes = [rule.code for rule in RULES.values()] + list(RESERVED)
+    assert len(codes) == len(set(codes))
+    assert all(code[:2] == "LH" and code[2] in "123456" and len(code) == 5 for code in codes)
+
+
+def test_numbers_are_never_given_to_another_rule():
+    """A few of them, by heart: whoever changes one breaks somebody's script."""
+    known = {"LH101": "cycle", "LH106": "worker-unknown", "LH108": "reference-unresolved"}
+    known |= {"LH109": "result-unfit", "LH201": "need-unmet", "LH501": "write-conflict"}
+    by_code = {rule.code: name for name, rule in RULES.items()}
+    assert {code: by_code[code] for code in known} == known
+
+
+def test_wording_never_blocks():
+    """Nor does anything else about how a step is described."""
+    wording = [rule for rule in RULES.values() if "LH300" < rule.code < "LH500"]
+    assert all(rule.level != "error" for rule in wording)
+
+
+def test_without_a_catalogue_facts_are_not_judged():
+    """Workers might give what no step says it gives."""
+    assert not [each for each in lint(plan(step(needs=["x"])), None) if each.level == "error"]
+
+
+def test_a_plan_that_does_not_speak_of_facts_is_not_judged_by_them():
+    """A worker's needs matter only where the plan is about facts."""
+    assert not fired(plan(step("a", "clean")), "need-unmet")
+
+
+def test_what_a_worker_writes_in_general_is_not_certain():
+    """A worker that writes into a folder may take another file each time: a warning."""
+    doc = plan(step("a", "filer", parameters={"n": 1}), step("b", "filer", parameters={"n": 2}))
+    found = [each for each in lint(doc, CATALOG) if each.rule == "write-conflict"]
+    assert [each.level for each in found] == ["warning"]
+    assert not lint(doc, CATALOG, advice=False)
+    doc["steps"][0]["writes"], doc["steps"][1]["writes"] = ["reports/1"], ["reports/2"]
+    assert not fired(doc, "write-conflict")
+
+
+def test_a_need_says_who_could_meet_it():
+    """The step that gives it, else the worker, else that nobody does."""
+    by = {"x": plan(step("r", "raw"), step("a", needs="raw"))}
+    by["y"] = plan(step("a", needs="raw"))
+    by["z"] = plan(step("a", needs="peace"))
+    fixes = [each.fix for doc in by.values() for each in lint(doc, CATALOG, advice=False)]
+    assert fixes == [
+        'Step "r" gives it: add "r" to "depends_on".',
+        "Worker raw, claim gives it: add a step before.",
+        "No registered worker gives it.",
+    ]
+
+
+def test_findings_name_their_step():
+    """In the text and in the document."""
+    (found,) = lint(plan(step("deploy", "nobody")), CATALOG, advice=False)
+    assert found.step == "deploy"
+    assert f"at steps[0].worker, step {shown('deploy')}: no worker" in str(found)
+    assert found.document() | {"message": "", "fix": ""} == {
+        "id": "LH106",
+        "rule": "worker-unknown",
+        "level": "error",
+        "place": "steps[0].worker",
+        "step": "deploy",
+        "message": "",
+        "fix": "",
+    }
+    inner = plan(A, rollback_plan=plan(step("back", "nobody")))
+    assert [each.step for each in lint(inner, CATALOG, advice=False)] == ["back"]
+
+
+# --- size -----------------------------------------------------------------------------------
+
+
+def seconds_for(doc: dict[str, Any]) -> float:
+    start = time.process_time()
+    lint(doc, CATALOG)
+    return time.process_time() - start
+
+
+def lanes(count: int) -> dict[str, Any]:
+    """Steps in ten lanes that write, read and need; each lane its own things and one in common."""
+    steps = []
+    for i in range(count):
+        after = [f"s{i - 10}"] if i >= 10 else []
+        own = [f"out/{i % 10}/{i}.csv", f"log/{i % 10}"]
+        steps.append(step(f"s{i}", "any", *after, writes=own, reads=["out/**"], gives=[f"f{i}"]))
+        steps[-1]["needs"] = [f"f{i - 10}"] if i >= 10 else []
+    return plan(*steps)
+
+
+def shared(count: int) -> dict[str, Any]:
+    """Steps side by side that all write the same thing."""
+    return plan(*(step(f"s{i}", writes=["x", f"y{i}/**"]) for i in range(count)))
+
+
+def chained(count: int) -> dict[str, Any]:
+    """A chain that writes one thing again and again."""
+    chain = (
+        step(f"s{i}", "any", *([f"s{i - 1}"] if i else []), writes=["x"]) for i in range(count)
+    )
+    return plan(*chain)
+
+
+@pytest.mark.parametrize("shape", [lanes, shared, chained])
+def test_coupling_and_facts_are_linear(shape):
+    """Eight times the steps cost about eight times as much, whatever they write."""
+    small = min(seconds_for(shape(500)) for _ in range(3))
+    assert seconds_for(shape(4000)) < 8 * small * 4 + 0.5
