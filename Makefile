@@ -16,7 +16,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check bench sim mutants lock clean python run-env dev-env
+.PHONY: help demo test fast check bench calibrate sim mutants lock clean python run-env dev-env
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ check: dev-env ## lint, format, types, layers
 
 bench: dev-env ## measure, beside the peers, in one run
 	@$(BIN)/python -m bench $(ARGS)
+
+calibrate: dev-env ## how often each lint rule fires on good and on bad plans
+	@$(BIN)/python -m bench.calibration $(ARGS)
 
 sim: dev-env ## simulate faults: SEEDS=10000, or SEED=42 to repeat one
 	@$(BIN)/python -m leadhand.testing $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)

@@ -24,7 +24,19 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 
-TARGETS = ["bench", "check", "clean", "demo", "fast", "help", "lock", "mutants", "sim", "test"]
+TARGETS = [
+    "bench",
+    "calibrate",
+    "check",
+    "clean",
+    "demo",
+    "fast",
+    "help",
+    "lock",
+    "mutants",
+    "sim",
+    "test",
+]
 
 
 def relative(path: Path) -> str:

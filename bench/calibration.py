@@ -1,0 +1,75 @@
+"""How often each rule of `leadhand lint` fires on good plans and on bad ones.
+
+`make calibrate` runs it. Good plans are those that people approved (TaskBench gold, WorFBench,
+AsyncHow), bad ones those that small models wrote (TaskBench predictions). A rule that fires as
+often on the good as on the bad says nothing about a plan, however sensible it sounds. The
+figures are shares of plans in which a rule fires at least once. The data comes from
+LEADHAND_TEST_DATA (`tests/external/data.py`) and is not part of the project.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+
+from leadhand.core.catalog import Catalog
+from leadhand.core.check import lint
+from leadhand.core.plan import Doc
+from leadhand.core.rules import RULES
+from tests.external import howto, taskbench, worfbench
+
+Sets = dict[str, tuple[Catalog | None, list[Doc]]]
+ANY = ("any error", "any warning")
+
+
+def fires(catalog: Catalog | None, plans: Iterable[Doc]) -> Counter[str]:
+    """In how many plans each rule fires, and each level."""
+    found: Counter[str] = Counter()
+    for plan in plans:
+        findings = lint(plan, catalog)
+        found.update({each.rule for each in findings})
+        found.update({f"any {each.level}" for each in findings})
+    return found
+
+
+def table(sets: Sets) -> list[str]:
+    """A line for each rule that fires at all, as Markdown."""
+    counts = {name: fires(*each) for name, each in sets.items()}
+    ordered = [*ANY, *sorted(RULES, key=lambda rule: RULES[rule].code)]
+    lines = [
+        f"| rule | level | {' | '.join(sets)} |",
+        "|---|---|" + "---:|" * len(sets),
+        "| plans | |" + "".join(f" {len(plans):,} |" for _, plans in sets.values()),
+    ]
+    for rule in ordered:
+        if not any(count[rule] for count in counts.values()):
+            continue
+        named = (
+            f"{RULES[rule].code} `{rule}` | {RULES[rule].level}" if rule in RULES else f"{rule} |"
+        )
+        shares = [share(counts[name][rule], len(sets[name][1])) for name in sets]
+        lines.append(f"| {named} | " + " | ".join(shares) + " |")
+    return lines
+
+
+def share(count: int, total: int) -> str:
+    """A percentage; what never happens is left out."""
+    return f"{count / total:.1%}" if count and total else "–"
+
+
+def main() -> int:
+    """Print the table, good plans first."""
+    sets: Sets = dict(taskbench.gold())
+    sets |= {"worfbench": (None, worfbench.gold()), "asynchow": (None, howto.gold())}
+    sets |= taskbench.recorded()
+    sets = {name.removeprefix("pred_"): each for name, each in sets.items() if each[1]}
+    if not sets:
+        print("no data: set LEADHAND_TEST_DATA to the folder that has it", file=sys.stderr)
+        return 1
+    print("\n".join(table(sets)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
