@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core.durations import SECONDS_MAX, seconds, text
+from leadhand.core.check import lint
+from leadhand.core.durations import SECONDS_MAX, seconds, text, too_short
 
 
 @pytest.mark.parametrize(
@@ -106,3 +107,30 @@ def test_no_text_does_anything_but_parse_or_refuse(written):
 def test_text_takes_the_two_largest_units(value, shown):
     """A person gets the size, not every digit."""
     assert text(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        (0.0, "it must be more than 0"),
+        (1e-9, "it must be a millisecond at least"),
+        (0.0009, "it must be a millisecond at least"),
+        (0.001, ""),
+        (60.0, ""),
+    ],
+)
+def test_limits_in_which_nothing_can_be_done(limit, why):
+    assert too_short(limit) == why
+
+
+@pytest.mark.parametrize("where", ["deadline", "goal.deadline", "timeout"])
+@pytest.mark.parametrize("value", [0, "0s", 0.0, 1e-9, "0.5ms"])
+def test_a_plan_with_such_a_limit_has_a_finding(where, value):
+    """It was valid, and every run of it ended at once."""
+    doc = {"goal": {"text": "g"}, "steps": [{"id": "a", "worker": "w"}]}
+    (doc["goal"] if where == "goal.deadline" else doc)["deadline"] = value
+    if where == "timeout":
+        doc["steps"][0]["timeout"] = doc.pop("deadline")
+        where = "steps[0].timeout"
+    (found,) = [each for each in lint(doc, None) if each.level == "error"]
+    assert (found.place, found.rule) == (where, "duration-wrong")

@@ -94,8 +94,8 @@ def check_duration(value: Json, place: str, out: Findings, *, positive: bool = F
     if value is None:
         return
     try:
-        if durations.seconds(value) == 0 and positive:
-            out.add("duration-wrong", place, "it must be more than 0")
+        if positive and (short := durations.too_short(durations.seconds(value))):
+            out.add("duration-wrong", place, short)
     except ValueError as error:
         out.add("duration-wrong", place, str(error))
 

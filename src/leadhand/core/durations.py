@@ -13,6 +13,9 @@ from functools import lru_cache
 SECONDS_MAX = 10 * 366 * 86_400.0
 """Ten years: longer is a mistake."""
 
+LIMIT_MIN_S = 0.001
+"""What is given less has no chance at all: a mistake too."""
+
 _TEXT_LENGTH_MAX = 100
 
 _UNITS = {
@@ -63,6 +66,13 @@ def seconds(value: object) -> float:
     if isinstance(value, str):
         return _bounded(_read(value), value)
     return _bounded(value, value)
+
+
+def too_short(limit: float) -> str:
+    """Why nothing can be done within a limit; empty when something can."""
+    if limit == 0:
+        return "it must be more than 0"
+    return "it must be a millisecond at least" if limit < LIMIT_MIN_S else ""
 
 
 def text(value: float) -> str:
