@@ -1,9 +1,10 @@
 """How often each rule of `leadhand lint` fires on good plans and on bad ones.
 
 `make calibrate` runs it. Good plans are those that people approved (TaskBench gold, WorFBench,
-AsyncHow), bad ones those that small models wrote (TaskBench predictions). A rule that fires as
-often on the good as on the bad says nothing about a plan, however sensible it sounds. The
-figures are shares of plans in which a rule fires at least once. The data comes from
+AsyncHow) or that were proved right (PlanBench), bad ones those that small models wrote
+(TaskBench predictions) or that were proved wrong. A rule that fires as often on the good as on
+the bad says nothing about a plan, however sensible it sounds. The figures are shares of plans
+in which a rule fires at least once. The data comes from
 LEADHAND_TEST_DATA (`tests/external/data.py`) and is not part of the project.
 """
 
@@ -11,22 +12,22 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
 
 from leadhand.core.catalog import Catalog
 from leadhand.core.check import lint
 from leadhand.core.plan import Doc
 from leadhand.core.rules import RULES
-from tests.external import howto, taskbench, worfbench
+from tests.external import howto, planbench, taskbench, worfbench
 
-Sets = dict[str, tuple[Catalog | None, list[Doc]]]
+Plans = list[tuple[Catalog | None, Doc]]
+Sets = dict[str, Plans]
 ANY = ("any error", "any warning")
 
 
-def fires(catalog: Catalog | None, plans: Iterable[Doc]) -> Counter[str]:
+def fires(plans: Plans) -> Counter[str]:
     """In how many plans each rule fires, and each level."""
     found: Counter[str] = Counter()
-    for plan in plans:
+    for catalog, plan in plans:
         findings = lint(plan, catalog)
         found.update({each.rule for each in findings})
         found.update({f"any {each.level}" for each in findings})
@@ -35,12 +36,12 @@ def fires(catalog: Catalog | None, plans: Iterable[Doc]) -> Counter[str]:
 
 def table(sets: Sets) -> list[str]:
     """A line for each rule that fires at all, as Markdown."""
-    counts = {name: fires(*each) for name, each in sets.items()}
+    counts = {name: fires(plans) for name, plans in sets.items()}
     ordered = [*ANY, *sorted(RULES, key=lambda rule: RULES[rule].code)]
     lines = [
         f"| rule | level | {' | '.join(sets)} |",
         "|---|---|" + "---:|" * len(sets),
-        "| plans | |" + "".join(f" {len(plans):,} |" for _, plans in sets.values()),
+        "| plans | |" + "".join(f" {len(plans):,} |" for plans in sets.values()),
     ]
     for rule in ordered:
         if not any(count[rule] for count in counts.values()):
@@ -48,7 +49,7 @@ def table(sets: Sets) -> list[str]:
         named = (
             f"{RULES[rule].code} `{rule}` | {RULES[rule].level}" if rule in RULES else f"{rule} |"
         )
-        shares = [share(counts[name][rule], len(sets[name][1])) for name in sets]
+        shares = [share(counts[name][rule], len(sets[name])) for name in sets]
         lines.append(f"| {named} | " + " | ".join(shares) + " |")
     return lines
 
@@ -58,12 +59,29 @@ def share(count: int, total: int) -> str:
     return f"{count / total:.1%}" if count and total else "–"
 
 
+def known(sets: dict[str, tuple[Catalog, list[Doc]]]) -> Sets:
+    """Sets of plans that share a catalogue."""
+    return {
+        name.removeprefix("pred_"): [(catalog, plan) for plan in plans]
+        for name, (catalog, plans) in sets.items()
+    }
+
+
+def all_sets() -> Sets:
+    """Good plans first, then bad ones; what is not there is left out."""
+    judged = list(planbench.recorded())
+    right: Plans = [(each.catalog, each.plan) for each in judged if each.correct]
+    wrong: Plans = [(each.catalog, each.plan) for each in judged if not each.correct]
+    sets = known(taskbench.gold())
+    sets["worfbench"] = [(None, plan) for plan in worfbench.gold()]
+    sets["asynchow"] = [(None, plan) for plan in howto.gold()]
+    sets |= {"planbench right": right} | known(taskbench.recorded()) | {"planbench wrong": wrong}
+    return {name: plans for name, plans in sets.items() if plans}
+
+
 def main() -> int:
-    """Print the table, good plans first."""
-    sets: Sets = dict(taskbench.gold())
-    sets |= {"worfbench": (None, worfbench.gold()), "asynchow": (None, howto.gold())}
-    sets |= taskbench.recorded()
-    sets = {name.removeprefix("pred_"): each for name, each in sets.items() if each[1]}
+    """Print the table."""
+    sets = all_sets()
     if not sets:
         print("no data: set LEADHAND_TEST_DATA to the folder that has it", file=sys.stderr)
         return 1

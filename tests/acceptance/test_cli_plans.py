@@ -188,6 +188,32 @@ def test_what_has_no_effect_yet_is_noted_by_lint_and_by_nothing_else(folder):
         assert "field-later" not in done.out + done.err
 
 
+def test_a_crowd_of_warnings_is_cut_and_counted(folder):
+    """Five of a kind are shown; notes, and the rest, with --all; --json always has everything."""
+    steps = [{"id": f"s{i}", "worker": "say", "tier": "large", "est": 0.001} for i in range(9)]
+    folder.plan(*({**step, "parameters": {"text": step["id"]}} for step in steps))
+    done = folder.run("lint", "plan.json")
+    assert done.code == 0, done
+    assert len(done.out.splitlines()) == 5
+    assert done.out.count("warning[LH139 field-later]") == 5
+    assert "4 warnings and " in done.err
+    assert "not shown; --all shows everything" in done.err
+    everything = folder.run("lint", "plan.json", "--all")
+    assert everything.out.count("LH139") == 9
+    assert everything.out.count("note[LH402 step-fine]") == 9
+    told = folder.run("lint", "plan.json", "--json").doc
+    assert len(told["findings"]) == len(everything.out.splitlines())
+    assert told["valid"]
+
+
+def test_a_run_is_not_held_up_by_advice(folder):
+    """Neither is it shown there."""
+    folder.plan({"id": "a", "worker": "say", "parameters": {"text": "x"}, "est": 0.001})
+    done = folder.run("run", "plan.json")
+    assert done.code == 0, done
+    assert "LH" not in done.err
+
+
 @pytest.mark.parametrize(
     ("form", "words"),
     [

@@ -649,6 +649,7 @@ def test_one_step_that_names_everything_is_not_quadratic():
 FIELDS = """
     id worker action parameters depends_on retry uses undo window not_before timeout
     success_criteria alternatives context failure_action supersedes est expect
+    needs gives reads writes effects description
 """
 fields = st.sampled_from(FIELDS.split())
 texts = st.text(max_size=8) | st.sampled_from(["a", "${{ steps.a.data }}", "builder", "5m", "${{"])
@@ -665,6 +666,8 @@ documents = st.fixed_dictionaries(
         "limits": values,
         "rollback_plan": values,
         "deadline": values,
+        "budget": values,
+        "resources": values,
     },
 )
 
@@ -673,7 +676,7 @@ documents = st.fixed_dictionaries(
 def test_any_document_gets_findings_never_an_exception(doc):
     """Lint and proposal answer every JSON value, and only with rules that are documented."""
     findings = [
-        *lint(doc, CATALOG),
+        *full_lint(doc, CATALOG),
         *lint(doc, CATALOG, params={}),
         *proposal(doc["steps"], KNOWN, CATALOG),
     ]

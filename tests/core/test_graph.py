@@ -86,3 +86,43 @@ def test_a_very_deep_chain_needs_no_recursion():
     assert len(graph.ancestors(chain, str(DEEP - 1))) == DEEP - 1
     chain["0"] = [str(DEEP - 1)]
     assert len(graph.cycles(chain)[0]) == DEEP
+
+
+# --- who comes before whom ------------------------------------------------------------------
+
+dags = st.integers(1, 12).flatmap(
+    lambda count: st.tuples(
+        *(st.sets(st.integers(0, i - 1)) if i else st.just(set()) for i in range(count))
+    )
+)
+
+
+@given(dags)
+def test_order_knows_who_comes_before_whom(waits):
+    """The same as looking at all ancestors; and two steps run together if neither is one."""
+    edges = {f"s{i}": tuple(f"s{other}" for other in each) for i, each in enumerate(waits)}
+    order = graph.Order(edges)
+    assert order.complete
+    for one in edges:
+        for other in edges:
+            assert order.before(one, other) == (one in graph.ancestors(edges, other))
+            apart = one in graph.ancestors(edges, other) or other in graph.ancestors(edges, one)
+            assert order.together(one, other) == (one != other and not apart)
+
+
+def test_order_gives_up_in_time():
+    """Beyond its work it says that it does not know, and never that two run together."""
+    edges = {f"s{i}": tuple(f"s{j}" for j in range(max(0, i - 3), i - 1)) for i in range(200)}
+    order = graph.Order(edges)
+    order.work_left = 0
+    answers = {order.before("s0", name) for name in edges}
+    assert None in answers
+    assert not order.together("s1", "s199") or order.before("s1", "s199") is False
+
+
+def test_order_leaves_out_what_stands_behind_a_circle():
+    """Nothing is said of such steps."""
+    order = graph.Order({"a": (), "b": ("c",), "c": ("b",), "d": ("c",), "e": ("a",)})
+    assert not order.complete
+    assert order.names == ["a", "e"]
+    assert order.before("a", "e")

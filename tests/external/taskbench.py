@@ -7,10 +7,10 @@ built, since recorded arguments are positional or freely named. Where it says ne
 worker takes and gives anything.
 
 A plan is a list of tasks, each a tool with arguments, and of links between tools. A task becomes
-a step `node-N`. An argument `<node-N>` is the result of that step. A link feeds the result of
-its source to its target. It names tools, not tasks: of several tasks with one tool the pair is
-taken that the arguments already speak of, else one that goes forward. Nothing is repaired and
-nothing is judged here.
+a step `node-N`, described by the sentence that belongs to it. An argument `<node-N>` is the
+result of that step. A link feeds the result of its source to its target. It names tools, not
+tasks: of several tasks with one tool the pair is taken that the arguments already speak of, else
+one that goes forward. Nothing is repaired and nothing is judged here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from tests.external import data
 
+LABEL = re.compile(r"^\W*step \d+\W*", re.IGNORECASE)
 NODE = re.compile(r"<node[-_](\d+)>")
 
 Doc = dict[str, Any]
@@ -52,7 +53,10 @@ def _medium(word: str) -> Doc:
 def plan(row: Doc) -> Doc:
     """One recorded or gold plan as a plan document."""
     tasks = [task if isinstance(task, dict) else {} for task in row["task_nodes"]]
+    told = row["task_steps"] if len(row["task_steps"]) == len(tasks) else []
     steps = [_step(i, task) for i, task in enumerate(tasks)]
+    for step, text in zip(steps, told, strict=False):
+        step["description"] = _plain(LABEL.sub("", str(text)))
     names = [str(task.get("task", "")) for task in tasks]
     meant: set[tuple[int, int]] = set()
     for link in row["task_links"]:
@@ -72,7 +76,12 @@ def _value(argument: Any) -> Any:
     value = argument.get("value") if isinstance(argument, dict) else argument
     if not isinstance(value, str):
         return value
-    return NODE.sub(r"${{ steps.node-\1.data }}", value.replace("${{", "$${{"))
+    return NODE.sub(r"${{ steps.node-\1.data }}", _plain(value))
+
+
+def _plain(text: str) -> str:
+    """A text in which nothing is taken for a reference."""
+    return text.replace("${{", "$${{")
 
 
 def _link(steps: list[Doc], names: list[str], link: Doc, meant: set[tuple[int, int]]) -> None:

@@ -72,6 +72,7 @@ def test_a_wrong_plan_is_flagged_for_what_is_wrong():
     }
     row = {
         "user_request": "Look, then paint",
+        "task_steps": ["Step 1: Look", "Step 2: Paint"],
         "task_nodes": [
             {"task": "Look", "arguments": ["a.jpg"]},
             {"task": "Paint", "arguments": [{"name": "text", "value": "<node-0>"}]},

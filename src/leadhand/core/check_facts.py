@@ -17,7 +17,6 @@ from leadhand.core.wording import listed, shown
 if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
     from leadhand.core.findings import Findings
-    from leadhand.core.plan import Doc
     from leadhand.core.whole import Whole
 
 LOOK_MAX = 16
@@ -62,7 +61,7 @@ class _Book:
             self.needed.update(whole.facts(step, "needs"))
             for fact in whole.facts(step, "gives"):
                 self.givers.setdefault(fact, []).append(ident)
-            for fact in _drops(whole, step):
+            for fact in whole.facts(step, "drops"):
                 self.takers.setdefault(fact, []).append(ident)
 
     def near(self, whose: dict[str, list[str]], fact: str, number: int) -> list[str]:
@@ -82,11 +81,6 @@ class _Book:
         if able:
             return f"Worker {listed(able, 3)} gives it: add a step before."
         return "No registered worker gives it."
-
-
-def _drops(whole: Whole, step: Doc) -> tuple[str, ...]:
-    offer = whole.offer(step)
-    return offer.drops if offer is not None else ()
 
 
 def _providers(catalog: Catalog, fact: str) -> list[str]:

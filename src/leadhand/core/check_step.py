@@ -94,7 +94,8 @@ def check_duration(value: Json, place: str, out: Findings, *, positive: bool = F
     if value is None:
         return
     try:
-        if positive and (short := durations.too_short(durations.seconds(value))):
+        length = durations.seconds(value)
+        if positive and (short := durations.too_short(length)):
             out.add("duration-wrong", place, short)
     except ValueError as error:
         out.add("duration-wrong", place, str(error))

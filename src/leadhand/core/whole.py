@@ -89,7 +89,7 @@ class Whole:
         return offer.effects if offer is not None else None
 
     def facts(self, step: Doc, field: str) -> tuple[str, ...]:
-        """The facts a step needs or gives; only a worker says what is dropped."""
+        """The facts a step needs, gives or drops."""
         if field in step:
             return names(step[field])
         offer = self.offer(step)
