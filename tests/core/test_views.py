@@ -320,9 +320,15 @@ def test_the_summary():
         "plan": "p1",
         "steps": 2,
         "settled": 1,
+        "succeeded": 1,
+        "failed": 0,
         "waiting": 1,
         "cost": 2.0,
     }
+    run = Drive(step("a", failure_action="abort"), step("b", "a"))
+    run.fail("a", "permanent")
+    found = views.summary(run.state)
+    assert (found["failed"], found["steps"]) == (1, 2), "skipped is not failed"
 
 
 def test_progress():

@@ -9,12 +9,14 @@ import msgspec
 from leadhand.core import views
 from leadhand.core.hashing import canonical, digest
 
+SUMMARY = ("status", "goal", "plan", "steps", "settled", "waiting", "cost")
+
 
 def meaning(state):
     """Everything that a reader of the log may rely on."""
     return {
         "outcome": views.outcome_doc(state),
-        "summary": views.summary(state),
+        "summary": {key: value for key, value in views.summary(state).items() if key in SUMMARY},
         "exit_code": views.exit_code(state),
         "run": {
             "events": state.seq,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
+
+import msgspec
 
 from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
@@ -17,6 +19,28 @@ if TYPE_CHECKING:
     from leadhand.core.events import Event
     from leadhand.core.state import State
     from leadhand.ports import Entry, RunHeader
+
+
+class Summary(TypedDict):
+    """What a host writes beside a log: see `core.views.summary`."""
+
+    status: str
+    goal: str
+    plan: str
+    steps: int
+    settled: int
+    succeeded: int
+    failed: int
+    waiting: int
+    cost: float
+
+
+def summary_of(header: RunHeader) -> Summary | None:
+    """What stands beside a run's log; None when there is nothing, or nothing that makes sense."""
+    try:
+        return msgspec.json.decode(header.summary, type=Summary)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 class Reader:
@@ -55,8 +79,8 @@ class Reader:
         entries = self.store.read(run, after)
         seq, head = self._heads.get(run, (0, GENESIS)) if after else (0, GENESIS)
         problems = verify(entries, head, after) if seq == after else []
-        if header is not None and header.seq > (entries[-1].seq if entries else after):
-            problems += verify_head(entries, header)
+        if not problems and header and header.seq > (entries[-1].seq if entries else after):
+            problems = verify_head(entries, header)
         if problems:
             raise StoreCorrupt(
                 f"the log of run {run} was changed or damaged: {problems[0].message} "
@@ -75,7 +99,10 @@ class Reader:
 
     def state(self, run: str) -> State:
         """A run, folded."""
-        return fold(self.verified(run))
+        state = fold(self.verified(run))
+        if state.started is None:
+            raise StoreCorrupt(f"the log of run {run} has no beginning")
+        return state
 
     def host_state(self) -> HostState:
         """What all runs share, folded."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,10 +10,11 @@ from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
-from leadhand.cli.outcome import answer_line, wants_words
+from leadhand.cli.outcome import ENDED, answer_line, wants_words
 from leadhand.cli.text import clean, clean_lines, iso, moment
+from leadhand.codec.documents import read_value
 from leadhand.core.views import inbox_row
-from leadhand.errors import UsageError
+from leadhand.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
@@ -29,7 +29,7 @@ def inbox(console: Console, store: str | None) -> int:
     rows: list[Doc] = []
     if settings.store.exists():
         with reading(settings) as reader:
-            rows = open_rows(reader)
+            rows = open_rows(reader, console)
     if console.json:
         for row in rows:
             row.pop("words")
@@ -45,14 +45,20 @@ def inbox(console: Console, store: str | None) -> int:
     return 0
 
 
-def open_rows(reader: Reader) -> list[Doc]:
+def open_rows(reader: Reader, console: Console) -> list[Doc]:
     """What waits, oldest first. Summaries say which runs need to be looked at."""
+    from leadhand.app.reader import summary_of
+
     rows: list[Doc] = []
     for header in reader.runs():
-        summary = json.loads(header.summary) if header.summary else {}
-        if summary.get("status") in ("succeeded", "failed", "cancelled", "rejected"):
+        said = summary_of(header)
+        if said is not None and said["status"] in ENDED:
             continue
-        state = reader.state(header.run)
+        try:
+            state = reader.state(header.run)
+        except StoreError as error:  # the others may still be answered
+            console.say(f"left out: {clean(error, 500)}")
+            continue
         for question in state.questions.values():
             words = wants_words(state, question)
             rows.append({**inbox_row(state, question.id), "words": words})
@@ -80,13 +86,13 @@ def answer(
     """
     settings = settings_of(store)
     with reading(settings) as reader:
-        row = find(open_rows(reader), reader, ident)
+        row = find(open_rows(reader, console), reader, ident)
     chosen = _choice(console, row, choice, said=bool(text or data))
     if not row["choices"] and chosen:
         chosen, text = "", text or chosen  # a question without choices is answered in words
     details: dict[str, Any] = {"id": row["id"].partition("/")[2], "choice": chosen, "text": text}
     if data is not None:
-        details["data"] = _data(data)
+        details["data"] = read_value(data, "--data")
     run, answered = say(settings, row["run"], "answer", **details)
     if console.json:
         console.document({"id": row["id"], "choice": chosen, **answered, "run": run})
@@ -133,10 +139,3 @@ def _choice(console: Console, row: Doc, choice: str | None, *, said: bool) -> st
     console.say(clean_lines(row["text"]))
     kind = click.Choice(choices) if choices else None
     return str(click.prompt("Your answer", type=kind, err=True))
-
-
-def _data(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"--data is not JSON: {error}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -17,15 +16,20 @@ from leadhand.cli.options import (
     store_option,
     workers_option,
 )
+from leadhand.cli.outcome import ENDED
 from leadhand.cli.text import clean, iso, moment, table
 from leadhand.core.durations import text as duration
+from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
+    from leadhand.app.reader import Reader
     from leadhand.core.plan import Doc
+    from leadhand.ports import RunHeader
     from leadhand.settings import Settings
     from leadhand.workers.registry import Registry
 
 OPEN = ("running", "paused", "waiting", "stopping")
+UNREADABLE = "unreadable"
 
 
 @command("ls", "leadhand ls\nleadhand ls workers")
@@ -66,15 +70,15 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
         console.next("leadhand run PLAN")
         return 0
     lines = table(
-        ("RUN", "STATUS", "SETTLED", "WAITING", "STARTED", "TOOK", "GOAL"),
+        ("RUN", "STATUS", "SUCCEEDED", "WAITING", "STARTED", "TOOK", "GOAL"),
         (
             (
-                row["run"],
+                clean(row["run"], 100),
                 row["status"] + ("" if row["host"] or row["status"] not in OPEN else " (no host)"),
-                f"{row['settled']}/{row['steps']}",
+                _counts(row),
                 str(row["waiting"] or ""),
-                moment(row["created"]),
-                duration((row["updated"] - row["created"]) / 1e6),
+                moment(row["created"]) if row["created"] else "?",
+                _took(row),
                 clean(row["goal"] or row["plan"], 60),
             )
             for row in rows
@@ -82,26 +86,56 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
     )
     for line in lines:
         console.out(line)
+    for row in rows:
+        if "trouble" in row:
+            console.say(f"{clean(row['run'], 100)}: {clean(row['trouble'], 500)}")
     return 0
+
+
+def _counts(row: Doc) -> str:
+    """`3/10`, and what failed, if anything."""
+    if row["status"] == UNREADABLE:
+        return "?"
+    failed = f", {row['failed']} failed" if row["failed"] else ""
+    return f"{row['succeeded']}/{row['steps']}{failed}"
+
+
+def _took(row: Doc) -> str:
+    created, updated = row["created"], row["updated"]
+    return duration((updated - created) / 1e6) if created and updated else "?"
 
 
 def run_rows(settings: Settings) -> list[Doc]:
     """All runs with what is known of them, oldest first; open ones are folded to be exact."""
+    with reading(settings) as reader:
+        return [_row(settings, reader, header) for header in reader.runs()]
+
+
+def _row(settings: Settings, reader: Reader, header: RunHeader) -> Doc:
+    """One run; where something of it is damaged, what can be known, and what is wrong."""
+    from leadhand.app.reader import summary_of
     from leadhand.core.views import summary
 
-    rows: list[Doc] = []
-    with reading(settings) as reader:
-        for header in reader.runs():
-            said: Doc = json.loads(header.summary) if header.summary else {}
-            driver = 0
-            if said.get("status") not in ("succeeded", "failed", "cancelled", "rejected"):
-                state = reader.state(header.run)
-                said, driver = summary(state), driver_of(settings, reader, state)
-            row = {"run": header.run, **said, "created": header.created, "updated": header.updated}
-            row["host"] = driver or None
-            row["started"] = iso(header.created)
-            rows.append(row)
-    return rows
+    row: Doc = {"run": header.run}
+    said = summary_of(header)
+    driver = 0
+    if said is not None and said["status"] in ENDED:
+        row |= said
+    else:
+        try:
+            state = reader.state(header.run)
+            row |= summary(state)
+            driver = driver_of(settings, reader, state)
+        except StoreError as error:
+            row |= said or dict.fromkeys(("steps", "settled", "succeeded", "failed"))
+            row |= {"status": UNREADABLE, "trouble": str(error).partition(" Fix: ")[0]}
+        else:
+            if said is None and header.summary:
+                row["trouble"] = "its summary is damaged; this is what its log says"
+    row.setdefault("waiting", None)
+    row |= {"created": header.created, "updated": header.updated, "host": driver or None}
+    row["started"] = iso(header.created)
+    return {"goal": "", "plan": "", "cost": None, **row}
 
 
 def _workers(console: Console, registry: Registry) -> int:

@@ -55,6 +55,25 @@ def read_document(source: str | Path | bytes, *, name: str = "") -> Doc:
     return doc
 
 
+def read_value(text: str, name: str) -> Json:
+    """One JSON value that a person typed; DocumentError says what is wrong and where."""
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > BYTES_MAX:
+        raise too_large(name, len(data))
+    return _read_json(text, data, name)
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is meant as JSON, though its numbers or keys may be refused."""
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except ValueError:
+        return False
+    except RecursionError:
+        return True
+    return True
+
+
 def read_bytes(path: Path) -> bytes:
     """A file's bytes, of which no more than the limit is ever read."""
     try:

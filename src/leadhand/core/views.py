@@ -266,9 +266,18 @@ def summary(state: State) -> Doc:
         "plan": str(state.started.plan.get("plan_id", "")) if state.started else "",
         "steps": len(state.steps),
         "settled": len(state.steps) - state.unsettled,
+        "succeeded": state.succeeded,
+        "failed": _failed(state),
         "waiting": len(state.questions),
         "cost": round(state.spent, 6),
     }
+
+
+def _failed(state: State) -> int:
+    """How many steps failed; they are only looked through when some did not succeed."""
+    if state.succeeded == len(state.steps) - state.unsettled:
+        return 0
+    return sum(step.status == "failed" for step in state.steps.values())
 
 
 def progress(state: State) -> Doc:

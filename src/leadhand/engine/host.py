@@ -98,6 +98,11 @@ class Host:
             latest = max((header.updated for header in self.store.runs()), default=0)
             self._clock = SystemClock(not_before=latest)
         self.owner = self.store.claim()
+        if self.owner <= self.shared.owner:
+            raise StoreCorrupt(
+                f"the database's count of hosts went back from {self.shared.owner} to "
+                f"{self.owner}: it was changed by hand, or is damaged. Fix: put back a copy."
+            )
         if self._machine is not None and entries:
             await self._machine.clear()
         opened = hosting.HostOpened(self.owner, os.getpid(), VERSION, self._max_concurrency)

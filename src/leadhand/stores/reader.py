@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.audit.chain import Batch
-from leadhand.errors import StoreError
+from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader
 from leadhand.stores import connect, sql
 from leadhand.stores.artifacts import Artifacts
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 PAGE_ROWS = 1000
+MOMENT_MAX = 253_402_300_800_000_000
+"""The end of the year 9999 in microseconds: later is damage."""
 
 
 class SqliteReader:
@@ -40,7 +42,10 @@ class SqliteReader:
     @property
     def database_id(self) -> str:
         """The file's own name, the same for life."""
-        return str(self._rows("meta", ("database",))[0][0])
+        rows = self._rows("meta", ("database",))
+        if not rows or not isinstance(rows[0][0], str):
+            raise StoreCorrupt(f"{self.path}: its own name is damaged. Fix: put back a copy.")
+        return str(rows[0][0])
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
         """A run's entries with a seq above `after`, in order."""
@@ -48,12 +53,12 @@ class SqliteReader:
 
     def runs(self) -> list[RunHeader]:
         """All runs, oldest first."""
-        return [RunHeader(*row) for row in self._rows("runs")]
+        return [_header(*row) for row in self._rows("runs")]
 
     def header(self, run: str) -> RunHeader | None:
         """One run."""
         rows = self._rows("header", (run,))
-        return RunHeader(*rows[0]) if rows else None
+        return _header(*rows[0]) if rows else None
 
     def batches(self) -> list[Batch]:
         """The batch chain."""
@@ -109,5 +114,34 @@ class SqliteReader:
             raise StoreError(f"{self.path}: closed")
         try:
             return self._reading.execute(self._sql[name], values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error) or self._reading.text_factory is not str:
+                raise connect.explain(error, self.path) from error
+            # A text that is none: show it escaped. (Not from the start: it costs a call each.)
+            self._reading.text_factory = _escaped
+            return self._rows(name, values)
         except sqlite3.Error as error:
             raise connect.explain(error, self.path) from error
+
+
+def _header(run: Any, created: Any, updated: Any, seq: Any, digest: Any, summary: Any) -> RunHeader:
+    """A run's header; what is not of the kind that was written counts as nothing.
+
+    The log says the rest, and the chain says whether it can be trusted.
+    """
+    name = _escaped(run) if isinstance(run, bytes) else str(run)
+    return RunHeader(
+        name, _number(created), _number(updated), _number(seq), _blob(digest), _blob(summary)
+    )
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < MOMENT_MAX else 0
+
+
+def _blob(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else b""
+
+
+def _escaped(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")

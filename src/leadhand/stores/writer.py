@@ -53,6 +53,8 @@ CHECKPOINT_BYTES = 16 * 1024 * 1024
 COMMIT_OVERHEAD_BYTES = 5 * 4096
 """About what a commit writes besides the entries: a page of each table and index."""
 HEADS_MAX = 100_000
+NUMBERS_MAX = 1 << 62
+"""No counter of ours gets near this; one that is beyond was written by somebody else."""
 LOCK_POLL_S = 0.01
 
 
@@ -349,16 +351,27 @@ class Writer:
         try:
             self._execute("BEGIN IMMEDIATE")
             connection.execute(self._sql["raise_epoch"])
-            (epoch,) = connection.execute(self._sql["meta"], ("epoch",)).fetchone()
+            found = connection.execute(self._sql["meta"], ("epoch",)).fetchone()
             ends = connection.execute(self._sql["ends"]).fetchone()
+            self._refuse_damage(*(found or (0,)), *ends[:3])
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:
                 connection.rollback()
             raise explain(error, self._path) from error
-        self._epoch = int(epoch)
+        (self._epoch,) = found
         self._position, self._run_id, self._number, head = ends
         self._batch_hash = head or GENESIS
         self._heads.clear()
         self.refusal = None
         return self._epoch
+
+    def _refuse_damage(self, epoch: object, *ends: object) -> None:
+        """Whoever goes on from a number that is none would only spread the damage."""
+        for number, least in ((epoch, 1), *((each, 0) for each in ends)):
+            if type(number) is not int or not least <= number < NUMBERS_MAX:
+                self._connection.rollback()
+                raise StoreCorrupt(
+                    f"{self._path}: its counters are damaged, so nothing can be added. "
+                    "Fix: put back a copy; nothing was changed."
+                )
