@@ -1,10 +1,13 @@
 """The protocols at the edge of the core: what a store, a worker, a planner, a clock must do.
 
-Everything outside implements one of these; `tests/contracts` holds one suite for each.
+Everything outside implements one of these; `tests/contracts` holds one suite for each. Whatever
+comes out of them by way of an exception, `ends_us` tells whether it is theirs or ours.
 """
 
 from __future__ import annotations
 
+import asyncio
+from opcode import opmap
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -221,3 +224,34 @@ class Clock(Protocol):
         """Microseconds of the calendar, as the operating system says now."""
 
     async def sleep(self, seconds: float) -> None: ...
+
+
+def ends_us(error: BaseException) -> bool:
+    """Whether an exception that came out of user code is somebody ending us, and must go on.
+
+    Cancelled from outside, closed, Ctrl-C: those are not the code's own. The same kinds raised
+    by the code of its own accord are failures like any other.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return not _raised_by_statement(error)
+    cancelled = isinstance(error, asyncio.CancelledError)
+    if not cancelled and not isinstance(error, GeneratorExit):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs: what is left over is being closed
+        return True
+    return task is None or (cancelled and task.cancelling() > 0)
+
+
+def _raised_by_statement(error: BaseException) -> bool:
+    """Whether a `raise` raised it: a signal interrupts between other instructions."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    code = trace.tb_frame.f_code
+    # asyncio answers a second Ctrl-C with a `raise` of its own.
+    of_asyncio = trace.tb_frame.f_globals.get("__name__") == "asyncio.runners"
+    return not of_asyncio and code.co_code[trace.tb_lasti] == opmap["RAISE_VARARGS"]

@@ -28,6 +28,7 @@ from leadhand.core.plan import Json
 from leadhand.core.refs import join
 
 PARTS_SHOWN = 12
+NOTE_CHARS_MAX = 500
 
 
 class _Refused(Exception):
@@ -58,6 +59,17 @@ def plain(value: object, place: str = "data") -> Json:
         if len(error.path) > PARTS_SHOWN:
             where += "…"
         raise ValueError(f"{where} {error.message}") from None
+
+
+def progress_note(message: object, fraction: object) -> tuple[str, float | None]:
+    """What a worker said of how far it is, as views can show it: it may have said anything."""
+    try:
+        text = "" if message is None else str(message)
+    except Exception:  # noqa: BLE001 - no view fails because an object of a worker does
+        text = f"({type(message).__name__})"
+    text = text[:NOTE_CHARS_MAX].encode("utf-8", "backslashreplace").decode()
+    is_share = isinstance(fraction, int | float) and 0 <= fraction <= 1
+    return text, float(fraction) if is_share else None  # type: ignore[arg-type]
 
 
 def _plain(value: Any, walk: _Walk, depth: int) -> Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leadhand.codec.values import progress_note
 from leadhand.core.views import failure_of, fresh, goal_of
 from leadhand.engine.results import data_of
 
@@ -69,7 +70,7 @@ class AttemptContext:
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
         """Say how far it is; shown live, never kept in the log."""
-        self._run.note_progress(self.step, message, fraction)
+        self._run.note_progress(self.step, *progress_note(message, fraction))
 
     def spawned(self, process: Spawned) -> None:
         """A command tells which process carries out the attempt."""

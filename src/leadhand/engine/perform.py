@@ -26,7 +26,7 @@ from leadhand.engine.context import AttemptContext
 from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.verdict import Verdict, failure_doc, goal_findings, judge
 from leadhand.errors import StoreError, StoreFull
-from leadhand.ports import Task
+from leadhand.ports import Task, ends_us
 
 if TYPE_CHECKING:
     from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe, StopAttempt, VerifyGoal
@@ -69,7 +69,9 @@ async def attempt(
         report = Report.failed("lost", "it was stopped before it reported", effect="unknown")
     except (Unresolved, StoreError) as error:
         report = Report.failed("permanent", str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: from here on there are only reports
+    except BaseException as error:  # the boundary: from here on there are only reports
+        if ends_us(error):
+            raise
         report = Report.failed("unavailable", f"{type(error).__name__}: {error}", effect="unknown")
     try:
         await _hand_in(run, effect, report)
@@ -228,7 +230,9 @@ async def probe(
             reason = "" if verdict.met else "; ".join(verdict.findings)
     except asyncio.CancelledError:
         reason = "the probe was stopped"
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a probe that raises cannot tell
+    except BaseException as error:  # a probe that raises cannot tell
+        if ends_us(error):
+            raise
         reason = f"{type(error).__name__}: {error}"
     event = ev.ProbeReported(
         effect.step,
@@ -263,7 +267,9 @@ async def ask(run: Run, effect: CallPlanner) -> None:
         answer = msgspec.json.decode(msgspec.json.encode(doc))
     except asyncio.CancelledError:
         reason = "it was stopped"
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - planners are user code too
+    except BaseException as error:  # planners are user code too
+        if ends_us(error):
+            raise
         reason = f"{type(error).__name__}: {error}"[:2000]
 
     def heard(state: State, now: Now) -> Move:

@@ -18,6 +18,7 @@ import msgspec
 from leadhand.codec.expressions import ExpressionError, evaluate
 from leadhand.codec.values import plain
 from leadhand.core.shape import problems
+from leadhand.ports import ends_us
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Offer
@@ -145,7 +146,9 @@ def _named(worker: Worker, action: str, name: str, data: Json) -> str:
     label = name or "the worker's own check"
     try:
         held = worker.check(name, action, data)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a check that raises is a check that does not hold
+    except BaseException as error:
+        if ends_us(error):
+            raise  # else a check that raises is a check that does not hold
         return f"{label} could not be checked: {type(error).__name__}: {error}"
     return "" if held is True else f"{label} does not hold"
 

@@ -220,9 +220,12 @@ def _seconds(value: float | str | None, key: str, where: str) -> float | None:
     if value is None:
         return None
     try:
-        return durations.seconds(value)
+        found = durations.seconds(value)
+        if key == "timeout" and (short := durations.too_short(found)):
+            raise ValueError(short)
     except ValueError as problem:
         raise UsageError(f"{where}: {key}: {problem}") from None
+    return found
 
 
 def _cost(value: float, where: str) -> float:

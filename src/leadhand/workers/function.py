@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Report
 from leadhand.errors import UsageError
+from leadhand.ports import ends_us
 from leadhand.workers.capture import Sink, current
 from leadhand.workers.checks import holds
 from leadhand.workers.decorator import Declaration
@@ -86,8 +87,8 @@ class FunctionAction:
             timeout_s=declared.timeout_s,
             est_s=declared.est_s,
             cost=declared.cost,
-            needs=declared.needs,
-            gives=declared.gives,
+            needs=self.signature.needs if declared.needs is None else declared.needs,
+            gives=self.signature.gives if declared.gives is None else declared.gives,
             drops=declared.drops,
         )
 
@@ -110,15 +111,9 @@ class FunctionAction:
             report = report_from(value, effects=self.changes)
         except BadParameters as problem:
             report = Report.failed("permanent", str(problem))
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except asyncio.CancelledError as error:
-            task_now = asyncio.current_task()
-            if task_now is None or task_now.cancelling():
+        except BaseException as error:
+            if ends_us(error):
                 raise
-            # Nobody cancelled us: something inside the function was, and it gave up.
-            report = self._classify(error)
-        except BaseException as error:  # noqa: BLE001 - the one boundary for functions
             report = self._classify(error)
         finally:
             current.reset(token)
@@ -180,9 +175,9 @@ class FunctionAction:
                 if outcome.error is not None:
                     raise outcome.error
                 value = outcome.value
-        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
-            raise
         except BaseException as error:
+            if ends_us(error):
+                raise
             raise LookupError(f"the probe cannot tell: {type(error).__name__}: {error}") from error
         finally:
             current.reset(token)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from leadhand.codec.values import progress_note
 from leadhand.core.report import Failure, Report
 from leadhand.workers.decorator import MARK
 from leadhand.workers.function import FunctionAction
@@ -35,7 +36,8 @@ class ChildContext:
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
         """Say how far it is."""
-        _write(self._out, {"progress": {"message": str(message), "fraction": fraction}})
+        text, share = progress_note(message, fraction)
+        _write(self._out, {"progress": {"message": text, "fraction": share}})
 
 
 def _write(descriptor: int, doc: dict[str, Any]) -> None:
