@@ -53,6 +53,15 @@ async def progress(path: Path, run: str) -> Doc | None:
     return await _ask(path, {"verb": "progress", "run": run})
 
 
+async def hosted_runs(path: Path) -> list[str]:
+    """The runs that a database's host has in hand, as far as it says so."""
+    try:
+        answer = await _ask(path, {"verb": "ping"}) or {}
+    except (LeadhandError, OSError):
+        return []
+    return [str(run) for run in answer.get("runs", ())]
+
+
 def host_info(path: Path) -> Doc | None:
     """Who hosts a database now."""
     return HostLock(path).holder()

@@ -112,7 +112,7 @@ def host(console: Console, tell: int) -> int:
 
     try:
         return _host(console, request, lambda run: answer({"run": run}))
-    except Exception as error:
+    except BaseException as error:
         answer(error_document(error) or {"error": {"message": clean(error), "exit": 1}})
         raise
 

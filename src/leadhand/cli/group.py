@@ -44,15 +44,29 @@ class Command(click.Command):
         """Run the body with stdout kept for data."""
         as_json = bool(ctx.params.pop("as_json", False))
         assert self.callback is not None
-        store = ctx.params.get("store") or os.environ.get("LEADHAND_STORE") or ""
-        with guarded(as_json=as_json, store=store) as console:
+        with guarded(as_json=as_json, store=_store_to_name(ctx.params.get("store"))) as console:
             body = functools.partial(self.callback, console)
             try:
                 return ctx.invoke(body, **ctx.params) or 0
-            except Exception as error:
+            except BaseException as error:
                 if as_json and (doc := error_document(error)) is not None:
                     console.document(doc)
                 raise
+
+
+def _store_to_name(flag: str | None) -> str:
+    """The database that hints must name: one that the settings files do not name already."""
+    given = flag or os.environ.get("LEADHAND_STORE") or ""
+    if not given:
+        return ""
+    from leadhand.settings import load_settings
+
+    env = {key: value for key, value in os.environ.items() if key != "LEADHAND_STORE"}
+    try:
+        known = load_settings(environ=env).store
+        return "" if load_settings({"project.store": given}, environ=env).store == known else given
+    except LeadhandError:  # the command will say what is wrong with them
+        return given
 
 
 def command(name: str, example: str, **more: Any) -> Callable[[Body], click.Command]:
@@ -132,12 +146,12 @@ def execute(args: list[str]) -> int:
             _print_document(error)
         _tell_usage(error)
         return 2
-    except Exception as error:  # noqa: BLE001 - the boundary
+    except BaseException as error:  # noqa: BLE001 - the boundary: nothing ends us but what is above
         _tell(error)
         return exit_code_of(error)
 
 
-def exit_code_of(error: Exception) -> int:
+def exit_code_of(error: BaseException) -> int:
     """The exit code that goes with an error."""
     if isinstance(error, LeadhandError):
         return error.exit_code
@@ -147,9 +161,9 @@ def exit_code_of(error: Exception) -> int:
     return 70
 
 
-def error_document(error: Exception) -> dict[str, Any] | None:
+def error_document(error: BaseException) -> dict[str, Any] | None:
     """An error as the document that `--json` prints."""
-    if isinstance(error, BrokenPipeError | click.exceptions.Exit | click.Abort):
+    if isinstance(error, BrokenPipeError | KeyboardInterrupt | click.exceptions.Exit | click.Abort):
         return None
     message, fix = message_of(error)
     doc: dict[str, Any] = {"code": _code(error), "exit": exit_code_of(error), "message": message}
@@ -167,7 +181,7 @@ def finding_document(finding: Any) -> Any:
     return finding.document() if hasattr(finding, "document") else str(finding)
 
 
-def message_of(error: Exception) -> tuple[str, str]:
+def message_of(error: BaseException) -> tuple[str, str]:
     """What is wrong, and the fix when the error names one."""
     if isinstance(error, DocumentError) and hasattr(error, "place"):
         return f"{error.place}: {error.message}", error.fix
@@ -184,7 +198,7 @@ def message_of(error: Exception) -> tuple[str, str]:
     return message, fix
 
 
-def _code(error: Exception) -> str:
+def _code(error: BaseException) -> str:
     if isinstance(error, click.ClickException):
         return "usage-error"
     if isinstance(error, LeadhandError):
@@ -193,7 +207,7 @@ def _code(error: Exception) -> str:
     return "os-error" if exit_code_of(error) != 70 else "bug"
 
 
-def _tell(error: Exception) -> None:
+def _tell(error: BaseException) -> None:
     message, fix = message_of(error)
     bug = exit_code_of(error) == 70
     if isinstance(error, PlanInvalid):

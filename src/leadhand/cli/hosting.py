@@ -10,15 +10,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from leadhand.app.door import host_info, hosted_runs
 from leadhand.cli.notify import Notifier
 from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, print_result
 from leadhand.cli.signals import Signals
-from leadhand.cli.text import clean
+from leadhand.cli.text import clean, count
 from leadhand.cli.views import View, view_for
 from leadhand.codec.events import decode
 from leadhand.core import control
 from leadhand.core.views import exit_code, run_status
 from leadhand.engine.results import result_of
+from leadhand.engine.service import socket_path
 from leadhand.errors import Conflict, NotAllowed
 from leadhand.settings import Settings, make_store_folder
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from leadhand.engine.run import Run
 
 LOOK_S = 0.2
+HOSTED = "is the host of this database"
 
 Begin = Callable[["Lead", "Host"], Awaitable["Run"]]
 MakeLead = Callable[[Callable[[str, str, str], None]], "Lead"]
@@ -76,7 +79,7 @@ class _Session:
             if self._ident:
                 self._console.say(f"Go on with: {self._way_on()}")
             if isinstance(error, Conflict):
-                raise explained(error) from error
+                raise await self._explained(error) from error
             raise
 
     async def _host(self, notifier: Notifier) -> int:
@@ -163,6 +166,25 @@ class _Session:
         stopped = opened.shared.stopped_by if opened.shared.stopped else ""
         view.tick(run.state, opened.time().at, run.progress, logged, stopped)
 
+    async def _explained(self, error: Conflict) -> Conflict:
+        """A second host is the conflict people meet: say who is there, and the ways out."""
+        store = self._job.settings.store
+        there = host_info(store) if HOSTED in str(error) else None
+        if there is None:
+            return error
+        pid, runs = there["pid"], await hosted_runs(store)
+        what = f", with {count(len(runs), 'run')}: {', '.join(runs[:3])}" if runs else ""
+        more = ", …" if len(runs) > 3 else ""
+        watch = self._console.command(f"watch {runs[0] if runs else ''}".rstrip())
+        return Conflict(
+            f"{store}: process {pid} is the host of this database{what}{more} "
+            f"(socket {there['socket'] or socket_path(store)}). One process runs all that a "
+            "database holds, so nothing was started here. Fix: "
+            "Give this run a database of its own: --store OTHER.db\n"
+            f"  or wait until that host is done: {watch}\n"
+            f"  or end it, which lets its running steps finish: kill {pid}"
+        )
+
     def _drain_note(self, number: int) -> None:
         word = "Ctrl-C" if number == 2 else "SIGTERM"
         self._note(
@@ -197,16 +219,6 @@ class _Session:
             ways = [self._console.command(f"{word} {state.run}") for word in ("logs", "verify")]
             self._console.next("   or   ".join(ways))
         return 128 + signal if interrupted else exit_code(state)
-
-
-def explained(error: Conflict) -> Conflict:
-    """A second host is the conflict people meet: say what can be done about it."""
-    if "is the host of this database" not in str(error) or " Fix: " in str(error):
-        return error
-    return Conflict(
-        f"{error}. Fix: let it finish (`leadhand ls` names its runs, `leadhand watch RUN` shows "
-        "one), end it (a TERM signal drains it), or use another database with --store."
-    )
 
 
 def refuse_when_stopped(opened: Host, console: Console) -> None:

@@ -81,6 +81,10 @@ def main(argv: list[str] | None = None) -> None:
     if not args:
         print(help_text(), file=sys.stderr)  # noqa: T201 - as above
         sys.exit(2)
-    from leadhand.cli.group import execute
+    try:
+        from leadhand.cli.group import execute
 
-    sys.exit(execute(args))
+        code = execute(args)
+    except KeyboardInterrupt:  # before there was anybody to hear it, or after
+        code = 130
+    sys.exit(code)

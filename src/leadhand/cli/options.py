@@ -88,7 +88,11 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
 
 
 def planner_of(name: str, root: Path) -> Any:
-    """A planner by `module:function` or `file.py:function`."""
+    """A planner by `module:function` or `file.py:function`; `goal` is the built-in one."""
+    if name == "goal":
+        from leadhand.planners.goal.planner import GoalPlanner
+
+        return GoalPlanner()
     from leadhand.planners.script import ScriptPlanner
     from leadhand.workers.loading import load_module
 
@@ -96,7 +100,7 @@ def planner_of(name: str, root: Path) -> Any:
     if not module_name or not function.isidentifier():
         raise UsageError(
             f"{name!r} does not name a planner. "
-            "Fix: write MODULE:FUNCTION, as in planning:next_step."
+            "Fix: write MODULE:FUNCTION, as in planning:next_step, or goal."
         )
     _importable(root)
     place = source_of(module_name, Path.cwd())
@@ -135,15 +139,12 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 def json_pairs(texts: Iterable[str], option: str) -> Doc:
     """`K=V` texts whose values are JSON where they can be read so, else texts."""
-    import json
+    from leadhand.codec.documents import is_json, read_value
 
-    found: Doc = {}
-    for key, text in pairs(texts, option).items():
-        try:
-            found[key] = json.loads(text)
-        except ValueError:
-            found[key] = text
-    return found
+    return {
+        key: read_value(text, f"{option} {key}") if is_json(text) else text
+        for key, text in pairs(texts, option).items()
+    }
 
 
 def read_plan(source: str) -> Doc:
@@ -157,10 +158,16 @@ def read_plan(source: str) -> Doc:
 
 def values_of(doc: Doc, sets: Mapping[str, str]) -> tuple[Doc, list[Any]]:
     """The plan's parameters with `--set` put in, and what is wrong with them."""
+    from leadhand.codec.documents import is_json, read_value
     from leadhand.core.check import bind_texts
+    from leadhand.core.params import is_text
 
     declared = doc.get("params", {})
-    return bind_texts(declared if isinstance(declared, dict) else {}, sets)
+    declared = declared if isinstance(declared, dict) else {}
+    for name, text in sets.items():
+        if not is_text(declared.get(name)) and is_json(text):
+            read_value(text, f"--set {name}")  # numbers that do not fit, keys that stand twice
+    return bind_texts(declared, sets)
 
 
 def without_echo(wrong: Iterable[Finding], found: Iterable[Finding]) -> list[Finding]:

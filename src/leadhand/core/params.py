@@ -188,8 +188,7 @@ def parse_param(text: str, declared: Json) -> Json:
 
     Without a declared type it stays a text: guessing would turn version 1.10 into 1.1.
     """
-    kinds = declaration(declared).schema.get("type") if declared is not None else None
-    kinds = [kinds] if isinstance(kinds, str) else kinds or ["string"]
+    kinds = _kinds(declared)
     if "string" in kinds:
         return text
     for kind in kinds:
@@ -199,6 +198,16 @@ def parse_param(text: str, declared: Json) -> Json:
     words = " or ".join(TYPE_WORDS.get(kind, kind) for kind in kinds)
     as_json = " (as JSON)" if {"array", "object"} & set(kinds) else ""
     raise ValueError(f"must be {words}{as_json}, is {shown(text)}")
+
+
+def is_text(declared: Json) -> bool:
+    """Whether what is typed for a parameter is taken as it stands."""
+    return "string" in _kinds(declared)
+
+
+def _kinds(declared: Json) -> list[str]:
+    kinds = declaration(declared).schema.get("type") if declared is not None else None
+    return [kinds] if isinstance(kinds, str) else kinds or ["string"]
 
 
 def _read(text: str, kind: str) -> Any:

@@ -308,7 +308,7 @@ def _content(response: httpx2.Response, body: bytes) -> dict[str, Any]:
     if body and (kind == "application/json" or kind.endswith("+json")):
         try:
             return {"json": msgspec.json.decode(body)}
-        except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise ValueError(f"it says it is JSON, but: {problem}") from None
     try:
         text = body.decode(response.charset_encoding or "utf-8", "backslashreplace")
