@@ -57,17 +57,37 @@ def killed(folder):
 
 @pytest.mark.parametrize("how", ["--detach", "--quiet"])
 def test_watching_what_waits_says_how_to_answer_and_leaves(folder, how):
-    """With a host alive that stays, and without one."""
+    """With a host alive that stays, and without one: it ends as `leadhand run` would have."""
     folder.plan({"id": "a", "worker": "danger"})
     folder.run("run", "plan.json", how)
     run = folder.latest()["run"]
     begin = time.monotonic()
-    watched = folder.run("watch", run)
+    watched = folder.run("watch", run, "--exit-status")
     assert watched.code == 5, watched
     assert f"leadhand answer {run}/review-1 approve|reject" in watched.err
     assert time.monotonic() - begin < 30
-    last = json.loads(folder.run("watch", run, "--json").out.splitlines()[-1])
+    last = json.loads(folder.run("watch", run, "--exit-status", "--json").out.splitlines()[-1])
     assert (last["status"], last["exit_code"]) == ("waiting", 5)
+
+
+def test_watching_goes_on_until_somebody_answers(folder):
+    """Without --exit-status, a run that a host keeps is followed to its end, said or not."""
+    folder.plan({"id": "a", "worker": "danger"})
+    run = folder.run("run", "plan.json", "--detach").out.strip()
+    with folder.start("watch", run) as child:
+        time.sleep(4)
+        assert child.poll() is None, "it left a run that waits"
+        folder.run("answer", f"{run}/review-1", "approve")
+        out = child.communicate(timeout=30)
+    assert child.returncode == 0, out
+    assert f"leadhand answer {run}/review-1 approve|reject" in out[1]
+    assert "succeeded" in out[1]
+
+
+def test_watching_what_waits_with_no_host_leaves(folder):
+    folder.plan({"id": "a", "worker": "danger"})
+    folder.run("run", "plan.json", "--quiet")
+    assert folder.run("watch", folder.latest()["run"]).code == 5
 
 
 def test_what_lacks_information_is_answered_in_words(folder):

@@ -24,15 +24,14 @@ def folder(tmp_path):
     return found
 
 
-def typed(folder, *args, keys="", rows=30, limit_s=60, **env):
+def typed(folder, *args, keys="", rows=30, columns=100, limit_s=60, **env):
     """Run a command on a terminal of its own; `keys` are typed after the first prompt."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder.path)
-        os.execve(
-            PROGRAM[0], [*PROGRAM, *args], environment(folder.path, **{"TERM": "xterm"} | env)
-        )
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 100, 0, 0))
+        known = {"TERM": "xterm", "COLUMNS": str(columns)}
+        os.execve(PROGRAM[0], [*PROGRAM, *args], environment(folder.path, **known | env))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     seen, until = b"", time.monotonic() + limit_s
     while time.monotonic() < until:
         if not select.select([terminal], [], [], 0.1)[0]:
@@ -85,6 +84,38 @@ def test_a_long_plan_collapses(folder):
     done = typed(folder, "run", "plan.json", "--concurrency", "60", rows=20)
     assert done.code == 0, done
     assert re.search(r"… and \d+ steps: \d+ settled, \d+ to come", plain(done.out))
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+@pytest.mark.parametrize("command", ["run", "watch"])
+def test_the_picture_fits_the_screen(folder, columns, command):
+    """One line for each step at any width: a line that wraps would leave its rest behind."""
+    long = "a very long message that says exactly what went wrong, and when, and why it did"
+    folder.plan(
+        {"id": "fetch-the-prices-of-competitors", "worker": "nap", "est": "1ms"},
+        {"id": "second", "worker": "nap", "depends_on": ["fetch-the-prices-of-competitors"]},
+        {"id": "bad", "worker": "broken", "failure_action": "continue"}
+        | {"parameters": {"message": long}},
+        goal="A goal with a rather long text that does not fit on any narrow screen",
+        estimated_duration="15 minutes",
+    )
+    if command == "run":
+        done = typed(folder, "run", "plan.json", columns=columns)
+    else:
+        run = folder.run("run", "plan.json", "--detach").out.strip()
+        done = typed(folder, "watch", run, "--exit-status", columns=columns)
+    assert done.code == 0, done
+    # A frame begins where the cursor went back up to the title.
+    frames = re.split(r"(?=run [a-z0-9]{12} )", plain(done.out).partition("succeeded after")[0])
+    assert len(frames) > 2
+    for frame in frames[1:]:
+        lines = frame.replace("\r", "").rstrip("\n ").split("\n")
+        assert all(len(line) <= columns for line in lines), frame
+        steps = [line for line in lines if re.match(r"  [✓✗▶·?!◷] ", line)]
+        facts = [line for line in lines[1:] if line not in steps]
+        assert len(steps) in (0, 3), frame
+        assert len(facts) <= 3, frame
+        assert all(re.match(r"\d+/3 done|\d+ |est ", fact) for fact in facts), frame
 
 
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"CI": "true"}])

@@ -36,6 +36,8 @@ ICONS = {
 }
 WORDS = {"waiting_for_person": "waits for you"}
 CUT_OFF = "in flight when the host ended"
+PART = " · "
+"""Between the parts of a header."""
 
 
 class Row(NamedTuple):
@@ -64,7 +66,7 @@ def header(state: State, now: int, *, stopped: str = "", hosted: bool = True) ->
         parts.append(f"{state.bad} failed or skipped")
     others = total - state.unsettled - state.succeeded - state.bad
     if others > 0:
-        parts.append(f"{others} replaced or cancelled")
+        parts.append(f"{others} tolerated, replaced or cancelled")
     if state.questions:
         parts.append(f"{len(state.questions)} waiting for you")
     status = run_status(state)
@@ -76,7 +78,7 @@ def header(state: State, now: int, *, stopped: str = "", hosted: bool = True) ->
         limit = "" if state.policy.budget is None else f"/{state.policy.budget:g}"
         parts.append(f"cost {state.spent:g}{limit}")
     parts.append(_time(state, now))
-    return " · ".join(parts)
+    return PART.join(parts)
 
 
 def _time(state: State, now: int) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leadhand.cli.rows import Progress, Row, header, rows, title
+from leadhand.cli.rows import PART, Progress, Row, header, rows, title
 from leadhand.cli.text import clean, clock
 from leadhand.core import events as ev
 from leadhand.core.ledger import describe
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from leadhand.ports import Entry
 
 HEARTBEAT_S = 30.0
+WORKER_WIDTH = 80
+WORD_WIDTH = 60
+"""Screens that are narrower have no room for a step's worker, or for the word for its state."""
 LIVE_S = 0.2
 PLAIN_S = 0.2
 
@@ -167,10 +170,13 @@ class Live:
         hosted: bool = True,
     ) -> None:
         """Draw it anew."""
-        room = max(3, self._rich.size.height - 6)
-        found, rest = rows(state, now, progress, room, hosted=hosted)
+        size = self._rich.size
         second = header(state, now, stopped=stopped, hosted=hosted)
-        self._live.update(picture(title(state), second, found, rest), refresh=True)
+        lines = folded(second, size.width)
+        room = max(3, size.height - 5 - len(lines))
+        found, rest = rows(state, now, progress, room, hosted=hosted)
+        shown = picture(title(state), lines, found, rest, width=size.width)
+        self._live.update(shown, refresh=True)
 
     def note(self, text: str) -> None:
         """A line above the picture."""
@@ -182,25 +188,60 @@ class Live:
             self._live.stop()
 
 
-def picture(first: str, second: str, found: Sequence[Row], rest: str) -> Any:
-    """The picture of a run, for rich."""
+def picture(
+    first: str, second: Sequence[str], found: Sequence[Row], rest: str, *, width: int
+) -> Any:
+    """The picture of a run, for rich: no line is longer than the screen is wide.
+
+    A narrow screen shows less of each step: first its worker goes, then the word for its state,
+    which its icon says as well.
+    """
+    from rich.cells import cell_len
+    from rich.console import Group
     from rich.text import Text
 
     styles = {"succeeded": "green", "failed": "bold red", "running": "cyan", "probing": "cyan"}
     styles |= {"waiting_for_person": "bold yellow", "retrying": "yellow"}
-    lines = [Text(first, "bold", no_wrap=True, overflow="ellipsis"), Text(second)]
-    wide = max((len(row.id) for row in found), default=0)
-    worker = max((len(row.worker) for row in found), default=0)
+
+    def line(*parts: tuple[str, str]) -> Text:
+        return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+    lines = [line((first, "bold")), *(line((each, "")) for each in second)]
+    wide = min(max((cell_len(row.id) for row in found), default=0), max(12, width // 3))
+    worker = min(max((cell_len(row.worker) for row in found), default=0), width // 4)
     for row in found:
-        line = Text(no_wrap=True, overflow="ellipsis")
-        line.append(f"  {row.icon} {row.word:<13} ", styles.get(row.status, "dim"))
-        line.append(f"{row.id:<{wide}}  ", "bold" if row.status == "running" else "")
-        line.append(f"{row.worker:<{worker}}  ", "dim")
-        line.append(row.detail, "bold yellow" if row.overdue else "")
-        lines.append(line)
+        word = f"{row.word:<13} " if width >= WORD_WIDTH else ""
+        parts = [(f"  {row.icon} {word}", styles.get(row.status, "dim"))]
+        parts.append((f"{_cut(row.id, wide)}  ", "bold" if row.status == "running" else ""))
+        if width >= WORKER_WIDTH:
+            parts.append((f"{_cut(row.worker, worker)}  ", "dim"))
+        parts.append((row.detail, "bold yellow" if row.overdue else ""))
+        lines.append(line(*parts))
     if rest:
-        lines.append(Text(f"  {rest}", "dim"))
-    return Text("\n").join(lines)
+        lines.append(line((f"  {rest}", "dim")))
+    return Group(*lines)
+
+
+def _cut(text: str, width: int) -> str:
+    """A text in a column: filled up, or cut where that shows."""
+    from rich.cells import cell_len, set_cell_size
+
+    return (
+        set_cell_size(text, width - 1) + "…"
+        if cell_len(text) > width
+        else set_cell_size(text, width)
+    )
+
+
+def folded(text: str, width: int) -> list[str]:
+    """A header in lines that fit, broken between its parts."""
+    lines: list[str] = []
+    for part in text.split(PART):
+        if lines and len(lines[-1]) + len(PART) + len(part) <= width:
+            lines[-1] += PART + part
+        else:
+            lines.append(part)
+    return lines
 
 
 def view_for(console: Console, *, quiet: bool) -> View:

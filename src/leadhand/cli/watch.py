@@ -11,7 +11,7 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import driver_of, settings_of, store_option
-from leadhand.cli.outcome import ENDED, outcome_document, print_outcome
+from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, print_question
 from leadhand.cli.views import view_for
 from leadhand.core.evolve import evolve
 from leadhand.core.state import State
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 ASKED_S = 2.0
-"""So long a run must have waited for a person before `watch` without a terminal leaves."""
+"""So long a run must have waited for a person before `watch --exit-status` leaves."""
 
 
 @command("watch", "leadhand watch 7kq3 --exit-status")
@@ -36,8 +36,11 @@ ASKED_S = 2.0
 def watch(console: Console, run: str | None, exit_status: bool, store: str | None) -> int:  # noqa: FBT001 - click passes it
     """Follow a run live until it ends, or until nothing hosts it any more.
 
-    Without RUN the latest one. --json prints one event a line, then the outcome. Exits with 5
-    when a person is waited for and no terminal watches, and with 8 when nothing hosts it.
+    Without RUN the latest one. --json prints one event a line, then the outcome. A run that
+    waits for a person is followed until somebody answers. With --exit-status it ends as
+    `leadhand run` would have, with the same code: then it also leaves, with 5, when only a
+    person can make the run go on. When nothing hosts a run that has not ended, the code is 5
+    if it waits for a person, else 8.
     """
     settings = settings_of(store)
     try:
@@ -55,7 +58,7 @@ async def _watch(
     reader = Reader(settings.store)
     try:
         follower = _Follower(console, settings, reader, _named(reader, run))
-        hosted = await follower.follow()
+        hosted = await follower.follow(leave_when_asked=exit_status)
         state = follower.state
         result = result_of(reader.store, state)
     finally:
@@ -78,18 +81,17 @@ def _named(reader: Reader, run: str | None) -> str:
 
 
 class _Asked:
-    """Whether only a person is waited for, and nobody watches who could be that person.
+    """Whether a run has waited for a person, unchanged, for a while.
 
-    A host that was told `--yes` answers by itself a moment later, so it is looked at for a while.
+    A host that was told `--yes` answers by itself a moment later, so it is looked at for longer.
     """
 
-    def __init__(self, *, patient: bool) -> None:
-        self._patient = patient
+    def __init__(self) -> None:
         self._since: tuple[int, float] | None = None
 
-    def enough(self, state: State) -> bool:
-        """Whether it has waited, unchanged, for long enough to say so and leave."""
-        if self._patient or run_status(state) != "waiting":
+    def long(self, state: State) -> bool:
+        """Whether it has waited for long enough to say so."""
+        if run_status(state) != "waiting":
             self._since = None
             return False
         now = time.monotonic()
@@ -108,12 +110,13 @@ class _Follower:
         self._reader = reader
         self._ident = ident
         self._seq = 0
+        self._told: set[str] = set()
 
-    async def follow(self) -> bool:
+    async def follow(self, *, leave_when_asked: bool) -> bool:
         """Until there is nothing to wait for; gives whether something drives the run."""
         view = view_for(self._console, quiet=self._console.json)
         missed = 0
-        asked = _Asked(patient=self._console.terminal and not self._console.json)
+        asked = _Asked()
         try:
             while True:
                 logged = self._read()
@@ -127,11 +130,24 @@ class _Follower:
                 view.tick(self.state, now, notes, logged, stopped, hosted=bool(driver))
                 # A host that just opened has not taken the run up yet: look twice.
                 missed = 0 if driver else missed + 1
-                if run_status(self.state) in ENDED or missed == 2 or asked.enough(self.state):
+                if run_status(self.state) in ENDED or missed == 2:
                     return bool(driver)
+                if asked.long(self.state):
+                    if leave_when_asked:
+                        return bool(driver)
+                    self._say_how_to_answer()
                 await asyncio.sleep(view.period_s)
         finally:
             view.close()
+
+    def _say_how_to_answer(self) -> None:
+        """Once for each question, where the view does not show it all the time."""
+        if self._console.json or self._console.terminal:
+            return
+        for question in self.state.questions.values():
+            if question.id not in self._told:
+                self._told.add(question.id)
+                print_question(self._console, self.state, question)
 
     def _read(self) -> list[tuple[Entry, Event]]:
         logged = self._reader.events(self._ident, self._seq)
