@@ -69,6 +69,13 @@ CASES = [
     # structure
     ("step-orphan", "steps[3]", plan(A, B, C, step("d")), plan(A, B, C, step("d", "any", "a"))),
     ("step-orphan", "steps[3]", plan(A, B, C, step("d")), plan(A, step("b"), step("c"))),
+    ("step-orphan", "steps[3]", plan(A, B, C, step("d")), plan(A, B, step("c"), step("d"))),
+    (
+        "step-orphan",
+        "steps[3]",
+        plan(A, B, C, step("d", "raw"), goal=goal("pdf"), final=False),
+        plan(A, B, C, step("d", "raw"), goal=goal("raw")),
+    ),
     (
         "plan-empty",
         "goal.want",
@@ -157,6 +164,25 @@ CASES = [
         ),
     ),
     (
+        "rollback-partial",
+        "steps[0]",
+        plan(
+            step("a", "deployer"),
+            step("b", "any", "a", undo={"worker": "any"}, failure_action="rollback"),
+        ),
+        plan(
+            step("a", "deployer"),
+            step("b", "any", "a", undo={"worker": "any"}, failure_action="rollback"),
+            rollback_plan="the-old-one",
+        ),
+    ),
+    (
+        "need-unmet",
+        "steps[1]",
+        plan(step("a", gives="luck"), step("b", "clean", "a")),
+        plan(step("a", gives="raw"), step("b", "clean", "a")),
+    ),
+    (
         "fact-unchecked",
         "steps[0]",
         plan(step("r", "claim"), step("c", "clean", "r"), goal=goal("table")),
@@ -223,6 +249,18 @@ CASES = [
         plan(step("a", parameters={"n": 1}), step("b", parameters={"n": 2})),
     ),
     ("step-repeated", "steps[1]", plan(step("a"), step("b")), plan(A, B)),
+    (
+        "step-repeated",
+        "steps[1]",
+        plan(step("a", description="Ring the bell"), step("b", description="ring the bell!")),
+        plan(step("a", description="Ring the bell"), step("b", description="Mow the lawn")),
+    ),
+    (
+        "step-repeated",
+        "steps[1]",
+        plan(step("a"), step("b")),
+        plan(step("a"), step("b", "checked")),
+    ),
     # granularity
     (
         "step-coarse",
@@ -279,6 +317,28 @@ CASES = [
         plan(step("a", writes=["x"]), step("b", writes=["x"]), limits={"concurrency": 1}),
     ),
     (
+        "write-conflict",
+        "steps[1].writes",
+        plan(
+            step("a", writes=["x"], uses="x"), step("b", writes=["x"], uses="x"), resources={"x": 2}
+        ),
+        plan(
+            step("a", writes=["x"], uses="x"), step("b", writes=["x"], uses="x"), resources={"x": 1}
+        ),
+    ),
+    (
+        "write-conflict",
+        "steps[1]",
+        plan(step("a", "logger"), step("b", "logger")),
+        plan(step("a", "logger"), step("b", "logger"), limits={"workers": {"logger": 1}}),
+    ),
+    (
+        "write-conflict",
+        "steps[1]",
+        plan(step("a", "single", alternatives=["any"]), step("b", "single")),
+        plan(step("a", "single"), step("b", "single")),
+    ),
+    (
         "read-conflict",
         "steps[1]",
         plan(step("a", "pure"), step("b", "reader")),
@@ -289,6 +349,30 @@ CASES = [
         "steps[1].depends_on[0]",
         plan(step("a", "pure"), step("b", "apart", "a")),
         plan(step("a", "pure"), step("b", "reader", "a")),
+    ),
+    (
+        "wait-needless",
+        "steps[1].depends_on[0]",
+        plan(step("a", "pure"), step("b", "apart", "a")),
+        plan(step("a", "pure", success_criteria="data.n > 1"), step("b", "apart", "a")),
+    ),
+    (
+        "wait-needless",
+        "steps[1].depends_on[0]",
+        plan(step("a", "pure"), step("b", "apart", "a")),
+        plan(step("a", "pure"), step("b", "apart", "a", effects=["a call"])),
+    ),
+    (
+        "wait-needless",
+        "steps[1].depends_on[0]",
+        plan(step("a", effects=[], writes=["x"]), step("b", "any", "a", effects=[], writes=["y"])),
+        plan(step("a", "pure"), step("b", "any", "a")),
+    ),
+    (
+        "wait-needless",
+        "steps[1].depends_on[0]",
+        plan(step("a", "pure"), step("b", "apart", "a")),
+        plan(step("a", "pure"), step("b", "apart", "a", parameters={"x": "${{ steps.a.data }}"})),
     ),
     (
         "parallel-none",
@@ -311,6 +395,12 @@ CASES = [
     ),
     ("timeout-missing", "steps[0]", plan(step("a", "deployer")), plan(step("a", "bounded"))),
     (
+        "timeout-missing",
+        "steps[0]",
+        plan(step(effects=["x"])),
+        plan(step("a", "deployer", effects=[])),
+    ),
+    (
         "budget-short",
         "budget",
         plan(step("a", "dear"), budget=2),
@@ -321,6 +411,12 @@ CASES = [
         "goal.budget",
         plan(step("a", "dear"), goal={"budget": {"cost": 2}}),
         plan(step("a", "dear"), goal={"budget": {"cost": 3}}),
+    ),
+    (
+        "budget-short",
+        "goal.deadline",
+        plan(A, goal={"deadline": "90s"}, estimated_duration="2 minutes"),
+        plan(A, goal={"deadline": "90s"}, estimated_duration="1 minute"),
     ),
     (
         "budget-short",
@@ -420,6 +516,16 @@ def test_a_need_says_who_could_meet_it():
         "Worker raw, claim gives it: add a step before.",
         "No registered worker gives it.",
     ]
+
+
+def test_of_many_givers_the_nearest_count():
+    """A fact that is given and taken back again and again is followed all the same."""
+    who = ("raw", "burn")
+    chain = [step(f"s{i}", who[i % 2], *([f"s{i - 1}"] if i else [])) for i in range(99)]
+    good = plan(*chain, step("end", "clean", "s98"), goal=goal("table"))
+    assert not lint(good, CATALOG, advice=False)
+    bad = plan(*chain[:98], step("end", "clean", "s97"), goal=goal("table"))
+    assert [each.rule for each in lint(bad, CATALOG, advice=False)] == ["fact-dropped"]
 
 
 def test_findings_name_their_step():
