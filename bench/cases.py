@@ -84,6 +84,8 @@ CASES = [
     _ours("resume", 10_000, 2000, "resume"),
     _ours("coldstart", 21, 7, "coldstart"),
     _ours("memory", 10_000, 2000, "memory"),
+    Case("deciding", "leadhand deciding", "deciding", "few", 400, 400),
+    Case("deciding2000", "leadhand deciding2000", "deciding", "many", 2000, 2000),
 ]
 FULL = [
     _langgraph("fanout", 10_000, 10_000, "async", label="large "),
@@ -131,6 +133,18 @@ GOALS = [
     Goal("resume", "resume, to reading the log", "alone", most=2, field="ratio"),
     Goal("coldstart", "leadhand --help, to python -c pass", "alone", most=6, field="ratio"),
     Goal("memory", "memory at its highest", "alone", most=150, field="peak_mb", unit="MB"),
+    Goal(
+        *("deciding", "a decision, 10 of 400 workers matter, scaled", "alone"),
+        most=20,
+        field="ratio",
+        unit="ms",
+    ),
+    Goal(
+        *("deciding2000", "a decision, 2,000 workers that all matter, scaled", "alone"),
+        most=250,
+        field="ratio",
+        unit="ms",
+    ),
 ]
 
 

@@ -38,6 +38,7 @@ PUBLIC = [
     "Finish",
     "GiveUp",
     "Goal",
+    "GoalPlanner",
     "InvalidOutput",
     "Lead",
     "LeadhandError",
@@ -57,6 +58,7 @@ PUBLIC = [
     "Transient",
     "Unavailable",
     "WorkerFailure",
+    "method",
     "worker",
 ]
 

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
         Unavailable,
         WorkerFailure,
     )
+    from leadhand.planners.goal.planner import GoalPlanner
     from leadhand.planners.script import ScriptPlanner
     from leadhand.ports import Context
     from leadhand.workers.decorator import worker
+    from leadhand.workers.methods import method
 
 _HOMES = {
     "Ambiguous": "errors",
@@ -39,6 +41,7 @@ _HOMES = {
     "Finish": "core.report",
     "GiveUp": "core.report",
     "Goal": "core.plan",
+    "GoalPlanner": "planners.goal.planner",
     "InvalidOutput": "errors",
     "Lead": "app",
     "LeadhandError": "errors",
@@ -58,6 +61,7 @@ _HOMES = {
     "Transient": "errors",
     "Unavailable": "errors",
     "WorkerFailure": "errors",
+    "method": "workers.methods",
     "worker": "workers.decorator",
 }
 
@@ -70,6 +74,7 @@ __all__ = [
     "Finish",
     "GiveUp",
     "Goal",
+    "GoalPlanner",
     "InvalidOutput",
     "Lead",
     "LeadhandError",
@@ -89,6 +94,7 @@ __all__ = [
     "Transient",
     "Unavailable",
     "WorkerFailure",
+    "method",
     "worker",
 ]
 

@@ -205,7 +205,9 @@ def test_a_view_of_a_step():
     run = Drive(step("a", action="go"), step("b"))
     run.done("a", data={"x": [1]}, recommendations=("r",)).fail("b", "permanent")
     seen = views.step_view(run.state.steps["a"])
-    assert seen == StepView("a", "w", "go", "succeeded", 1, {"x": [1]}, None, ("r",), "")
+    planned = {"id": "a", "worker": "w", "action": "go"}
+    same = StepView("a", "w", "go", "succeeded", 1, {"x": [1]}, None, ("r",), "", planned)
+    assert seen == same
     seen.data["x"].append(2)
     assert run.state.steps["a"].data == {"x": [1]}
     seen = views.step_view(run.state.steps["b"])

@@ -16,6 +16,7 @@ from leadhand import (
     Finish,
     GiveUp,
     Goal,
+    GoalPlanner,
     InvalidOutput,
     Lead,
     LeadhandError,
@@ -35,6 +36,7 @@ from leadhand import (
     Transient,
     Unavailable,
     WorkerFailure,
+    method,
     worker,
 )
 
@@ -161,6 +163,20 @@ async def run_it() -> str:
     if not outcome.ok:
         return f"{outcome.status}: {outcome.reason} after {outcome.duration_s:.1f} s"
     return str(outcome.result)
+
+
+@method("prices")
+def in_parts(competitor: str) -> list[str]:
+    """How to split what is too complex."""
+    return ["split", "fetch_prices*", "join"]
+
+
+def plan_it() -> Lead:
+    """With the built-in planner, named in three ways or not at all."""
+    goal = Goal(want="prices", have={"competitor": "Acme"}, budget=3.0, deadline="10m")
+    Lead(workers=[fetch_prices, in_parts]).run_sync(goal)
+    Lead(workers=[fetch_prices], planner="goal")
+    return Lead(workers=[fetch_prices], planner=GoalPlanner(nodes_max=1000))
 
 
 def run_it_blocking() -> None:

@@ -26,13 +26,14 @@ from leadhand.core.events import RunStarted
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan import Goal, Plan
 from leadhand.core.policy import Policy
-from leadhand.core.report import Propose, decision_doc
+from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
 from leadhand.core.state import State
 from leadhand.core.views import fresh, planner_view
 from leadhand.engine.host import Host, new_run_id
 from leadhand.engine.service import Service, socket_path
 from leadhand.errors import Conflict, PlanInvalid, UsageError
 from leadhand.planners.document import DocumentPlanner
+from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.script import ScriptPlanner
 from leadhand.workers.machine import LocalMachine
 from leadhand.workers.registry import Registry
@@ -42,11 +43,13 @@ if TYPE_CHECKING:
 
     from leadhand.core.check import Finding
     from leadhand.core.plan import Doc, Json
+    from leadhand.core.report import Decision
     from leadhand.engine.run import Run
     from leadhand.ports import Planner, Store
     from leadhand.stores.lock import HostLock
 
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
 
@@ -56,7 +59,7 @@ class Lead:
     def __init__(
         self,
         workers: Iterable[Any] = (),
-        planner: Planner | Callable[..., object] | None = None,
+        planner: Planner | Callable[..., object] | str | None = None,
         store: str | Path | Store | None = None,
         *,
         policy: Policy | None = None,
@@ -65,7 +68,7 @@ class Lead:
         on_notice: Callable[[str, str, str], None] | None = None,
     ) -> None:
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
-        self.planner = _as_planner(planner)
+        self.planner = self._as_planner(planner)
         self.policy = policy or Policy()
         self.actor = actor or _whoami()
         self._store = store if store is not None else DEFAULT_STORE
@@ -82,16 +85,21 @@ class Lead:
     async def plan(self, goal: Goal | str, **more: Any) -> Plan:
         """Ask the planner for the first steps; nothing is executed."""
         goal = _as_goal(goal, more)
-        if self.planner is None:
-            raise UsageError("this Lead has no planner: pass planner=, or run a plan document")
+        planner = self.planner_for(goal)
         state = State()
         state.params = dict(goal.have)
-        state.started = self._started(goal.to_doc(), {}, self.planner, {}, ())
-        decision = await self.planner.decide(planner_view(state, 1, "start"))
+        state.started = self._started(goal.to_doc(), {}, planner, {}, ())
+        state.policy, state.catalog = state.started.policy, self.registry.catalog()
+        # The goal planner can write the whole plan, ready to be read, approved and run.
+        ask = planner.draft if isinstance(planner, GoalPlanner) else planner.decide
+        decision = await ask(planner_view(state, 1, "start"))
         if not isinstance(decision, Propose):
-            raise UsageError(f"the planner proposed no steps: {decision}")
+            raise UsageError(f"the planner proposed no steps: {_said(decision)}")
         doc = decision_doc(decision)
         plan: Doc = {"goal": goal.to_doc(), "steps": doc["steps"], "final": doc["final"]}
+        if isinstance(planner, GoalPlanner):
+            given = {name: value for name, value in goal.have.items() if PARAM.fullmatch(name)}
+            plan["params"] = {name: {"default": value} for name, value in given.items()}
         _refuse_errors(lint(plan, self.registry.catalog(), advice=False))
         return Plan.from_doc(plan)
 
@@ -162,10 +170,9 @@ class Lead:
         planner: Planner
         _refuse_name(host, run_id)
         if isinstance(what, Goal):
-            if self.planner is None:
-                raise UsageError("a goal needs a planner: pass planner=, or run a plan document")
+            planner = self.planner_for(what)
             goal: Any = what.to_doc()  # noqa: ASYNC240 - a Goal, not a path
-            head, values, planner, linted = {}, dict(what.have), self.planner, ""
+            head, values, linted = {}, dict(what.have), ""
         else:
             doc = as_document(what)
             pools = self.policy.resources
@@ -209,9 +216,34 @@ class Lead:
     async def take_up(self, host: Host, run_id: str) -> Run:
         """Drive a run again from where its log ends."""
         run = host.load(run_id, self.registry)
-        written = run.state.started is not None and run.state.started.planner == "document"
-        planner = DocumentPlanner() if written else self.planner
+        planned_by = run.state.started.planner if run.state.started is not None else ""
+        planner: Planner | None = self.planner
+        if planned_by == DocumentPlanner.name:
+            planner = DocumentPlanner()
+        elif planned_by == GoalPlanner.name and planner is None:
+            planner = GoalPlanner(self.registry.methods)
         return await host.adopt(run_id, self.registry, planner)
+
+    def planner_for(self, goal: Goal) -> Planner:
+        """The planner of a goal: the one this Lead was given, else the goal planner."""
+        planner = self.planner or GoalPlanner(self.registry.methods)
+        if isinstance(planner, GoalPlanner) and not goal.want:
+            raise UsageError(
+                "the goal names no facts, and the goal planner cannot read sentences: "
+                "say what is wanted, as in Goal(want='summary'), or pass planner="
+            )
+        return planner
+
+    def _as_planner(self, planner: Planner | Callable[..., object] | str | None) -> Planner | None:
+        if planner == GoalPlanner.name:
+            return GoalPlanner(self.registry.methods)
+        if isinstance(planner, str):
+            raise UsageError(f"{planner!r} is no planner: pass a function, a planner, or 'goal'")
+        if isinstance(planner, GoalPlanner):
+            return planner.with_methods(self.registry.methods)
+        if planner is None or hasattr(planner, "decide"):
+            return planner  # type: ignore[return-value]
+        return ScriptPlanner(planner)
 
     def hosting(self) -> _Hosting:
         """`async with lead.hosting() as host`: opened once, however many runs share it."""
@@ -343,15 +375,17 @@ def _refuse_errors(findings: Iterable[Finding]) -> None:
 def _as_goal(goal: Goal | str, more: Doc) -> Goal:
     if isinstance(goal, Goal):
         return goal
-    want = more.get("want", ())
-    wanted = (want,) if isinstance(want, str) else tuple(want)
-    return Goal(text=goal, want=wanted, have=more.get("have", {}))
+    return Goal(text=goal, **more)
 
 
-def _as_planner(planner: Planner | Callable[..., object] | None) -> Planner | None:
-    if planner is None or hasattr(planner, "decide"):
-        return planner  # type: ignore[return-value]
-    return ScriptPlanner(planner)
+def _said(decision: Decision) -> str:
+    match decision:
+        case GiveUp():
+            return decision.reason
+        case Ask():
+            return decision.question
+        case _:
+            return str(decision)
 
 
 def _whoami() -> str:

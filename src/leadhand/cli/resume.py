@@ -148,7 +148,8 @@ def _planner(settings: Settings, state: State, name: str) -> Any:
     assert state.started is not None
     if state.started.planner == DocumentPlanner.name:
         return DocumentPlanner()
-    name = name or state.started.planner_source or settings.planner
+    known = "goal" if state.started.planner == "goal" else ""
+    name = name or state.started.planner_source or known or settings.planner
     if not name:
         raise UsageError(
             f"run {state.run} was planned by {state.started.planner}, which is not loaded. "

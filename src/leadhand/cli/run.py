@@ -73,16 +73,17 @@ class Prepared:
 @command("run", "leadhand run plan.yaml --set version=v2.1.4")
 @click.argument("what", metavar="PLAN|GOAL")
 @_common
-@click.option("--planner", metavar="M:F", help="For a goal: the planner, as module:function.")
+@click.option("--planner", metavar="M:F", help="For a goal: module:function, or goal (built in).")
 @click.option("--have", multiple=True, metavar="K=V", help="For a goal: something given.")
 @click.option("--want", multiple=True, metavar="FACT", help="For a goal: a fact that is wanted.")
 def run(console: Console, what: str, **options: Any) -> int:
     """Run a plan, or pursue a goal with a planner.
 
-    PLAN is a JSON or YAML file, or - for standard input; any other text is a goal, and needs
-    a planner. The plan is checked first, and everything wrong with it is reported at once.
-    The result is printed on stdout, progress on stderr. Ctrl-C lets running steps finish and
-    prints how to go on; twice ends at once.
+    PLAN is a JSON or YAML file, or - for standard input; any other text is a goal: say with
+    --want which facts should be true in the end, or give a planner of your own. A plan is
+    checked first, and everything wrong with it is reported at once. The result is printed on
+    stdout, progress on stderr. Ctrl-C lets running steps finish and prints how to go on; twice
+    ends at once.
     """
     if is_plan(what):
         for name in ("planner", "have", "want"):
@@ -152,17 +153,16 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
     if options["sets"]:
         raise UsageError("--set goes with a plan; for a goal, say what is given with --have K=V")
     settings = _settings(options)
-    if not settings.planner:
+    if not settings.planner and not options["want"]:
         raise UsageError(
-            f"{clean(text, 60)!r} is not a file, so it is taken for a goal, and a goal needs a "
-            "planner. Fix: give --planner MODULE:FUNCTION (the built-in goal planner is not part "
-            "of this version), or the path of a plan."
+            f"{clean(text, 60)!r} is not a file, so it is taken for a goal. Fix: say which facts "
+            "are wanted with --want FACT, or give --planner MODULE:FUNCTION, or the path of a plan."
         )
     have = json_pairs(options["have"], "--have")
     goal = Goal(text=text, want=tuple(options["want"]), have=have, budget=options["budget"])
     registry = registry_of(settings)
-    planner_of(settings.planner, settings.root)
-    name = settings.planner
+    name = settings.planner or "goal"
+    planner_of(name, settings.root)
     return Prepared(
         settings, registry, settings.workers, actor_of(settings), goal=goal, planner=name
     )

@@ -7,6 +7,7 @@ A run records the descriptions it was started with, so a log explains itself.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -67,6 +68,17 @@ class WorkerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def default_risk(self) -> Risk:
         """Undeclared risk: low for functions, medium for whatever reaches outside."""
         return "low" if self.kind == "function" else "medium"
+
+
+class Method(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to give a fact in several smaller steps, for when one worker found it too much."""
+
+    fact: str
+    name: str
+    takes: tuple[str, ...] = ()
+    """Facts that its function is called with."""
+    stages: Callable[..., Sequence[str]]
+    """Gives the names of the workers, first to last; `name*` is one step for each item."""
 
 
 class Catalog:

@@ -10,6 +10,7 @@ The form of the document stands in `core/schema.py`, its meaning in `core/check.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -93,10 +94,12 @@ class Step:
     uses: Json = None
     needs: Json = None
     gives: Json = None
+    drops: Json = None
     est: Json = None
     tier: str | None = None
     context: Json = None
     supersedes: str | None = None
+    because: str = ""
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Step:
@@ -113,11 +116,21 @@ class Goal:
     """What a person wants."""
 
     text: str = ""
-    want: tuple[str, ...] = ()
+    want: Sequence[str] = ()
+    """Facts that should be true in the end; one may be given as a text."""
     have: Doc = field(default_factory=dict)
-    acceptance: tuple[str, ...] = ()
+    """What is true already, with its data."""
+    acceptance: Sequence[str] = ()
     budget: Json = None
-    deadline: str | None = None
+    deadline: Json = None
+
+    def __post_init__(self) -> None:
+        """One wanted fact may be given as a text: it is not a list of letters."""
+        for name in ("want", "acceptance"):
+            value: Any = getattr(self, name)
+            if not isinstance(value, tuple):
+                several = (value,) if isinstance(value, str) else tuple(value)
+                object.__setattr__(self, name, several)
 
     @classmethod
     def from_doc(cls, doc: str | Doc | None) -> Goal:

@@ -6,12 +6,13 @@ frozen dataclasses, so that msgspec and pydantic accept them alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
+from leadhand.core.catalog import Catalog
 from leadhand.core.plan import Doc, Json, Plan, Step
 
 Status = Literal["succeeded", "failed"]
@@ -151,6 +152,8 @@ class StepView(msgspec.Struct, frozen=True):
     error: Failure | None = None
     recommendations: tuple[str, ...] = ()
     reason: str = ""
+    planned: Doc = {}
+    """The step as it was planned: parameters, needs, gives, drops and the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,19 @@ class PlannerView:
     notes: Json = None
     cost: float = 0.0
     params: Doc = field(default_factory=dict)
+    catalog: Catalog = field(default_factory=Catalog)
+    """The workers the run may use."""
+    timeline: Sequence[StepView] = ()
+    """All steps, without their data: those that have ended, in the order they ended, then the
+    others in the order they were planned."""
+    in_flight: tuple[str, ...] = ()
+    """Steps with an attempt or a probe under way."""
+    outlook: tuple[Json, ...] = ()
+    """What the last proposal expected to follow."""
+    budget_left: float | None = None
+    """What may still be spent, with what is in flight already taken off; None: no limit."""
+    barred: Mapping[str, str] = field(default_factory=dict)
+    """Workers that are not to be used for now, each with the reason."""
 
     @property
     def completed(self) -> tuple[str, ...]:

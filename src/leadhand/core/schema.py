@@ -211,10 +211,12 @@ _STEP: Schema = _object(
         "undo": _object("The task that takes it back.", _TASK, ("worker",)),
         "needs": _ref("facts", "Facts that must be true before it."),
         "gives": _ref("facts", "Facts that are true after it."),
+        "drops": _ref("facts", "Facts that are no longer true after it."),
         "est": _ref("duration", "How long it will probably take."),
         "tier": _text("The tier of model it asks for."),
         "context": _any("The steps whose results its worker is told.", _NAME, _NAMES),
         "supersedes": _text("The id of the step that it takes the place of."),
+        "because": _text("Why it is there, and what was not chosen instead; for people."),
     },
     ("id", "worker"),
 )

@@ -7,8 +7,8 @@ planner costs the same at the first step and at the ten-thousandth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
@@ -116,18 +116,19 @@ def question_text(step: StepState, reason: str) -> tuple[str, list[str]]:
     return f"{head} failed: {reason}. What now?", ["retry", "skip", "abort"]
 
 
-def step_view(step: StepState) -> StepView:
-    """One step, copied."""
+def step_view(step: StepState, *, data: bool = True) -> StepView:
+    """One step, copied; its data too, unless that is left out."""
     return StepView(
         id=step.id,
         worker=step.worker,
         action=step.action,
         status=step.status,
         attempts=step.attempts,
-        data=fresh(_value(step)) if step.status == "succeeded" else None,
+        data=fresh(_value(step)) if data and step.status == "succeeded" else None,
         error=failure_of(step.failure),
         recommendations=step.report.recommendations if step.report else (),
         reason=step.reason,
+        planned=fresh(step.doc),
     )
 
 
@@ -164,6 +165,40 @@ class _Lazy(Mapping[str, Any]):
         return self._state.succeeded if self._results else len(self._state.steps)
 
 
+class _Timeline(Sequence[StepView]):
+    """Steps in the order they ended, the others after them; sorted when first looked at."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._steps: list[StepState] | None = None
+
+    @property
+    def _sorted(self) -> list[StepState]:
+        if self._steps is None:
+            last = 1 << 62
+            # Steps that ended in the same moment ran side by side, or one after the other in
+            # the order they were planned.
+            self._steps = sorted(
+                self._state.steps.values(),
+                key=lambda step: (step.ended if step.status in SETTLED else last, step.order),
+            )
+        return self._steps
+
+    @overload
+    def __getitem__(self, index: int) -> StepView: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[StepView]: ...
+
+    def __getitem__(self, index: int | slice) -> StepView | list[StepView]:
+        if isinstance(index, slice):
+            return [step_view(step, data=False) for step in self._sorted[index]]
+        return step_view(self._sorted[index], data=False)
+
+    def __len__(self) -> int:
+        return len(self._state.steps)
+
+
 def planner_view(
     state: State, call: int, why: str, value: Callable[[StepState], Json] | None = None
 ) -> PlannerView:
@@ -187,7 +222,17 @@ def planner_view(
         notes=fresh(state.planner.notes),
         cost=state.spent,
         params=fresh(state.params),
+        catalog=state.catalog,
+        timeline=_Timeline(state),
+        in_flight=tuple(state.in_flight),
+        outlook=tuple(fresh(state.outlook)),
+        budget_left=_left(state),
     )
+
+
+def _left(state: State) -> float | None:
+    budget = state.policy.budget
+    return None if budget is None else max(0.0, round(budget - state.spent - state.reserved, 9))
 
 
 def step_row(step: StepState) -> Doc:

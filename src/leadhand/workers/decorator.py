@@ -66,8 +66,12 @@ class Options(TypedDict, total=False):
     version: str
     """A digest of its source if not given; approvals are bound to it."""
     needs: Texts
+    """Facts that must be true before it; the parameters without a default if not given."""
     gives: Texts
+    """Facts that are true once it has succeeded; if not given, the name of the class it returns,
+    where that is one of your own: `-> PriceTable` gives `price_table`."""
     drops: Texts
+    """Facts that are no longer true after it."""
     isolate: Literal["thread", "process"] | None
     """Where a sync function runs."""
     max_concurrency: int
@@ -95,8 +99,10 @@ class Declaration:
     est_s: float | None = None
     cost: float = 0.0
     version: str = ""
-    needs: tuple[str, ...] = ()
-    gives: tuple[str, ...] = ()
+    needs: tuple[str, ...] | None = None
+    """None: as the signature says."""
+    gives: tuple[str, ...] | None = None
+    """None: as the signature says."""
     drops: tuple[str, ...] = ()
     isolate: Literal["thread", "process"] | None = None
     max_concurrency: int | None = None
@@ -171,8 +177,8 @@ def declare(
         est_s=_seconds(options.get("est"), "est", where),
         cost=_cost(options.get("cost", 0.0), where),
         version=str(options.get("version") or ""),
-        needs=_texts(options, "needs", where),
-        gives=_texts(options, "gives", where),
+        needs=_texts(options, "needs", where) if "needs" in options else None,
+        gives=_texts(options, "gives", where) if "gives" in options else None,
         drops=_texts(options, "drops", where),
         isolate=isolate,
         max_concurrency=_count(options.get("max_concurrency"), where),

@@ -74,7 +74,12 @@ def read_offer(
         timeout_s=table.seconds("timeout") or None,
         est_s=table.seconds("est") or None,
         cost=table.number("cost"),
-        needs=table.texts("needs"),
+        needs=table.texts("needs") if "needs" in table.values else _required(schema),
         gives=table.texts("gives"),
         drops=table.texts("drops"),
     )
+
+
+def _required(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """What it needs unless it says otherwise: the parameters that must be given."""
+    return tuple(str(name) for name in schema.get("required", ()))

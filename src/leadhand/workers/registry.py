@@ -2,7 +2,8 @@
 
 What may be given: functions with `@worker`, objects whose methods have it, modules that hold
 such functions, and anything that fulfils the Worker protocol. Functions that share a name
-become one worker with several actions; everything else must have a name of its own.
+become one worker with several actions; everything else must have a name of its own. Functions
+with `@method` are kept apart, for the planner.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.catalog import Catalog
+from leadhand.core.catalog import Catalog, Method
 from leadhand.errors import UsageError
 from leadhand.workers.decorator import MARK, Declaration
 from leadhand.workers.function import FunctionAction, FunctionWorker
 from leadhand.workers.loading import load_module
+from leadhand.workers.methods import method_of
 from leadhand.workers.threads import Threads
 
 if TYPE_CHECKING:
@@ -35,11 +37,15 @@ class Registry:
         threads: Threads | None = None,
     ) -> None:
         self.threads = threads or Threads()
+        self.methods: list[Method] = []
+        """Ways to split what is too complex, for planners that know how."""
         self._workers: dict[str, Worker] = {}
         functions: dict[str, list[FunctionAction]] = {}
         for given in workers:
             for each in _collected(given):
-                if isinstance(each, FunctionAction):
+                if isinstance(each, Method):
+                    self.methods += [each] if each not in self.methods else []
+                elif isinstance(each, FunctionAction):
                     functions.setdefault(each.declaration.name, []).append(each)
                 else:
                     self._add(each)
@@ -90,10 +96,12 @@ def load_workers(name: str) -> list[Any]:
     return found
 
 
-def _collected(given: Any) -> Iterator[FunctionAction | Worker]:
+def _collected(given: Any) -> Iterator[FunctionAction | Worker | Method]:
     if isinstance(given, ModuleType):
         for each in _from_module(given):
             yield from _collected(each)
+    elif (method := method_of(given)) is not None:
+        yield method
     elif isinstance(getattr(given, MARK, None), Declaration):
         yield FunctionAction(getattr(given, MARK), given)
     elif inspect.isclass(given):
@@ -122,7 +130,7 @@ def _from_module(module: ModuleType) -> Iterator[Any]:
     """Functions and workers in the order they stand in the module, imported ones included."""
     seen: set[int] = set()
     for value in vars(module).values():
-        marked = isinstance(getattr(value, MARK, None), Declaration)
+        marked = isinstance(getattr(value, MARK, None), Declaration) or method_of(value) is not None
         made = not inspect.isclass(value) and hasattr(value, "perform") and hasattr(value, "spec")
         if (marked or made) and not inspect.ismodule(value) and id(value) not in seen:
             seen.add(id(value))

@@ -10,6 +10,8 @@ A parameter annotated `Context` gets the attempt's context and is no part of the
 from __future__ import annotations
 
 import inspect
+import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -61,7 +63,12 @@ class Signature:
             self._read(parameter, _evaluated(parameter.annotation, scope), defaults)
         self.required = frozenset(name for name, each in self.taken.items() if each.required)
         self.parameters = self._schema(defaults)
-        self.returns = _returned(_evaluated(signature.return_annotation, scope))
+        returned = _evaluated(signature.return_annotation, scope)
+        self.returns = _returned(returned)
+        self.needs = tuple(name for name, each in self.taken.items() if each.required)
+        """The facts it needs unless it says otherwise: the parameters that must be given."""
+        self.gives = _given(returned)
+        """The fact it gives unless it says otherwise: the class it returns, if it is the user's."""
         self.bare = not (self.taken or self.context or self.open)
 
     def _read(self, parameter: inspect.Parameter, kind: Any, defaults: dict[str, Any]) -> None:
@@ -222,3 +229,18 @@ def _returned(kind: Any) -> dict[str, Any] | None:
         return None
     schema, components = found
     return {**schema, "$defs": components} if components else schema
+
+
+def _given(kind: Any) -> tuple[str, ...]:
+    """The name of the user's own class that a function returns, as a fact; else nothing."""
+    while typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
+    if _is_union(kind):
+        parts = [each for each in typing.get_args(kind) if each is not type(None)]
+        return _given(parts[0]) if len(parts) == 1 else ()
+    named = isinstance(kind, type) or hasattr(kind, "__supertype__")
+    home = str(getattr(kind, "__module__", "")).partition(".")[0]
+    if not named or home == "leadhand" or home in sys.stdlib_module_names - {"__main__"}:
+        return ()
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind.__name__)
+    return (words.lower().strip("_"),)

@@ -1,0 +1,126 @@
+"""Why there is no way: who would give what is wanted, what they lack, down to what nobody gives."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.core.wording import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from leadhand.planners.goal.memory import Prices
+    from leadhand.planners.goal.operators import Operators
+
+CLAUSES_MAX = 12
+GIVERS_MAX = 4
+
+
+class NoWay(NamedTuple):
+    """Why some facts cannot become true."""
+
+    text: str
+    missing: tuple[str, ...]
+    """Facts that nobody gives, or nobody gives any more: a person might."""
+    spent: bool
+    """Whether only money is missing."""
+
+
+def why_not(
+    wanted: Iterable[str], reached: Collection[str], operators: Operators, prices: Prices
+) -> NoWay:
+    """Follow what is missing from the wanted facts down to its roots."""
+    goal = [fact for fact in wanted if fact not in reached]
+    clauses: list[str] = []
+    missing: list[str] = []
+    reasons: list[str] = []
+    queue, seen = list(goal), set(goal)
+    for fact in queue:
+        givers = operators.givers.get(fact, [])
+        if not givers:
+            clauses.append(f"nobody gives {fact}")
+            missing.append(fact)
+            continue
+        barred = [name for name in givers if prices.of.get(name) == inf]
+        if barred:
+            missing.append(fact)
+        lacks: dict[str, list[str]] = {}
+        for name in givers[:GIVERS_MAX]:
+            if name in barred:
+                reasons.append(prices.why.get(name, ""))
+                clauses.append(f"{name} gives {fact} but {prices.why.get(name, 'is barred')}")
+                continue
+            lacks[name] = [n for n in operators.by_name[name].needs if n not in reached]
+            queue += [need for need in lacks[name] if need not in seen]
+            seen.update(lacks[name])
+        alone = fact in goal and len(givers) == 1
+        clauses += [
+            f"{fact} needs {listed(needs)}"
+            if alone
+            else f"{name} gives {fact} but needs {listed(needs)}"
+            for name, needs in lacks.items()
+        ]
+        if len(givers) > GIVERS_MAX:
+            clauses.append(f"{len(givers) - GIVERS_MAX} more that give {fact} lack something too")
+    more = [f"and {len(clauses) - CLAUSES_MAX} more"] if len(clauses) > CLAUSES_MAX else []
+    text = "; ".join([*clauses[:CLAUSES_MAX], *more])
+    spent = bool(reasons) and all(" is left" in each for each in reasons)
+    return NoWay(text, tuple(dict.fromkeys(missing)), spent)
+
+
+def impossible(pair: tuple[str, str]) -> str:
+    """What is said when two wanted facts exclude each other."""
+    one, other = pair
+    if one == other:
+        return f"it is impossible: {one} can never become true"
+    return f"it is impossible: {one} and {other} can never be true together"
+
+
+def exhausted(wanted: Iterable[str], nodes: int) -> str:
+    """What is said when everything was tried."""
+    return (
+        f"it is impossible: {', '.join(wanted)} cannot all be true together; every state that "
+        f"can be reached was looked at ({nodes})"
+    )
+
+
+def unaffordable(cost: float, left: float) -> str:
+    """What is said when the way is known and too dear."""
+    return f"the cheapest way found costs {cost:g}, and {left:g} of the budget is left"
+
+
+def changed(names: Collection[str], before: Collection[str], prices: Prices) -> str:
+    """What a new plan does otherwise than the last one."""
+    parts = [f"{_count(len(names))} to go"]
+    if before:
+        new = [name for name in dict.fromkeys(names) if name not in before]
+        gone = [name for name in dict.fromkeys(before) if name not in names]
+        parts += [f"new: {listed(new)}"] if new else []
+        parts += [f"{name} {prices.why[name]}" for name in gone if name in prices.why][:3]
+    return "; ".join(parts)
+
+
+def _count(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"
+
+
+def heard(
+    advised: Mapping[str, str], chosen: Collection[str], prices: Prices, operators: Operators
+) -> list[str]:
+    """Whether each recommendation was followed, and if not why."""
+    found = []
+    for worker, words in sorted(advised.items()):
+        own = [name for name, each in operators.by_name.items() if each.worker == worker]
+        if any(operators.by_name[name].worker == worker for name in chosen):
+            found.append(f'followed "{words}"')
+        elif not own:
+            found.append(f'declined "{words}": there is no such worker, or it gives nothing')
+        elif any(prices.of.get(name) == inf for name in own):
+            barred = next(name for name in own if prices.of.get(name) == inf)
+            found.append(f'declined "{words}": it {prices.why.get(barred, "is barred")}')
+        elif not any(name in prices.of for name in own):
+            found.append(f'declined "{words}": it gives nothing that is wanted now')
+        else:
+            found.append(f'declined "{words}": it lacks what it needs, or another way is cheaper')
+    return found

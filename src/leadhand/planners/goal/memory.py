@@ -1,0 +1,258 @@
+"""Prices: what an operator costs after what has happened to it.
+
+    price = cost x 2^k
+
+where k counts the failures in a row of this worker and action on this very input. The input is
+what the parameters refer to, so a new version of a fact is a new input, and starts afresh. Some
+classes of failure say that the same again cannot help: there the price is infinite at once; for
+the others it is infinite after a number of failures in a row. A success forgets.
+
+All of it is computed from the log's failed attempts at each decision. The one thing that a
+person may change is from where to count: an answer "retry" forgives what was before.
+"""
+
+from __future__ import annotations
+
+import re
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from leadhand.planners.goal.operators import is_flag, operator_name
+from leadhand.planners.goal.world import ANSWER, HAVE, Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from leadhand.core.plan import Doc
+    from leadhand.core.report import FailedAttempt, Failure, PlannerView, StepView
+    from leadhand.planners.goal.operators import Operator, Operators
+    from leadhand.planners.goal.world import World
+
+FAILURES_MAX = {
+    "transient": 6,
+    "rate_limited": 6,
+    "timeout": 6,
+    "lost": 6,
+    "unavailable": 2,
+    "invalid_output": 2,
+    "criteria_unmet": 2,
+}
+"""How many failures in a row on one input end it; of any other class, one does."""
+SPLITTING = frozenset({"too_complex", "context_overflow", "ambiguous"})
+ADVISED = 0.5
+"""What a recommendation makes of the price of the worker it names."""
+_ADVICE = re.compile(
+    r"\s*(?:please\s+)?(?:use|try|prefer|switch to|reroute to)\s+(.+)", re.IGNORECASE | re.DOTALL
+)
+
+
+class Record(NamedTuple):
+    """What happened to one operator on one input since it last succeeded there."""
+
+    failures: int
+    last: Failure
+    step: str
+    happened: bool
+    """Whether any of the attempts may have had an effect."""
+
+
+class Past(msgspec.Struct):
+    """The failures that count, by operator and input."""
+
+    records: dict[tuple[str, str], Record]
+    skipped: dict[tuple[str, str], str]
+    """What a person took out, with the reason."""
+    asked_for: dict[str, tuple[str, ...]]
+    """Facts that a worker said it needs to know beyond its parameters."""
+    split: set[str]
+    """Facts whose giver found its task too large or unclear."""
+    hopeless: set[str]
+    """Steps that failed, and would fail again."""
+
+
+class Prices(NamedTuple):
+    """What operators cost now, and why where that is not what they declare."""
+
+    of: dict[str, float]
+    why: dict[str, str]
+
+
+def bound(operator: Operator, facts: Mapping[str, Fact]) -> Doc:
+    """The parameters of an operator, from facts that are there."""
+    found: Doc = {name: facts[fact].value for name, fact in operator.takes.items()}
+    for name in operator.may_take:
+        if name in facts and not is_flag(name):
+            found[name] = facts[name].value
+    return found
+
+
+def input_of(operator: Operator, facts: Mapping[str, Fact]) -> str | None:
+    """A name for an operator's input; None when some of it is not there."""
+    if any(fact not in facts for fact in operator.needs if not is_flag(fact)):
+        return None
+    others = {facts[fact].version for fact in operator.unbound if not is_flag(fact)}
+    return _digest(bound(operator, facts), sorted(others - {HAVE, ANSWER}))
+
+
+def _digest(parameters: Doc, versions: list[str]) -> str:
+    return msgspec.json.encode([parameters, versions], order="sorted").decode()
+
+
+def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -> Past:
+    """What the log tells of failures; the first `forgiven` attempts do not count."""
+    found = Past({}, {}, {}, set(), set())
+    counted = {(each.step, each.attempt) for each in view.failed_attempts[forgiven:]}
+    if not view.failed_attempts and all(step.status != "skipped" for step in view.timeline):
+        return found
+    gives: dict[str, tuple[str, ...]] = {}
+    for step in view.timeline:
+        gives[step.id] = tuple(step.planned.get("gives") or ())
+    for step in view.timeline:
+        own = operators.by_name.get(operator_name(step.worker, step.action))
+        text = _input_of_step(step, own, gives)
+        failed = [each for each in world.failures.get(step.id, ()) if _counts(each, counted)]
+        for each in failed:
+            _add(found, operator_name(each.worker, step.action), text, each, operators)
+        name = operator_name(step.worker, step.action)
+        if step.status == "succeeded":
+            found.records.pop((name, text), None)
+        elif step.status == "skipped":
+            found.skipped[name, text] = step.reason or "it was skipped"
+            found.hopeless.add(step.id)
+    for (name, _), record in found.records.items():
+        operator = operators.by_name.get(name)
+        if operator is None or _ended(record, operator):
+            found.hopeless.add(record.step)
+    return found
+
+
+def _ended(record: Record, operator: Operator) -> bool:
+    """Whether the same again cannot help, or must not be tried."""
+    if record.happened and not operator.idempotent:
+        return True
+    return record.failures >= FAILURES_MAX.get(record.last.failure_class, 1)
+
+
+def _counts(each: FailedAttempt, counted: set[tuple[str, int]]) -> bool:
+    return (each.step, each.attempt) in counted
+
+
+def _input_of_step(
+    step: StepView, operator: Operator | None, gives: Mapping[str, tuple[str, ...]]
+) -> str:
+    """The same name for the input that a step was planned with."""
+    unbound = [fact for fact in operator.unbound if not is_flag(fact)] if operator else []
+    after = [each for each in step.planned.get("depends_on") or () if isinstance(each, str)]
+    versions = sorted(each for each in after if not set(unbound).isdisjoint(gives.get(each, ())))
+    return _digest(step.planned.get("parameters") or {}, versions)
+
+
+def _add(found: Past, name: str, text: str, each: FailedAttempt, operators: Operators) -> None:
+    failure, before = each.failure, found.records.get((name, text))
+    happened = failure.effect != "none" or bool(before and before.happened)
+    count = before.failures + 1 if before else 1
+    found.records[name, text] = Record(count, failure, each.step, happened)
+    operator = operators.by_name.get(name)
+    if operator is None:
+        return
+    if failure.failure_class in SPLITTING:
+        found.split.update(operator.gives)
+    if failure.failure_class == "needs_info":
+        named = tuple(asked(failure, operator))
+        found.asked_for[name] = tuple(dict.fromkeys((*found.asked_for.get(name, ()), *named)))
+
+
+def asked(failure: Failure, operator: Operator) -> Iterable[str]:
+    """The facts a worker says it needs to know: named in details, or a parameter in its words."""
+    details = failure.details
+    if isinstance(details, dict):
+        details = details.get("needs")
+    if details:
+        yield from [details] if isinstance(details, str) else map(str, details)
+        return
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_-]*", failure.message))
+    yield from (name for name in operator.may_take if name in words)
+
+
+def informed(operators: Operators, asked_for: Mapping[str, tuple[str, ...]]) -> dict[str, Operator]:
+    """The operators that said they need to know more, with what they need."""
+    found = {}
+    for name, facts in asked_for.items():
+        old = operators.by_name.get(name)
+        if old is None or not facts:
+            continue
+        takes = {**old.takes, **{fact: fact for fact in facts if fact in old.may_take}}
+        rest = tuple(each for each in old.may_take if each not in takes)
+        needs = tuple(sorted({*old.needs, *facts}))
+        found[name] = msgspec.structs.replace(old, needs=needs, takes=takes, may_take=rest)
+    return found
+
+
+def prices(
+    relevant: Iterable[Operator], view: PlannerView, world: World, before: Past, unit: float
+) -> Prices:
+    """What each operator costs now."""
+    found = Prices({}, {})
+    advised = advice(view.recommendations)
+    touched = {name for name, _ in (*before.records, *before.skipped)}
+    for operator in relevant:
+        name = operator.name
+        # Of two that cost the same, the quicker one; the thousandth of a second decides nothing.
+        price = (operator.cost or unit) + unit * 1e-9 * min(operator.est_s, 1e6)
+        why = ""
+        if name in touched:
+            price, why = _remembered(operator, price, world, before)
+        if price < inf and operator.worker in view.barred:
+            price, why = inf, view.barred[operator.worker]
+        if price < inf and view.budget_left is not None and operator.cost > view.budget_left:
+            price, why = inf, f"costs {operator.cost:g}, and {view.budget_left:g} is left"
+        if operator.worker in advised and price < inf:
+            price *= ADVISED
+        found.of[name] = price
+        if why:
+            found.why[name] = why
+    return found
+
+
+def _remembered(operator: Operator, price: float, world: World, before: Past) -> tuple[float, str]:
+    text = input_of(operator, world.facts)
+    if text is None:
+        return price, ""
+    key = (operator.name, text)
+    if key in before.skipped:
+        return inf, f"was skipped ({before.skipped[key]})"
+    record = before.records.get(key)
+    if record is None:
+        return price, ""
+    kind = record.last.failure_class
+    what = f"{kind}: {_short(record.last.message)}" if record.last.message else kind
+    if record.happened and not operator.idempotent:
+        return inf, f"failed ({what}), and what it did may have happened"
+    if _ended(record, operator):
+        times = "failed" if record.failures == 1 else f"failed {record.failures} times"
+        return inf, f"{times} on this input ({what})"
+    times = "once" if record.failures == 1 else f"{record.failures} times"
+    return price * 2**record.failures, f"failed {times} on this input ({what})"
+
+
+def _short(message: str) -> str:
+    line = " ".join(message.split())
+    return line if len(line) <= 100 else f"{line[:99]}…"
+
+
+def advice(recommendations: Iterable[str]) -> dict[str, str]:
+    """Workers that reports recommend, each with the words."""
+    found: dict[str, str] = {}
+    for text in recommendations:
+        said = _ADVICE.match(text)
+        if said:
+            word = re.split(r"[\s,;:!?]", said[1].removeprefix("worker ").strip("'\"` "))[0]
+            found.setdefault(word.strip("'\"`.").rstrip("."), text)
+    return found
+
+
+def priced(value: float) -> str:
+    """A price as people read it."""
+    return "no price" if value == inf else f"{float(f'{value:.3g}'):g}"

@@ -1,0 +1,94 @@
+"""What the planner hands itself from one call to the next, in the log. Small, and bounded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.planners.goal.methods import Split
+from leadhand.planners.goal.operators import is_flag
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.report import PlannerView
+
+SEEN_MAX = 20
+
+GIVE, RETRY, STOP = "give", "retry", "stop"
+"""What a person may answer: here it is, try again, it is not worth it."""
+
+
+class Asked(msgspec.Struct):
+    """A question that was put to a person."""
+
+    question: str
+    facts: list[str]
+    failures: int = 0
+    """How many attempts had failed by then."""
+
+
+class Notes(msgspec.Struct, omit_defaults=True):
+    """The planner's memory that is not in the log otherwise."""
+
+    prices: str = ""
+    """A digest of what the last plan was made for."""
+    way: list[str] = []
+    """The operators of the last plan."""
+    seen: list[str] = []
+    """Digests of where it stood when nothing was under way."""
+    asked: list[Asked] = []
+    splits: dict[str, Split] = {}
+    heard: int = 0
+    """How many recommendations were answered."""
+
+    def to_doc(self) -> Doc:
+        """As it is logged."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+
+
+def read(notes: Json) -> Notes:
+    """The notes of the last call; those of another planner are as good as none."""
+    try:
+        return msgspec.convert(notes or {}, Notes)
+    except msgspec.ValidationError:
+        return Notes()
+
+
+class Said(msgspec.Struct):
+    """What people answered to the planner's questions."""
+
+    facts: dict[str, Json]
+    forgiven: int = 0
+    """How many of the failed attempts no longer count."""
+    stop: str = ""
+    """Who said that it is not worth going on."""
+
+
+def said(view: PlannerView, notes: Notes) -> Said:
+    """Match the answers to the questions."""
+    found = Said({})
+    by_question = {each.question: each for each in notes.asked}
+    for answer in view.answers:
+        asked = by_question.get(answer.get("question", ""))
+        if asked is None:
+            continue
+        if answer.get("choice") == STOP:
+            found.stop = str(answer.get("actor") or "a person")
+        if answer.get("choice") == RETRY:
+            found.forgiven = max(found.forgiven, asked.failures)
+        found.facts |= _given(answer, asked.facts)
+    return found
+
+
+def _given(answer: Doc, facts: list[str]) -> dict[str, Json]:
+    data, text = answer.get("data"), answer.get("text")
+    if isinstance(data, dict) and not set(facts).isdisjoint(data):
+        return {fact: data[fact] for fact in facts if fact in data}
+    value = data if data is not None else text or None
+    artefacts = [fact for fact in facts if not is_flag(fact)]
+    flags = [fact for fact in facts if is_flag(fact) and answer.get("choice") == GIVE]
+    found: dict[str, Json] = dict.fromkeys(flags, True)
+    if value is not None and len(artefacts) == 1:
+        found[artefacts[0]] = value
+    return found

@@ -1,0 +1,334 @@
+"""The goal planner: what to do next, from what is true, what is wanted and what has failed.
+
+    decide    fold the world; if the wanted facts are true, finish; else find a cheap plan from
+              where things will stand when everything under way has succeeded, and propose what
+              of it can start now. The rest is the outlook, which is shown and never executed.
+    draft     the same plan whole, as one final proposal that a person can read and approve.
+
+It keeps nothing between calls but its notes, which stand in the log: the same view always gets
+the same decision. Where a search takes long it lets others have a turn, and its budget is in
+nodes, so that the machine's speed decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from math import inf
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.core.report import Ask, Finish, GiveUp, Propose
+from leadhand.core.wording import listed
+from leadhand.planners.goal import explain, methods, notes
+from leadhand.planners.goal.cheapest import cheapest
+from leadhand.planners.goal.memory import Past, Prices, advice, informed, past, priced, prices
+from leadhand.planners.goal.notes import Asked, Notes, Said
+from leadhand.planners.goal.operators import Operator, Operators, operator_name, operators_of
+from leadhand.planners.goal.order import disturb
+from leadhand.planners.goal.pairs import Pairs
+from leadhand.planners.goal.relaxed import explore
+from leadhand.planners.goal.search import NODES_MAX
+from leadhand.planners.goal.steps import Names, Writer, expected, tidy
+from leadhand.planners.goal.task import Task
+from leadhand.planners.goal.world import World, fold, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from leadhand.core.catalog import Catalog, Method
+    from leadhand.core.plan import Doc
+    from leadhand.core.report import Decision, PlannerView
+    from leadhand.planners.goal.cheapest import Way
+
+STICKY = 1.05
+"""How much dearer than a new plan the last one may be and still be kept."""
+WAY_MAX = 200
+"""Steps of a plan that are shown and remembered."""
+
+
+class Scene(msgspec.Struct):
+    """Everything a decision is made from."""
+
+    view: PlannerView
+    notes: Notes
+    said: Said
+    operators: Operators
+    world: World
+    past: Past
+    splits: methods.Splits
+    wanted: tuple[str, ...]
+    prices: Prices = Prices({}, {})
+    reached: frozenset[str] = frozenset()
+    task: Task | None = None
+
+
+class GoalPlanner:
+    """Plans by needs and gives: no key, no network, deterministic."""
+
+    name = "goal"
+    replans = True
+    splits = True
+    consult = "every_report"
+
+    def __init__(self, methods: Iterable[Method] = (), *, nodes_max: int = NODES_MAX) -> None:
+        """`methods` say how to split what is too complex; `nodes_max` bounds each search."""
+        self.methods = tuple(methods)
+        self.nodes_max = nodes_max
+        self._known: tuple[Catalog, Operators] | None = None
+
+    def with_methods(self, methods: Iterable[Method]) -> GoalPlanner:
+        """The same planner, knowing these methods too."""
+        return GoalPlanner(dict.fromkeys((*self.methods, *methods)), nodes_max=self.nodes_max)
+
+    async def decide(self, view: PlannerView) -> Decision:
+        """What to do next."""
+        scene = self._scene(view)
+        early = _early(scene)
+        if early is not None:
+            return early
+        _look(scene)
+        if scene.task is None:
+            return _no_way(scene)
+        way = await self._way(scene, scene.task)
+        if isinstance(way, str):
+            return _escalate(scene, way, scene.wanted)
+        return _proposal(scene, way)
+
+    async def draft(self, view: PlannerView) -> Decision:
+        """The whole plan as one final proposal; nothing is under way yet."""
+        scene = self._scene(view)
+        early = _early(scene)
+        if early is not None:
+            return early
+        _look(scene)
+        if scene.task is None:
+            return _no_way(scene)
+        way = await self._way(scene, scene.task)
+        if isinstance(way, str):
+            return GiveUp(way)
+        writer = _writer(scene)
+        docs, _ = writer.documents(way, scene.world.coming)
+        steps = [writer.finished(doc, each) for doc, each in zip(docs, way, strict=True)]
+        return Propose(tuple(steps), final=True, because=f"{len(steps)} steps")
+
+    def _scene(self, view: PlannerView) -> Scene:
+        if self._known is None or self._known[0] is not view.catalog:
+            self._known = (view.catalog, operators_of(view.catalog))
+        operators = self._known[1]
+        kept = notes.read(view.notes)
+        said = notes.said(view, kept)
+        world = fold(view, operators, said.facts)
+        before = past(view, world, operators, said.forgiven)
+        splits = methods.unlocked(self.methods, before, view, world, operators, kept.splits)
+        changed = {**informed(operators, before.asked_for), **splits.operators}
+        wanted = tuple(dict.fromkeys(view.goal.want))
+        operators = operators.replaced(changed)
+        return Scene(view, kept, said, operators, world, before, splits, wanted)
+
+    async def _way(self, scene: Scene, task: Task) -> list[Operator] | str:
+        """The plan, or why there is none."""
+        kept = _kept(scene, task)
+        mark = _market(scene)
+        same, scene.notes.prices = mark == scene.notes.prices, mark
+        if task.drops_something:
+            # As long as all goes as foreseen, what was found is as good as it was.
+            if kept is not None and same:
+                return [task.operators[each] for each in kept]
+            pairs = Pairs(task)
+            if (clash := pairs.clash()) is not None:
+                return explain.impossible(clash)
+            task = task.only(pairs.used)
+            kept = _kept(scene, task)
+        way = await _in_turns(cheapest(task, self.nodes_max))
+        if way.plan is None and way.proved:
+            return explain.exhausted(scene.wanted, way.nodes)
+        if way.plan is None:
+            return f"no plan was found among {way.nodes} states, and there are more"
+        plan = way.plan
+        if kept is not None and task.price(kept) <= STICKY * task.price(plan):
+            plan = kept
+        found = [task.operators[each] for each in plan]
+        left, cost = scene.view.budget_left, sum(each.cost for each in found)
+        if left is not None and cost > left + 1e-9:
+            return explain.unaffordable(cost, left)
+        return found
+
+
+async def _in_turns(search: Generator[None, None, Way]) -> Way:
+    """Carry a search to its end, letting others have a turn now and then."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        await asyncio.sleep(0)
+
+
+def _early(scene: Scene) -> Decision | None:
+    """What can be answered without planning."""
+    view, world = scene.view, scene.world
+    if not scene.wanted:
+        return GiveUp("the goal names no fact to reach: say what is wanted, as in want=['summary']")
+    if scene.said.stop:
+        return GiveUp(f"{scene.said.stop} said to stop")
+    if all(fact in world.facts and fact in world.coming for fact in scene.wanted):
+        values = {fact: value_of(world.facts[fact], view) for fact in scene.wanted}
+        result = values[scene.wanted[0]] if len(values) == 1 else values
+        return Finish(result, f"{', '.join(values)}: true", scene.notes.to_doc())
+    return None
+
+
+def _look(scene: Scene) -> None:
+    """Leave out what cannot matter, price the rest, and see what can be reached."""
+    world, operators = scene.world, scene.operators
+    relevant = operators.relevant(scene.wanted, world.coming)
+    stages = [stage.operator for each in scene.splits.stages.values() for stage in each]
+    every = {each.name: each for each in (*relevant, *stages)}
+    found = prices(every.values(), scene.view, world, scene.past, operators.unit)
+    for name in scene.splits.operators:
+        price, why = methods.stage_price(
+            name, scene.splits, found.of, scene.notes.splits, scene.view, scene.past
+        )
+        if price < inf and all(fact in world.facts for fact in operators.by_name[name].needs):
+            names, noted = Names(scene.view.steps), scene.notes.splits
+            why = methods.carry(name, scene.splits, noted, scene.view, world, names).problem
+            price = inf if why else price
+        found.of[name] = price
+        if why:
+            found.why[name] = why
+    scene.prices = found
+    rough = Task(relevant, found.of, world.coming, scene.wanted)
+    reach = explore(rough, rough.start, rough.prices, whole=True)
+    scene.reached = frozenset(
+        {fact for fact, code in rough.facts.items() if reach.cost[code] < inf} | set(world.coming)
+    )
+    if all(reach.cost[code] < inf for code in rough.goal):
+        usable = [rough.operators[number] for number in sorted(reach.order)]
+        scene.task = Task(usable, found.of, world.coming, scene.wanted)
+
+
+def _kept(scene: Scene, task: Task) -> list[int] | None:
+    """The last outlook as a plan, where it still leads to the goal."""
+    numbers = {each.name: number for number, each in enumerate(task.operators)}
+    names = [
+        operator_name(str(doc.get("worker", "")), str(doc.get("action", "")))
+        for doc in scene.view.outlook
+        if isinstance(doc, dict)
+    ]
+    if not names or any(name not in numbers for name in names):
+        return None
+    plan = [numbers[name] for name in names]
+    return plan if task.works(plan) else None
+
+
+def _market(scene: Scene) -> str:
+    """A digest of everything that makes prices differ from what was declared."""
+    view, of = scene.view, scene.prices.of
+    dear = sorted((name, priced(of[name])) for name in scene.prices.why)
+    return _digest([dear, len(view.recommendations), len(view.answers)])
+
+
+def _no_way(scene: Scene) -> Decision:
+    """Nothing leads to the goal: wait for what is under way, ask a person, or give up."""
+    found = explain.why_not(scene.wanted, scene.reached, scene.operators, scene.prices)
+    unusable = [f"the method {name[1:]} {why}" for name, why in scene.splits.unusable.items()]
+    text = "; ".join([found.text, *unusable])
+    return (
+        GiveUp(text, scene.notes.to_doc()) if found.spent else _escalate(scene, text, found.missing)
+    )
+
+
+def _escalate(scene: Scene, why: str, missing: tuple[str, ...]) -> Decision:
+    """Wait for what is under way; else ask a person, once; else give up.
+
+    A person can give what nobody gives, and can say that what failed is to be tried again. Where
+    neither would help there is nothing to ask.
+    """
+    kept = scene.notes
+    if scene.world.under_way:
+        names = ", ".join(each.id for each in scene.world.under_way[:5])
+        return Propose((), because=f"waiting for {names}; {why}", notes=kept.to_doc())
+    failed = any(price == inf for price in scene.prices.of.values())
+    unknown = any(fact not in scene.operators.givers for fact in missing)
+    question = f"There is no way to {', '.join(scene.wanted)}: {why}."
+    if missing:
+        question += f" Can you give {listed(missing)}?"
+    if not (failed or unknown) or any(each.question == question for each in kept.asked):
+        return GiveUp(why, kept.to_doc())
+    kept.asked.append(Asked(question, list(missing), len(scene.view.failed_attempts)))
+    choices = (notes.GIVE, *([notes.RETRY] if failed else []), notes.STOP)
+    return Ask(question, choices, kept.to_doc())
+
+
+def _writer(scene: Scene) -> Writer:
+    failed = {
+        "\0".join(sorted(step.planned.get("gives") or ())): step.id
+        for step in scene.view.timeline
+        if step.status == "failed" and step.planned.get("gives")
+    }
+    names = Names(scene.view.steps)
+    return Writer(scene.operators, scene.prices, names, failed, scene.wanted)
+
+
+def _proposal(scene: Scene, way: list[Operator]) -> Decision:
+    """What of the plan can start now, and the rest as outlook."""
+    world, view = scene.world, scene.view
+    writer = _writer(scene)
+    docs, order = writer.documents(way, world.coming)
+    now: list[Doc] = []
+    later: list[Doc] = []
+    running = False
+    for i, (operator, doc) in enumerate(zip(way, docs, strict=True)):
+        ready = not order[i] and all(fact in world.facts for fact in operator.needs)
+        if not ready or any(disturb(operator, each) for each in world.under_way):
+            later.append(doc)
+        elif operator.split:
+            carried = methods.carry(
+                operator.name, scene.splits, scene.notes.splits, view, world, writer.names
+            )
+            scene.notes.splits[scene.splits.keys[operator.name]] = carried.split
+            now += carried.steps
+            running = running or not carried.steps
+        else:
+            now.append(writer.finished(doc, operator))
+    if not now and not world.under_way and not running:
+        return GiveUp("stuck: no step of the plan can start", scene.notes.to_doc())
+    stuck = _progress(scene)
+    if stuck:
+        return GiveUp(stuck, scene.notes.to_doc())
+    because = _because(scene, way)
+    outlook = expected(map(tidy, later[:WAY_MAX]))
+    return Propose(tuple(now), outlook=outlook, because=because, notes=scene.notes.to_doc())
+
+
+def _because(scene: Scene, way: list[Operator]) -> str:
+    """What is done otherwise than the last time, and which recommendations were followed."""
+    view, kept, names = scene.view, scene.notes, [each.name for each in way]
+    text = explain.changed(names, kept.way, scene.prices)
+    kept.way = names[:WAY_MAX]
+    advised = advice(view.recommendations[kept.heard :])
+    kept.heard = len(view.recommendations)
+    return "; ".join([text, *explain.heard(advised, names, scene.prices, scene.operators)])
+
+
+def _progress(scene: Scene) -> str:
+    """Why this is a loop, if nothing changed since it last stood here with nothing under way."""
+    if scene.world.under_way:
+        return ""
+    view = scene.view
+    facts = sorted((fact, each.version) for fact, each in scene.world.facts.items())
+    stages = msgspec.to_builtins(scene.notes.splits)
+    mark = _digest([facts, len(view.failed_attempts), len(view.answers), len(view.results), stages])
+    if mark in scene.notes.seen:
+        refused = f"; the last proposal was refused: {'; '.join(view.findings)}"
+        return (
+            f"stuck: nothing has changed since the last decision{refused if view.findings else ''}"
+        )
+    scene.notes.seen = [*scene.notes.seen[1 - notes.SEEN_MAX :], mark]
+    return ""
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:12]

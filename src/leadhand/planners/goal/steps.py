@@ -1,0 +1,169 @@
+"""Plan steps as documents: parameters that refer to results, and why each step is there."""
+
+from __future__ import annotations
+
+import re
+from math import inf
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.core.plan import RISKS
+from leadhand.planners.goal.memory import bound, priced
+from leadhand.planners.goal.order import waits
+from leadhand.planners.goal.world import ANSWER, HAVE, given
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from leadhand.core.plan import Doc
+    from leadhand.planners.goal.memory import Prices
+    from leadhand.planners.goal.operators import Operator, Operators
+    from leadhand.planners.goal.world import Fact
+
+OTHERS_MAX = 3
+ID_CHARS_MAX = 90
+_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Names:
+    """Ids that are unique in a run and say who does it: `clean`, `clean-2`."""
+
+    def __init__(self, taken: Collection[str]) -> None:
+        self._taken = taken
+        self._new: set[str] = set()
+
+    def take(self, operator: Operator) -> str:
+        """An id for one more step of an operator."""
+        words = [operator.worker, *([operator.action] if operator.action else [])]
+        base = _ODD.sub("-", "-".join(words)).strip("-")[:ID_CHARS_MAX] or "step"
+        ident, number = base, 1
+        while ident in self._taken or ident in self._new:
+            number += 1
+            ident = f"{base}-{number}"
+        self._new.add(ident)
+        return ident
+
+
+class Writer(msgspec.Struct):
+    """What is needed to write the steps of a plan."""
+
+    operators: Operators
+    prices: Prices
+    names: Names
+    replaces: Mapping[str, str]
+    """Failed steps that a new one may take the place of: what they gave, to their id."""
+    wanted: tuple[str, ...]
+
+    def documents(
+        self, plan: Sequence[Operator], facts: Mapping[str, Fact]
+    ) -> tuple[list[Doc], list[list[int]]]:
+        """The steps of a plan, and for each the earlier ones it waits for."""
+        order = waits(plan, facts)
+        known = dict(facts)
+        found: list[Doc] = []
+        for i, operator in enumerate(plan):
+            # A method stands for steps that get their ids when they are written.
+            ident = operator.split or self.names.take(operator)
+            doc = document(operator, ident, known)
+            after = [found[j]["id"] for j in order[i]]
+            doc["depends_on"] = list(dict.fromkeys([*doc.get("depends_on", ()), *after]))
+            doc["because"] = self._because(operator, plan[i + 1 :])
+            found.append(doc)
+            for fact in operator.drops:
+                known.pop(fact, None)
+            known = given(ident, operator.gives) | known  # The first version stays.
+        return found, order
+
+    def finished(self, doc: Doc, operator: Operator) -> Doc:
+        """A step of the frontier: with those who may do it instead, and whose place it takes."""
+        others = [] if operator.split else self._stand_ins(operator)
+        if others:
+            doc["alternatives"] = others
+        old = self.replaces.get("\0".join(sorted(doc.get("gives", ()))))
+        if old is not None:
+            doc["supersedes"] = old
+        return tidy(doc)
+
+    def _stand_ins(self, operator: Operator) -> list[str]:
+        """Workers that take the same, give the same, and are no riskier."""
+        givers = self.operators.givers.get(operator.gives[0], ())
+        found = [
+            (self.prices.of[name], other.worker)
+            for name in givers
+            if (other := self.operators.by_name[name]).name != operator.name
+            and self.prices.of.get(name, inf) < inf
+            and _alike(operator, other)
+        ]
+        return [worker for _, worker in sorted(found)]
+
+    def _because(self, operator: Operator, later: Sequence[Operator]) -> str:
+        gives = set(operator.gives)
+        uses = next((each for each in later if not gives.isdisjoint(each.needs)), None)
+        if uses is not None:
+            fact = next(fact for fact in operator.gives if fact in uses.needs)
+            reason = f"gives {fact}, which {uses.name} needs"
+        else:
+            fact = next((f for f in operator.gives if f in self.wanted), operator.gives[0])
+            reason = f"gives {fact}, which is wanted" if fact in self.wanted else f"gives {fact}"
+        own = self.prices.of.get(operator.name, inf)
+        price = f"price {priced(own)}"
+        if operator.name in self.prices.why:
+            price += f", {self.prices.why[operator.name]}"
+        return f"{reason} ({price})" + self._not_chosen(operator, fact)
+
+    def _not_chosen(self, operator: Operator, fact: str) -> str:
+        others = [n for n in self.operators.givers.get(fact, ()) if n != operator.name]
+        if not others:
+            return ""
+        told = [self._told(name) for name in others[:OTHERS_MAX]]
+        if len(others) > OTHERS_MAX:
+            told.append(f"{len(others) - OTHERS_MAX} more")
+        return f"; not chosen: {', '.join(told)}"
+
+    def _told(self, name: str) -> str:
+        price, why = self.prices.of.get(name), self.prices.why.get(name, "")
+        if price == inf:
+            return f"{name} ({why})" if why else f"{name} (out of reach)"
+        shown = "out of reach" if price is None else f"price {priced(price)}"
+        return f"{name} ({shown}{', ' + why if why else ''})"
+
+
+def document(operator: Operator, ident: str, facts: Mapping[str, Fact]) -> Doc:
+    """One step, with parameters from facts that are, or will be, there."""
+    versions = [facts[fact].version for fact in operator.unbound if fact in facts]
+    return {
+        "id": ident,
+        "worker": operator.worker,
+        "action": operator.action,
+        "parameters": bound(operator, facts),
+        "depends_on": list(dict.fromkeys(v for v in versions if v not in (HAVE, ANSWER))),
+        "needs": list(operator.needs),
+        "gives": list(operator.gives),
+        "drops": list(operator.drops),
+    }
+
+
+def tidy(doc: Doc) -> Doc:
+    """The document without what says nothing; `gives` stays, for it may take back a promise."""
+    return {key: value for key, value in doc.items() if value or key == "gives"}
+
+
+def expected(docs: Iterable[Doc]) -> tuple[Doc, ...]:
+    """Steps as they stand in an outlook."""
+    shown = ("id", "worker", "action", "depends_on", "needs", "gives", "drops", "because")
+    return tuple({key: doc[key] for key in shown if doc.get(key)} for doc in docs)
+
+
+def _alike(one: Operator, other: Operator) -> bool:
+    return (
+        one.action == other.action
+        and one.takes == other.takes
+        and set(one.needs) == set(other.needs)
+        and set(one.gives) == set(other.gives)
+        and set(one.drops) == set(other.drops)
+        and not {*one.may_take} ^ {*other.may_take}
+        and RISKS.index(other.risk) <= RISKS.index(one.risk)
+        and other.writes == one.writes
+        and other.reads == one.reads
+    )

@@ -1,0 +1,118 @@
+"""The planning problem in numbers: facts and operators by index, states as bit sets.
+
+A task is made once per decision, after everything that cannot matter was left out. A state is
+an int with one bit for each fact: applying an operator is two operations on ints, and a set of
+seen states costs little.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from leadhand.planners.goal.operators import Operator
+
+LEAN_MAX = 200
+"""Steps of the longest plan that is looked through for what it can do without."""
+
+
+class Task:
+    """Operators that matter, the facts they speak of, and where we stand."""
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        prices: Mapping[str, float],
+        true: Collection[str],
+        wanted: Iterable[str],
+    ) -> None:
+        self.operators = operators
+        self.true, self.wanted = true, tuple(wanted)
+        self.prices = [prices[each.name] for each in operators]
+        self.facts: dict[str, int] = {}
+        self.goal = self._codes(self.wanted)
+        self.needs = [self._codes(each.needs) for each in operators]
+        self.gives = [self._codes(each.gives) for each in operators]
+        drops = [[fact for fact in each.drops if fact not in each.gives] for each in operators]
+        # What nobody needs can be dropped by anyone.
+        self.drops = [
+            tuple(self.facts[fact] for fact in each if fact in self.facts) for each in drops
+        ]
+        self.need_bits = [bits(each) for each in self.needs]
+        self.give_bits = [bits(each) for each in self.gives]
+        self.keep_bits = [~bits(each) for each in self.drops]
+        self.goal_bits = bits(self.goal)
+        self.start = bits(self.facts[fact] for fact in true if fact in self.facts)
+        self.needers: list[list[int]] = [[] for _ in self.facts]
+        self.free: list[int] = []
+        """Operators that need nothing."""
+        for number, needs in enumerate(self.needs):
+            for fact in needs:
+                self.needers[fact].append(number)
+            if not needs:
+                self.free.append(number)
+
+    def only(self, numbers: Iterable[int]) -> Task:
+        """The same task with some of its operators."""
+        some = [self.operators[number] for number in numbers]
+        prices = {self.operators[n].name: price for n, price in enumerate(self.prices)}
+        return Task(some, prices, self.true, self.wanted)
+
+    def _codes(self, names: Iterable[str]) -> tuple[int, ...]:
+        facts = self.facts
+        return tuple(facts.setdefault(name, len(facts)) for name in dict.fromkeys(names))
+
+    @property
+    def drops_something(self) -> bool:
+        """Whether any operator takes away what another may need."""
+        return any(self.drops)
+
+    def after(self, state: int, operator: int) -> int:
+        """The state after an operator."""
+        return state & self.keep_bits[operator] | self.give_bits[operator]
+
+    def price(self, plan: Iterable[int]) -> float:
+        """What a plan costs."""
+        return sum(self.prices[each] for each in plan)
+
+    def works(self, plan: Iterable[int]) -> bool:
+        """Whether a plan can be carried out from the start, in this order, to the goal."""
+        state = self.start
+        for each in plan:
+            if state & self.need_bits[each] != self.need_bits[each]:
+                return False
+            state = self.after(state, each)
+        return state & self.goal_bits == self.goal_bits
+
+    def lean(self, plan: Sequence[int]) -> list[int]:
+        """The plan without what it can do without: the dearest is tried first."""
+        kept = list(plan)
+        if len(kept) > LEAN_MAX:
+            return kept
+        places = sorted(range(len(kept)), key=lambda i: (-self.prices[kept[i]], -i))
+        gone: set[int] = set()
+        for place in places:
+            rest = [each for i, each in enumerate(kept) if i not in gone and i != place]
+            if self.works(rest):
+                gone.add(place)
+        return [each for i, each in enumerate(kept) if i not in gone]
+
+
+def bits(facts: Iterable[int]) -> int:
+    """Facts as a bit set."""
+    found = 0
+    for fact in facts:
+        found |= 1 << fact
+    return found
+
+
+def members(state: int) -> list[int]:
+    """A bit set as facts, lowest first."""
+    found = []
+    while state:
+        low = state & -state
+        found.append(low.bit_length() - 1)
+        state ^= low
+    return found

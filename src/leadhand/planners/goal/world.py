@@ -1,0 +1,166 @@
+"""The world as the log tells it: which facts are true, which are coming, who gave them.
+
+Facts are folded from the steps in the order in which they settled. A step that succeeded takes
+away what it drops and makes true what it gives; the step is the fact's version. A promise that
+was broken takes the fact away, if the attempt touched anything or the fact is a flag. What is
+given with the goal, and what people answered, is true until something drops it.
+
+Nothing is remembered between calls but the notes, so that a run that is taken up again gets the
+answer it would have got.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.core import refs
+from leadhand.planners.goal.operators import is_flag, operator_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.report import FailedAttempt, PlannerView, StepView
+    from leadhand.planners.goal.operators import Operators
+
+SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"})
+BROKEN = frozenset({"invalid_output", "criteria_unmet"})
+HAVE = "(have)"
+ANSWER = "(answer)"
+"""Versions of what no step gave; a step's id begins with no bracket."""
+PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Fact(NamedTuple):
+    """A true fact: where it comes from, and what stands for its data in a step's parameters."""
+
+    version: str
+    """The step that gave it, HAVE or ANSWER."""
+    value: Json = True
+    """A reference, or the data itself; of a flag, True."""
+
+
+class Under(NamedTuple):
+    """A step under way: what it may still use, give, take away and touch."""
+
+    id: str
+    needs: tuple[str, ...]
+    gives: tuple[str, ...]
+    drops: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+class World(msgspec.Struct):
+    """What is true now, and what will be when everything under way has succeeded."""
+
+    facts: dict[str, Fact]
+    coming: dict[str, Fact]
+    under_way: list[Under]
+    failures: dict[str, list[FailedAttempt]]
+    """Failed attempts by step."""
+
+
+def fold(view: PlannerView, operators: Operators, answers: Mapping[str, Json]) -> World:
+    """The world of a run; `answers` are the facts that people gave."""
+    facts = {name: have(name, value) for name, value in view.goal.have.items()}
+    facts |= {name: Fact(ANSWER, literal(value)) for name, value in answers.items()}
+    failures: dict[str, list[FailedAttempt]] = {}
+    for failed in view.failed_attempts:
+        failures.setdefault(failed.step, []).append(failed)
+    under_way: list[Under] = []
+    for step in view.timeline:
+        if step.status == "succeeded":
+            for fact in promised(step, operators, "drops"):
+                facts.pop(fact, None)
+            facts |= given(step.id, promised(step, operators, "gives"))
+            continue
+        for fact in _broken(step, failures.get(step.id, ()), operators):
+            facts.pop(fact, None)
+        if step.status not in SETTLED:
+            under_way.append(_under(step, operators))
+    coming = dict(facts)
+    for each in under_way:
+        for fact in each.drops:
+            coming.pop(fact, None)
+        coming = given(each.id, each.gives) | coming
+    return World(facts, coming, under_way, failures)
+
+
+def have(name: str, value: Json) -> Fact:
+    """A fact that was given with the goal: a parameter of the run."""
+    if is_flag(name):
+        return Fact(HAVE)
+    text = f"${{{{ params.{name} }}}}"
+    (piece,) = refs.pieces(text)
+    is_name = isinstance(piece, refs.Ref) and not piece.problem and not piece.path
+    return Fact(HAVE, text if is_name else literal(value))
+
+
+def given(step: str, gives: tuple[str, ...]) -> dict[str, Fact]:
+    """The facts a step gives when it succeeds."""
+    artefacts = [fact for fact in gives if not is_flag(fact)]
+    root = f"steps.{step}.data"
+    found = {fact: Fact(step) for fact in gives}
+    for fact in artefacts:
+        plain = PLAIN.fullmatch(fact)
+        path = "" if len(artefacts) == 1 else f".{fact}" if plain else f'["{fact}"]'
+        found[fact] = Fact(step, f"${{{{ {root}{path} }}}}")
+    return found
+
+
+def literal(value: Json) -> Json:
+    """Data as it must stand in parameters: what looks like a reference is none."""
+    if isinstance(value, str):
+        return value.replace(refs.MARK, f"${refs.MARK}")
+    if isinstance(value, dict):
+        return {key: literal(item) for key, item in value.items()}
+    return [literal(item) for item in value] if isinstance(value, list) else value
+
+
+def value_of(fact: Fact, view: PlannerView) -> Json:
+    """The data behind a fact."""
+
+    def look(ref: refs.Ref) -> Json:
+        return view.params[ref.name] if ref.kind == "params" else view.results[ref.name]
+
+    return refs.resolve(fact.value, look)
+
+
+def names_of(facts: Json) -> tuple[str, ...]:
+    """Facts as a plan may write them: a name, a list, or an object by name."""
+    return (facts,) if isinstance(facts, str) else tuple(facts or ())
+
+
+def promised(step: StepView, operators: Operators, what: str) -> tuple[str, ...]:
+    """What a step says it needs, gives or drops, or else what its worker says."""
+    if what in step.planned:
+        return names_of(step.planned[what])
+    operator = operators.by_name.get(operator_name(step.worker, step.action))
+    operator = operator or operators.by_name.get(step.worker)
+    return getattr(operator, what) if operator else ()
+
+
+def _broken(step: StepView, failed: Any, operators: Operators) -> list[str]:
+    """The facts that failed attempts of a step took away."""
+    kinds = [each.failure for each in failed if each.failure.failure_class in BROKEN]
+    if not kinds:
+        return []
+    touched = any(failure.effect != "none" for failure in kinds)
+    return [fact for fact in promised(step, operators, "gives") if touched or is_flag(fact)]
+
+
+def _under(step: StepView, operators: Operators) -> Under:
+    doc: Doc = step.planned
+    operator = operators.by_name.get(operator_name(step.worker, step.action))
+    return Under(
+        step.id,
+        promised(step, operators, "needs"),
+        promised(step, operators, "gives"),
+        promised(step, operators, "drops"),
+        tuple(doc.get("reads") or (operator.reads if operator else ())),
+        tuple(doc.get("writes") or (operator.writes if operator else ())),
+    )
