@@ -201,3 +201,43 @@ def test_nothing_is_left_behind_for_the_next_one():
 def test_any_text_is_an_answer_or_an_expression_error(text):
     with contextlib.suppress(ExpressionError):
         assert isinstance(evaluate(text, NAMES), bool)
+
+
+LARGE = {
+    "numbers": list(range(300_000)),
+    "floats": [n / 7 for n in range(300_000, 0, -1)],
+    "one": [[n, n] for n in range(100_000)],
+    "two": [[n, n] for n in range(100_000)],
+    "text": "z" * 5_000_000,
+    "keys": {str(n): n for n in range(200_000)},
+}
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "sum(data.numbers) > 0",
+        "max(data.floats) > 0",
+        "len(sorted(data.floats)) > 0",
+        "data.one == data.two",
+        "[0] not in data.one",
+        "0.5 not in data.floats",
+        "'zzzzzzb' not in data.text",
+        "min(data.one) == [0, 0]",
+    ],
+)
+def test_looking_through_much_data_again_and_again_is_bounded(piece):
+    """One look at anything a report can hold is fine; a hundred in one expression took a minute."""
+    assert evaluate(piece, {**NAMES, "data": LARGE})
+    often = " and ".join([piece] * 30)
+    begin = time.process_time()
+    with pytest.raises(ExpressionError, match="too much data|too complicated"):
+        evaluate(often, {**NAMES, "data": LARGE})
+    assert time.process_time() - begin < 1
+
+
+def test_a_missing_key_among_very_many_is_said_at_once():
+    begin = time.process_time()
+    with pytest.raises(ExpressionError, match="there is no 'x'"):
+        evaluate("data.keys.x == 1", {**NAMES, "data": LARGE})
+    assert time.process_time() - begin < 0.1

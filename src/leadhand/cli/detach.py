@@ -7,6 +7,7 @@ the caller gets the right message and exit code whatever goes wrong at the start
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import Command, error_document
 from leadhand.cli.text import clean, clean_lines
-from leadhand.errors import LeadhandError
+from leadhand.errors import LeadhandError, UsageError
 from leadhand.settings import FOLDER, Settings, load_settings, make_store_folder
 
 if TYPE_CHECKING:
@@ -101,12 +102,17 @@ def _understood(answer: bytes, child: subprocess.Popen[bytes], log: Path, begin:
 def host(console: Console, tell: int) -> int:
     """Host one run in the background; reads its request from standard input."""
     os.set_inheritable(tell, False)
-    request = json.loads(sys.stdin.buffer.read())
+    try:
+        request = json.loads(sys.stdin.buffer.read())
+    except ValueError:
+        raise UsageError("the request ends in the middle: whoever made it is gone") from None
 
     def answer(doc: Doc) -> None:
         nonlocal tell
         if tell >= 0:
-            os.write(tell, json.dumps(doc).encode())
+            # Whoever asked may have been killed: what has begun goes on all the same.
+            with contextlib.suppress(OSError):
+                os.write(tell, json.dumps(doc).encode())
             os.close(tell)
             tell = -1
 

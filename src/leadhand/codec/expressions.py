@@ -8,8 +8,9 @@ evaluated here by simpleeval over JSON values, with these bounds:
    nothing else: no attribute of any Python object can be reached.
 2. Nothing grows: no `**`, no shifts, no repeating or formatting of texts; sums of texts and
    lists have a limit, and so have whole numbers.
-3. There are no loops but those of `sum`, `sorted` and their like over data that is there, and
-   the reader limits the number of nodes, so it ends quickly.
+3. There are no loops but those of `sum`, `sorted`, `in`, `==` and their like over data that is
+   there; how much of it one expression may look through, all in all, is limited (`_look`), so
+   it ends in a fraction of a second however often it asks.
 4. Only True counts as true. A number, a text or a list is not an answer: that is an error,
    and to the engine an error means "not shown to hold".
 """
@@ -20,6 +21,7 @@ import ast
 import operator
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from simpleeval import (  # type: ignore[import-untyped]
@@ -33,12 +35,67 @@ ITEMS_MAX = 100_000
 BITS_MAX = 4_096
 TEXT_CHARS_MAX = 2_000
 DIGITS_MAX = 20
+LOOKS_MAX = 2_000_000
+"""Values that one evaluation may look at, all in all: a fifth of a second, at the worst."""
+KEYS_SHOWN_OF = 1_000
 
+_CONTAINERS = frozenset({list, tuple, dict})
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
+
+
+_local = threading.local()
+"""For each thread its evaluator, and how many looks the present evaluation has left."""
 
 
 class ExpressionError(Exception):
     """An expression that cannot be read, or that gave no answer."""
+
+
+def _look(value: Any, *, times: int = 1, deep: bool = False) -> None:
+    """Count what looking through a value costs; `deep` when what it holds is compared too."""
+    stack = [value]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, str):
+            _local.left -= (len(found) >> 3) * times
+        elif type(found) in _CONTAINERS:
+            _local.left -= (len(found) + 1) * times
+            if deep and _local.left >= 0:
+                inner = found.values() if type(found) is dict else found
+                stack += [each for each in inner if type(each) in _CONTAINERS]
+        if _local.left < 0:
+            raise ExpressionError("it looks through too much data; write a named check instead")
+
+
+def _looking(
+    apply: Callable[..., Any], *, times: int = 1, deep: bool = False
+) -> Callable[..., Any]:
+    """A function that goes through what it is given."""
+
+    def looking(*values: Any) -> Any:
+        for each in values:
+            _look(each, times=times, deep=deep)
+        return apply(*values)
+
+    return looking
+
+
+def _comparing(apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A comparison: of two containers it may go through all that the smaller one holds."""
+
+    def comparing(left: Any, right: Any) -> Any:
+        if type(left) in _CONTAINERS and type(right) in _CONTAINERS:
+            _look(left if len(left) <= len(right) else right, deep=True)
+        elif isinstance(left, str) and isinstance(right, str):
+            _look(left if len(left) <= len(right) else right)
+        return apply(left, right)
+
+    return comparing
+
+
+def _contains(item: Any, container: Any) -> bool:
+    _look(container, deep=type(item) in _CONTAINERS)
+    return item in container
 
 
 def _numbers(name: str, apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,6 +115,8 @@ def _add(left: Any, right: Any) -> Any:
     if type(left) is type(right) and isinstance(left, str | list):
         if len(left) + len(right) > ITEMS_MAX:
             raise ExpressionError("the result of + is too long")
+        _look(left)
+        _look(right)
         return left + right
     return _numbers("+", operator.add)(left, right)
 
@@ -72,14 +131,14 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.USub: _numbers("-", operator.neg),
     ast.UAdd: _numbers("+", operator.pos),
     ast.Not: operator.not_,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda item, container: item in container,
-    ast.NotIn: lambda item, container: item not in container,
+    ast.Eq: _comparing(operator.eq),
+    ast.NotEq: _comparing(operator.ne),
+    ast.Lt: _comparing(operator.lt),
+    ast.LtE: _comparing(operator.le),
+    ast.Gt: _comparing(operator.gt),
+    ast.GtE: _comparing(operator.ge),
+    ast.In: _contains,
+    ast.NotIn: lambda item, container: not _contains(item, container),
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
@@ -97,10 +156,9 @@ def _scalar(name: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _sum(values: Iterable[Any]) -> Any:
-    total: Any = 0
-    for each in values:
-        total = _numbers("sum()", operator.add)(total, each)
-    return total
+    if not {int, float}.issuperset(map(type, values)):
+        raise ExpressionError("sum() is for numbers only")
+    return sum(values)
 
 
 def _round(value: Any, digits: int | None = None) -> Any:
@@ -112,18 +170,18 @@ def _round(value: Any, digits: int | None = None) -> Any:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": _numbers("abs()", abs),
-    "all": all,
-    "any": any,
+    "all": _looking(all),
+    "any": _looking(any),
     "bool": bool,
     "float": _scalar("float", float),
     "int": _scalar("int", int),
     "len": len,
-    "max": max,
-    "min": min,
+    "max": _looking(max, deep=True),
+    "min": _looking(min, deep=True),
     "round": _round,
-    "sorted": sorted,
+    "sorted": _looking(sorted, times=4, deep=True),
     "str": _scalar("str", str),
-    "sum": _sum,
+    "sum": _looking(_sum),
 }
 assert _FUNCTIONS.keys() == FUNCTIONS
 
@@ -167,7 +225,8 @@ def _key(container: Any, key: str, shown: str) -> Any:
         kind = "null" if container is None else f"a {type(container).__name__}"
         raise ExpressionError(f"{shown}{kind} has no fields")
     if key not in container:
-        known = ", ".join(sorted(map(str, container))[:12])[:300] or "nothing"
+        some = islice(container, KEYS_SHOWN_OF)
+        known = ", ".join(sorted(map(str, some))[:12])[:300] or "nothing"
         raise ExpressionError(f"{shown}there is no {key[:60]!r}; there is {known}")
     return container[key]
 
@@ -184,9 +243,6 @@ def check(expression: str, names: Iterable[str] = NAMES) -> None:
     _read(expression, names)
 
 
-_local = threading.local()
-
-
 def evaluate(expression: str, names: Mapping[str, Any]) -> bool:
     """Whether an expression holds for these names; ExpressionError when it gives no answer."""
     known = {**_CONSTANTS, **names}
@@ -195,6 +251,7 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> bool:
     if evaluator is None:
         evaluator = _local.evaluator = _Evaluator()
     evaluator.names = known
+    _local.left = LOOKS_MAX
     try:
         result = evaluator.eval(expression, previously_parsed=tree)
     except ExpressionError:
