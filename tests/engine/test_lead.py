@@ -599,7 +599,8 @@ def test_budget_is_a_limit(tmp_path: Path) -> None:
         return Report(data=1, cost=1.0)
 
     docs = [{"id": f"s{i}", "worker": "paid"} for i in range(10)]
-    outcome = run(Lead([paid], store=tmp_path / "x.db"), steps(*docs, budget=3.5))
+    lead = Lead([paid], store=tmp_path / "x.db", policy=Policy(budget=3.5))
+    outcome = run(lead, steps(*docs))
     assert outcome.status == "failed"
     assert outcome.cost == 3.0
     assert "budget" in outcome.reason
@@ -798,9 +799,22 @@ def test_declared_cost_is_charged(tmp_path: Path) -> None:
         return 1
 
     docs = [{"id": f"s{i}", "worker": "paid"} for i in range(5)]
-    outcome = run(Lead([paid], store=tmp_path / "x.db"), steps(*docs, budget=2))
+    lead = Lead([paid], store=tmp_path / "x.db", policy=Policy(budget=2))
+    outcome = run(lead, steps(*docs))
     assert outcome.status == "failed"
     assert outcome.cost == 2.0
+
+
+def test_a_budget_that_cannot_do_is_refused_before_the_start(tmp_path: Path) -> None:
+    """What the steps are known to cost is held against what the plan may spend."""
+
+    @worker(cost=1.0)
+    async def paid() -> int:
+        return 1
+
+    docs = [{"id": f"s{i}", "worker": "paid"} for i in range(5)]
+    with pytest.raises(PlanInvalid, match=r"LH603 budget-short.* cost 5 .* budget is 2"):
+        run(Lead([paid], store=tmp_path / "x.db"), steps(*docs, budget=2))
 
 
 def test_a_plan_cannot_raise_the_hosts_limits(tmp_path: Path) -> None:
