@@ -11,7 +11,8 @@ from opcode import opmap
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Sequence
+    import asyncio
+    from collections.abc import AsyncIterator, Sequence
 
     from leadhand.core.catalog import Catalog, WorkerSpec
     from leadhand.core.report import Decision, Failure, PlannerView, Report
@@ -75,7 +76,7 @@ class Store(Protocol):
         summary: bytes | None = None,
         *,
         alone: bool = False,
-    ) -> Awaitable[None]:
+    ) -> asyncio.Future[None]:
         """Add entries to a run's log. `alone`: the caller has nothing else to do meanwhile."""
 
     def read(self, run: str, after: int = 0) -> list[Entry]:

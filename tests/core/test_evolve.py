@@ -69,7 +69,7 @@ def test_a_fresh_step():
     doc = step("a", action="go")
     fresh = StepState(doc, 3, "w")
     known = msgspec.structs.asdict(fresh)
-    given = {"doc": doc, "order": 3, "worker": "w", "status": "waiting"}
+    given = {"doc": doc, "order": 3, "worker": "w", "status": "waiting", "id": "a", "action": "go"}
     assert {key: value for key, value in known.items() if value} == given
     assert (fresh.id, fresh.action, fresh.findings) == ("a", "go", ())
     assert StepState(step("b"), 0, "w").action == ""

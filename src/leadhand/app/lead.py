@@ -28,7 +28,8 @@ from leadhand.core.plan import Goal, Plan
 from leadhand.core.policy import Policy
 from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
 from leadhand.core.state import State
-from leadhand.core.views import fresh, planner_view
+from leadhand.core.views import planner_view
+from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import Host, new_run_id
 from leadhand.engine.service import Service, socket_path
 from leadhand.errors import Conflict, PlanInvalid, UsageError
@@ -174,17 +175,21 @@ class Lead:
             goal: Any = what.to_doc()  # noqa: ASYNC240 - a Goal, not a path
             head, values, linted = {}, dict(what.have), ""
         else:
-            doc = as_document(what)
-            pools = self.policy.resources
-            catalog = self.registry.catalog()
-            _refuse_errors(lint(doc, catalog, params=params or {}, resources=pools, advice=False))
-            values, _found = bind_params(doc.get("params", {}), params or {})
+            with collector_resting():
+                doc, values, linted = self._checked(what, params or {})
             goal = doc.get("goal", "")
             head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}
             planner = DocumentPlanner(doc)
-            linted = digest(canonical(doc["steps"]))
         started = self._started(goal, head, planner, values, sources, run_id, linted)
         return await host.start(started, self.registry, planner)
+
+    def _checked(self, what: Plan | Doc | str | Path, params: Doc) -> tuple[Doc, Doc, str]:
+        """A plan that can be run, the values of its parameters, and the digest of its steps."""
+        doc = as_document(what)
+        catalog, pools = self.registry.catalog(), self.policy.resources
+        _refuse_errors(lint(doc, catalog, params=params, resources=pools, advice=False))
+        values, _found = bind_params(doc.get("params", {}), params)
+        return doc, values, digest(canonical(doc["steps"]))
 
     def _started(
         self,
@@ -353,7 +358,7 @@ def as_document(what: Plan | Doc | str | Path) -> Doc:
     if isinstance(what, (Plan, dict)):
         doc = what.to_doc() if isinstance(what, Plan) else what
         try:
-            return fresh(plain(doc, place="plan"))  # type: ignore[no-any-return]
+            return plain(doc, place="plan")  # type: ignore[no-any-return]
         except ValueError as error:
             raise UsageError(f"the plan holds what JSON cannot: {error}") from None
     return read_document(Path(what))

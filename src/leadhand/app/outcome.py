@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.report import StepView
-from leadhand.core.views import outcome_doc
+from leadhand.core.views import duration_s, inbox_row, run_status
+from leadhand.engine.fold import collector_resting
 from leadhand.engine.results import result_of, step_views
 
 if TYPE_CHECKING:
@@ -49,14 +50,15 @@ class Outcome:
 
 def outcome_of(run: Run) -> Outcome:
     """The outcome of a run as it stands."""
-    doc = outcome_doc(run.state)
-    return Outcome(
-        run=doc["run"],
-        status=doc["status"],
-        result=result_of(run.host.store, run.state),
-        steps=Steps(step_views(run.host.store, run.state)),
-        reason=doc["reason"],
-        cost=doc["cost"],
-        duration_s=doc["duration"],
-        waiting_for=tuple(doc.get("waiting_for", ())),
-    )
+    state, store = run.state, run.host.store
+    with collector_resting():
+        return Outcome(
+            run=state.run,
+            status=run_status(state).replace("stopping", "running"),
+            result=result_of(store, state),
+            steps=Steps(step_views(store, state)),
+            reason=state.ended.reason if state.ended else "",
+            cost=round(state.spent, 6),
+            duration_s=duration_s(state),
+            waiting_for=tuple(inbox_row(state, ident) for ident in state.questions),
+        )

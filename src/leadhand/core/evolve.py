@@ -300,11 +300,12 @@ def _tails(state: State, docs: list[dict[str, Any]], waits: Waits) -> dict[str, 
 
 def _wire(state: State, step: StepState, names: dict[str, bool]) -> None:
     for ident, tolerant in names.items():
-        dependency = state.follow(ident)
-        assert dependency is not None
+        dependency = state.steps[ident]
+        while dependency.superseded_by:
+            dependency = state.steps[dependency.superseded_by]
         dependency.used = True
         if dependency.status not in SETTLED:
-            _depend(dependency, (step.id, tolerant))
+            _depend(dependency, [(step.id, tolerant)])
             step.blockers += 1
         elif dependency.status != "succeeded" and not tolerant:
             doom(state, step, dependency.id)
@@ -312,15 +313,16 @@ def _wire(state: State, step: StepState, names: dict[str, bool]) -> None:
         make_ready(state, step)
 
 
-def _depend(step: StepState, *dependents: tuple[str, bool]) -> None:
-    if isinstance(step.dependents, tuple):
-        step.dependents = []
-    step.dependents.extend(dependents)
+def _depend(step: StepState, dependents: list[tuple[str, bool]]) -> None:
+    if step.dependents:
+        step.dependents += dependents
+    else:
+        step.dependents = dependents
 
 
 def _supersede(state: State, old: StepState, new: StepState) -> None:
     waiting = [pair for pair in old.dependents if state.steps[pair[0]].status == "waiting"]
-    _depend(new, *waiting)
+    _depend(new, waiting)
     new.used = old.used
     old.dependents = ()
     if old.status not in SETTLED:

@@ -234,13 +234,13 @@ def end(
     step.ended = at
     step.ticket = 0
     state.unsettled -= 1
-    if state.is_bad(step):
+    succeeded = status == "succeeded"
+    if not succeeded and state.is_bad(step):
         state.bad += 1
     if step.question:
         close_question(state, step)
-    if not settle:
+    if not settle or not step.dependents:
         return
-    succeeded = status == "succeeded"
     dependents, step.dependents = step.dependents, ()
     for ident, tolerant in dependents:
         dependent = state.steps[ident]

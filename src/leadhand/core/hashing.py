@@ -26,9 +26,6 @@ def canonical(value: Any) -> bytes:
 
 def digest(*parts: bytes | str) -> str:
     """The SHA-256 of several parts, none of which can run into the next."""
-    pieces = []
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        pieces.append(b"%016d" % len(data))
-        pieces.append(data)
-    return hashlib.sha256(b"".join(pieces)).hexdigest()
+    data = [part.encode() if isinstance(part, str) else part for part in parts]
+    sized = b"".join([b"%016d%b" % (len(each), each) for each in data])
+    return hashlib.sha256(sized).hexdigest()

@@ -12,13 +12,20 @@ The tidying that `best` does on the way is invisible: it never changes which ste
 from __future__ import annotations
 
 from heapq import heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 Key = tuple[float, int]
 """Sort key of a step: minus its critical-path tail, then its place in the plan."""
+
+
+class Ticketed(Protocol):
+    """A step, as far as the queue looks at it."""
+
+    ticket: int
+    """Of its entry that counts, or 0."""
 
 
 class Group(NamedTuple):
@@ -54,7 +61,7 @@ class Ready:
             heappush(self._heads, (key, group))
         return self._tickets
 
-    def best(self, counts: Callable[[str, int], bool], full: Callable[[Group], str]) -> str | None:
+    def best(self, steps: Mapping[str, Ticketed], full: Callable[[Group], str]) -> str | None:
         """The step to start next, or None while nothing is ready or every limit is full."""
         heads = self._heads
         while heads:
@@ -63,7 +70,7 @@ class Ready:
                 heappop(heads)
                 continue
             heap = self._groups[group]
-            while heap and not counts(heap[0][2], heap[0][1]):
+            while heap and steps[heap[0][2]].ticket != heap[0][1]:
                 heappop(heap)
             if not heap:
                 heappop(heads)
@@ -72,7 +79,8 @@ class Ready:
             if heap[0][0] != key:
                 self._headed[group] = heap[0][0]
                 heapreplace(heads, (heap[0][0], group))
-                continue
+                if heads[0][1] is not group:
+                    continue
             limit = full(group)
             if not limit:
                 return heap[0][2]

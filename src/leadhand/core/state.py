@@ -106,16 +106,14 @@ class StepState(msgspec.Struct, gc=False):
     started: int = 0
     ended: int = 0
     cost: float = 0.0
+    id: str = ""
+    """Its id in the plan."""
+    action: str = ""
+    """What its worker is asked to do."""
 
-    @property
-    def id(self) -> str:
-        """Its id in the plan."""
-        return self.doc["id"]  # type: ignore[no-any-return]
-
-    @property
-    def action(self) -> str:
-        """What its worker is asked to do."""
-        return self.doc.get("action", "")  # type: ignore[no-any-return]
+    def __post_init__(self) -> None:
+        self.id = self.doc["id"]
+        self.action = self.doc.get("action", "")
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -269,15 +267,11 @@ class State:
         own = spec.max_concurrency if spec else None
         return own if limit is None else limit if own is None else min(limit, own)
 
-    def counts(self, step: str, ticket: int) -> bool:
-        """Whether a queue entry is still the step's current one."""
-        return self.steps[step].ticket == ticket
-
     def next_ready(self) -> StepState | None:
         """The step to start next."""
         if not self.awake:
             self.wake()
-        step = self.ready.best(self.counts, self.full)
+        step = self.ready.best(self.steps, self.full)
         return None if step is None else self.steps[step]
 
     def is_bad(self, step: StepState) -> bool:

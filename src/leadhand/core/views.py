@@ -267,18 +267,21 @@ def shown_status(step: StepState) -> str:
     return words.get(step.status, step.status)
 
 
+def duration_s(state: State) -> float:
+    """How long the run took, or has taken so far."""
+    return round(((state.ended_at or state.last_at) - state.started_at) / 1e6, 3)
+
+
 def outcome_doc(state: State) -> Doc:
     """The document that `run --json` ends with."""
-    status = run_status(state)
-    end = state.ended_at or state.last_at
     doc: Doc = {
         "run": state.run,
-        "status": "running" if status == "stopping" else status,
+        "status": run_status(state).replace("stopping", "running"),
         "goal": goal_of(state).text,
         "result": run_result(state),
         "steps": [*map(step_row, state.steps.values()), *_proposed_rows(state)],
         "cost": round(state.spent, 6),
-        "duration": round((end - state.started_at) / 1e6, 3),
+        "duration": duration_s(state),
         "reason": state.ended.reason if state.ended else "",
     }
     planned = state.started.plan.get("estimated_duration") if state.started else None

@@ -124,7 +124,8 @@ class Host:
         self._head = link(self._head, hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body)
         entry = Entry(hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body, self._head)
         try:
-            await self.store.append(hosting.HOST_STREAM, seq - 1, [entry])
+            alone = not self.in_flight
+            await self.store.append(hosting.HOST_STREAM, seq - 1, [entry], alone=alone)
         except LeadhandError as error:
             self._fold()
             self.poke_all()

@@ -50,7 +50,9 @@ async def attempt(
 ) -> None:
     """Call a worker and hand in its judged report."""
     try:
-        await _over(context, before)
+        if before is not None or context.cancelled:
+            await _over(context, before)
+        context.begun = True
         worker = _worker(run, effect.worker)
         parameters = effect.parameters
         if parameters:

@@ -134,11 +134,11 @@ class Run:
     def task_over(self, key: str, context: object) -> None:
         """An attempt's task has nothing more to say."""
         if self.contexts.get(key) is context:  # else the next attempt is there already
-            del self.contexts[key]
-            self.progress.pop(key, None)
-        if self.tasks.get(key) is asyncio.current_task():
-            del self.tasks[key]
-        self.host.wake_starved()
+            del self.contexts[key], self.tasks[key]
+            if self.progress:
+                self.progress.pop(key, None)
+        if self.host.starved:
+            self.host.wake_starved()
 
     def poke(self) -> None:
         """Look at the run again in this turn of the loop, once."""
@@ -190,7 +190,7 @@ class Run:
     def _decide(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
         state = self.state
         self._recount()
-        self._alone = not self.host.in_flight and len(self.host.runs) == 1
+        self._alone = not self.tasks and len(self.host.runs) == 1
         room = self.host.room()
         while (move := decide(state, now, room)) is not None:
             if move.effects and type(move.effects[0]) is StartAttempt:
@@ -240,7 +240,10 @@ class Run:
         expected = self._seq - len(entries)
         self._outstanding.append(batch)
         future = self.host.store.append(self.id, expected, entries, told, alone=alone)
-        asyncio.ensure_future(future).add_done_callback(self._committed)
+        if future.done():
+            self._committed(future)
+        else:
+            future.add_done_callback(self._committed)
 
     def _committed(self, future: asyncio.Future[None]) -> None:
         batch = self._outstanding.popleft()

@@ -81,6 +81,8 @@ async def kill_leftovers(marker_prefix: str) -> int:
     """
     if not marker_prefix:
         raise ValueError("an empty prefix would mean everyone's processes")
+    if not await asyncio.to_thread(_any_marked, marker_prefix):
+        return 0
     count = await _until_gone(lambda: _marked(SPAWN, marker_prefix))
     await _until_gone(lambda: _marked(SUPERVISE, marker_prefix, below=False))
     return count + await _until_gone(lambda: _marked(SPAWN, marker_prefix))
@@ -126,6 +128,11 @@ def _marked(name: str, prefix: str, *, below: bool = True) -> list[_Seen]:
     return [everyone[pid] for pid in chosen]
 
 
+def _any_marked(prefix: str) -> bool:
+    """Whether there is anything to kill at all: most hosts before us ended as they should."""
+    return any(_carries(pid, SPAWN, prefix) or _carries(pid, SUPERVISE, prefix) for pid in _pids())
+
+
 def _carries(pid: int, name: str, prefix: str) -> bool:
     try:
         if Path(f"/proc/{pid}").stat().st_uid != os.geteuid():
@@ -155,11 +162,13 @@ def _kill(seen: _Seen) -> None:
             os.close(pin)
 
 
+def _pids() -> list[int]:
+    names = [path.name for path in Path("/proc").iterdir()] if PROC else []
+    return [int(name) for name in names if name.isdigit()]
+
+
 def _everyone() -> dict[int, _Seen]:
-    if not PROC:
-        return {}
-    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return {pid: seen for pid in pids if (seen := _look(pid)) is not None}
+    return {pid: seen for pid in _pids() if (seen := _look(pid)) is not None}
 
 
 def _look(pid: int) -> _Seen | None:
