@@ -78,8 +78,9 @@ class Ready:
                 continue
             if heap[0][0] != key:
                 self._headed[group] = heap[0][0]
-                heapreplace(heads, (heap[0][0], group))
-                if heads[0][1] is not group:
+                head = (heap[0][0], group)
+                heapreplace(heads, head)
+                if heads[0] is not head:
                     continue
             limit = full(group)
             if not limit:
