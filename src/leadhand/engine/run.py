@@ -358,7 +358,7 @@ class Run:
         loop = asyncio.get_running_loop()
         when = loop.time() + min(delays)
         if self._wake is not None:
-            if abs(self._wake[0] - when) < 0.001:
+            if self._wake[0] <= when + 0.001:  # it will find that there is time left, and wait on
                 return
             self._wake[1].cancel()
         self._wake = (when, loop.call_at(when, self._timer))

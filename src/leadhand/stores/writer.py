@@ -21,6 +21,7 @@ and so fails with Conflict: what is written of a run never has a hole.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -70,9 +71,9 @@ class _Errand(NamedTuple):
     last: bool
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - once for each commit, and a Path takes thrice as long
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -86,7 +87,8 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._path = path
-        self._identity = _identity(path)
+        self._place = str(path)
+        self._identity = _identity(self._place)
         self._busy_s = busy_s
         self._patient = True
         self._debug = debug
@@ -263,7 +265,7 @@ class Writer:
 
     def _check_place(self) -> None:
         """What went into a file that is no longer there, or no longer this one, is not kept."""
-        if _identity(self._path) != self._identity:
+        if _identity(self._place) != self._identity:
             self.refusal = StoreBroken(
                 f"{self._path}: was removed or replaced while in use, so nothing more can be "
                 "kept in it. Fix: put the file back, or start again."
