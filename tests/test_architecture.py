@@ -39,6 +39,7 @@ PUBLIC = [
     "GiveUp",
     "Goal",
     "GoalPlanner",
+    "Human",
     "InvalidOutput",
     "Lead",
     "LeadhandError",

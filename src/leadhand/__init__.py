@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from leadhand.planners.script import ScriptPlanner
     from leadhand.ports import Context
     from leadhand.workers.decorator import worker
+    from leadhand.workers.human import Human
     from leadhand.workers.methods import method
 
 _HOMES = {
@@ -42,6 +43,7 @@ _HOMES = {
     "GiveUp": "core.report",
     "Goal": "core.plan",
     "GoalPlanner": "planners.goal.planner",
+    "Human": "workers.human",
     "InvalidOutput": "errors",
     "Lead": "app",
     "LeadhandError": "errors",
@@ -75,6 +77,7 @@ __all__ = [
     "GiveUp",
     "Goal",
     "GoalPlanner",
+    "Human",
     "InvalidOutput",
     "Lead",
     "LeadhandError",

@@ -71,6 +71,7 @@ def started(**more):
         "policy": Policy(jitter=0.0),
         "planner": "test",
         "catalog": WORKERS,
+        "decide_version": ev.DECIDE_VERSION,
     }
     return ev.RunStarted(**(values | more))
 

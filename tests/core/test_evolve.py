@@ -12,7 +12,7 @@ from leadhand.core.evolve import HANDLERS, evolve, evolve_all
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.host import HostOpened
 from leadhand.core.policy import Policy
-from leadhand.core.ready import Group
+from leadhand.core.ready import Group, uses_of
 from leadhand.core.refs import Artifact, find
 from leadhand.core.state import (
     IN_FLIGHT,
@@ -24,7 +24,6 @@ from leadhand.core.state import (
     Now,
     State,
     StepState,
-    uses_of,
 )
 from tests.core.driver import (
     MINUTE,

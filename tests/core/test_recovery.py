@@ -163,14 +163,14 @@ def test_a_planner_that_splits_is_asked_to(kind, splits):
     state, failed = undecided(doc, failure(kind), splits=splits)
     split = splits and "simplify" in LADDER[kind]
     assert choose(state, failed) == (
-        Recovery("replan", "it broke; the planner is asked to split it")
+        Recovery("simplify", "it broke; the planner is asked to split it")
         if split
         else Recovery("abort", "it broke")
     )
     state, failed = undecided(
         step("a", retry=1, alternatives=["other"]), failure(kind), splits=splits
     )
-    first = {"size": "replan" if splits else "reroute", "final": "ask"}
+    first = {"size": "simplify" if splits else "reroute", "final": "ask"}
     row = next(row for row, kinds in ROWS.items() if kind in kinds)
     assert choose(state, failed).strategy == first.get(row, "reroute")
 

@@ -4,7 +4,14 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core import views
-from leadhand.core.host import HOST_EVENTS, HostOpened, StopAllLifted, StopAllRequested
+from leadhand.core.host import (
+    HOST_EVENTS,
+    CircuitClosed,
+    CircuitOpened,
+    HostOpened,
+    StopAllLifted,
+    StopAllRequested,
+)
 from leadhand.core.ledger import LINES, describe, ledger_of
 from leadhand.core.plan import Goal
 from leadhand.core.policy import Policy
@@ -500,6 +507,8 @@ LEDGER = [
     (HostOpened(1, 2, "0.1"), "host 1 opened (pid 2, leadhand 0.1)"),
     (StopAllRequested("ann", "fire"), "stop-all by ann: fire"),
     (StopAllLifted("ann"), "stop-all lifted by ann"),
+    (CircuitOpened("w", 9, 1, "it asked for 9 s"), "worker w is left alone: it asked for 9 s"),
+    (CircuitClosed("w"), "worker w is called again"),
 ]
 
 

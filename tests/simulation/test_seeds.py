@@ -80,7 +80,8 @@ def test_the_worlds_reach_everything():
     never = {"StepCancelled"}
     assert {event.__name__ for event in ev.RUN_EVENTS} - kinds == never
     assert strategies == {
-        "abandon", "abort", "ask", "continue", "probe", "replan", "reroute", "retry"
+        "abandon", "abort", "ask", "continue", "park", "probe", "replan", "reroute", "retry",
+        "simplify",
     }  # fmt: skip
     assert ends == {"cancelled", "failed", "rejected", "succeeded"}
 

@@ -22,7 +22,7 @@ from leadhand.codec.documents import read_document
 from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core.check import bind_params, lint
-from leadhand.core.events import RunStarted
+from leadhand.core.events import DECIDE_VERSION, RunStarted
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan import Goal, Plan
 from leadhand.core.policy import Policy
@@ -216,6 +216,7 @@ class Lead:
             workers=sources,
             planner_source=getattr(planner, "source", ""),
             linted=linted,
+            decide_version=DECIDE_VERSION,
         )
 
     async def take_up(self, host: Host, run_id: str) -> Run:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
+from leadhand.core.answers import answer_events
 from leadhand.core.decide import SECOND, Move
 from leadhand.core.effects import Effect, StopAttempt
+from leadhand.core.facts import broken_promises, given
 from leadhand.core.revise import approval, findings
 from leadhand.errors import Conflict, UsageError
 
@@ -84,14 +86,21 @@ def answer(
         )
     if question.kind == "review":
         return _review(state, question, choice, actor, text, now)
-    answered = ev.QuestionAnswered(id=ident, choice=choice, actor=actor, text=text, data=data)
-    events: list[ev.Event] = [answered]
-    because = f"{actor} said so" + (f": {text}" if text else "")
-    if question.step and choice == "skip":
-        events.append(ev.StepSkipped(question.step, because, tolerated=True))
-    elif question.step and choice == "abort" and state.stopping is None:
-        events.append(ev.StopDecided("failed", f"step {question.step} failed; {because}"))
-    return Move(events, [])
+    if choice == "done" and question.kind == "unseen":
+        _vouched(state, question.step, data)
+    return Move(answer_events(state, question, choice, actor, text, data), [])
+
+
+def _vouched(state: State, ident: str, data: Json) -> None:
+    """Whoever says that a step is done brings what it promised."""
+    step = state.steps[ident]
+    promised = given(step.doc, state.catalog.offer(step.worker, step.action))
+    broken = broken_promises(promised, data) if promised else []
+    if broken:
+        raise UsageError(
+            f"step {ident} gives {', '.join(promised)}, and others may need it: "
+            f"{'; '.join(broken)}. Fix: give it with --data"
+        )
 
 
 def _review(state: State, question: Question, choice: str, actor: str, text: str, now: Now) -> Move:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import events as ev
 from leadhand.core import recovery
+from leadhand.core.answers import overdue_events
 from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds
 from leadhand.core.effects import (
@@ -32,13 +33,22 @@ from leadhand.core.effects import (
     StopAttempt,
     VerifyGoal,
 )
+from leadhand.core.facts import missing
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.refs import Unresolved, resolve
 from leadhand.core.revise import answer_moves
 from leadhand.core.state import STARTABLE
-from leadhand.core.views import acceptance, goes_on, question_text, run_result
+from leadhand.core.views import (
+    acceptance,
+    goal_of,
+    goes_on,
+    question_text,
+    run_result,
+    task_text,
+)
 
 if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State, StepState
 
 SECOND = 1_000_000
@@ -125,6 +135,8 @@ def _overdue(state: State, now: Now) -> Move | None:
 
 
 def _expire(state: State, kind: str, ident: str, epoch: int) -> Move:
+    if kind == "question":
+        return Move(overdue_events(state, ident), [])
     if kind == "planner":
         failed = ev.PlannerFailed(state.planner.calls, epoch, "the planner took too long")
         return Move([failed], [StopAttempt("", state.planner.calls, epoch, "timeout")])
@@ -157,7 +169,7 @@ def _recover(state: State, now: Now) -> Move:
     failure = step.failure or {}
     choice = recovery.choose(state, step)
     until = 0
-    if choice.strategy in ("retry", "reroute"):
+    if choice.strategy in ("retry", "reroute", "park"):
         until = now.at + int(choice.wait_s * SECOND)
     decided = ev.RecoveryDecided(
         step=step.id,
@@ -175,7 +187,8 @@ def _recover(state: State, now: Now) -> Move:
         case "probe":
             return _probe(state, step, decided, now)
         case "ask":
-            text, choices = question_text(step, choice.reason)
+            replans = state.started is not None and state.started.replans
+            text, choices = question_text(step, choice.reason, replans=replans)
             asked = ev.QuestionAsked(
                 id=f"q{state.asked + 1}",
                 kind="unseen" if failure.get("effect") == "unknown" else "failure",
@@ -258,6 +271,9 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     if spec is None or offer is None:
         reason = f"worker {step.worker} does not offer {step.action or 'this'} in this run"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
+    if step.worker in state.down:
+        reason = f"worker {step.worker} fails again and again, so it is left alone for now"
+        return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
     template = doc.get("parameters") or {}
     try:
         parameters = resolve(template, state.lookup)
@@ -265,6 +281,8 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
         return Move([ev.StepRefused(step.id, "permanent", str(error))], [])
     timeout = doc.get("timeout")
     limit_s = seconds(timeout) if timeout is not None else offer.timeout_s
+    if spec.kind == "human" and not step.answered:
+        return _task(state, step, parameters, now.at, limit_s)
     deadline = now.at + int((state.policy.timeout_s if limit_s is None else limit_s) * SECOND)
     spec_hash = digest(canonical(doc), spec.name, spec.version)
     exec_hash = "" if parameters is template else digest(spec_hash, canonical(parameters))
@@ -274,6 +292,22 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     )
     effect = StartAttempt(step.id, attempt, epoch, step.worker, step.action, parameters, deadline)
     return Move([started], [effect])
+
+
+def _task(state: State, step: StepState, parameters: Doc, at: int, limit_s: float | None) -> Move:
+    """A step that a person does is a question; the answer is its report."""
+    text = task_text(step, parameters)
+    asked = ev.QuestionAsked(
+        id=f"q{state.asked + 1}",
+        kind="task",
+        text=text,
+        choices=["done", "cannot"],
+        step=step.id,
+        attempt=step.attempts + 1,
+        default="" if limit_s is None else "cannot",
+        until=0 if limit_s is None else at + int(limit_s * SECOND),
+    )
+    return Move([asked], [Notify("waiting", text)])
 
 
 # The planner, and the end.
@@ -332,12 +366,16 @@ def _conclude(state: State, now: Now, room: int) -> Move | None:
 
 def _succeed(state: State, result: object) -> Move | None:
     wanted = acceptance(state)
+    if state.goal_met is None and not state.goal_asked:
+        absent = missing(state, goal_of(state))
+        if absent:
+            return Move([ev.GoalCheckStarted(), ev.GoalChecked(False, absent)], [])
     if wanted and state.goal_met is None:
         if state.goal_asked:
             return None
         whole = run_result(state) if result is None else result
         return Move([ev.GoalCheckStarted()], [VerifyGoal(whole)])
-    if wanted and not state.goal_met:
+    if state.goal_met is False:
         return _end("failed", "the goal is not met: " + "; ".join(state.goal_findings))
     return _end("succeeded", "", result=result)
 

@@ -20,7 +20,8 @@ from leadhand.core.catalog import WorkerSpec
 from leadhand.core.policy import Policy
 
 EVENT_VERSION = 1
-DECIDE_VERSION = 1
+DECIDE_VERSION = 2
+"""2: parking, splitting, people, circuits, answers by default; wanted facts are checked."""
 
 Doc = dict[str, Any]
 
@@ -52,7 +53,8 @@ class RunStarted(Event, frozen=True, tag=True, kw_only=True):
     """Where the planner was loaded from, as module:function, for the same reason."""
     linted: str = ""
     """Digest of the steps that were checked before the start, so they need not be again."""
-    decide_version: int = DECIDE_VERSION
+    decide_version: int = 1
+    """Whose decisions these are. Never the newest by default: a default is not written."""
 
 
 class RunHosted(Event, frozen=True, tag=True):
@@ -148,6 +150,9 @@ class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
     choices: list[str] = []
     step: str = ""
     attempt: int = 0
+    default: str = ""
+    """What counts as the answer when nobody gives one by `until`."""
+    until: int = 0
 
 
 class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):

@@ -272,10 +272,16 @@ def _fits(state: State, revision: Revision, waits: Waits) -> None:
 def _install(state: State, revision: Revision, instants: dict[str, int], waits: Waits) -> None:
     steps = state.steps
     tail = _tails(state, revision.add, waits)
+    depth = max((steps[ident].depth + 1 for ident in state.forsaken), default=0)
     for doc in revision.add:
         ident = doc["id"]
         steps[ident] = StepState(
-            doc, len(steps), doc["worker"], tail.get(ident, 0.0), not_before=instants.get(ident, 0)
+            doc,
+            len(steps),
+            doc["worker"],
+            tail.get(ident, 0.0),
+            depth=depth,
+            not_before=instants.get(ident, 0),
         )
     state.unsettled += len(revision.add)
     for doc in revision.add:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
+from leadhand.core.ready import uses_of
 from leadhand.core.state import (
     MOVABLE,
     STARTABLE,
@@ -12,14 +13,24 @@ from leadhand.core.state import (
     Question,
     State,
     StepState,
-    uses_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 STRATEGIES = frozenset(
-    {"retry", "reroute", "ask", "probe", "replan", "continue", "abort", "abandon"}
+    {
+        "retry",
+        "reroute",
+        "park",
+        "simplify",
+        "ask",
+        "probe",
+        "replan",
+        "continue",
+        "abort",
+        "abandon",
+    }
 )
 UNDECIDED = frozenset({"undecided"})
 
@@ -46,6 +57,7 @@ def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
         raise IllegalEvent(f"attempt {event.attempt} of {event.step} is out of order")
     step.status = "running"
     step.ticket = 0
+    step.answered = False
     step.attempts = event.attempt
     step.worker = event.worker
     if not step.started:
@@ -147,6 +159,7 @@ def _attempt_lost(state: State, event: ev.AttemptLost, _at: int) -> None:
     _release(state, step)
     failure = {"class": event.failure_class, "message": event.reason, "effect": "unknown"}
     _fail_attempt(state, step, failure)
+    step.answered = state.is_for_people(step)  # what they did and said is not lost
 
 
 def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
@@ -154,7 +167,10 @@ def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
     step.ticket = 0
     step.started = step.started or at
     failure = {"class": event.failure_class, "message": event.reason, "effect": "none"}
-    _fail(state, step, failure)
+    if event.failure_class == "unavailable":
+        _fail_attempt(state, step, failure)  # as good as a try: that worker is not asked again
+    else:
+        _fail(state, step, failure)
 
 
 def _probe_started(state: State, event: ev.ProbeStarted, _at: int) -> None:
@@ -195,22 +211,33 @@ def _recovery_decided(state: State, event: ev.RecoveryDecided, at: int) -> None:
     step = state.steps[event.step]
     step.reason = event.reason
     match event.strategy:
-        case "retry" | "reroute":
+        case "retry" | "reroute" | "park":
+            if event.strategy == "park":
+                step.parked_s += (event.until - at) / 1e6
+                step.tries = {**(step.tries or {}), step.worker: step.tried(step.worker) - 1}
             step.worker = event.worker
             step.status = "backing_off"
             step.until = event.until
             state.add_timer(event.until, "retry", event.step, 0)
         case "ask" | "probe":
             pass
-        case "replan":
-            end(state, step, "failed", at, event.reason, settle=False)
-            state.forsaken.append(event.step)
-            state.planner.due = f"surprise: step {event.step} failed: {event.reason}"
+        case "replan" | "simplify":
+            leave_to_planner(state, step, event.reason, at, split=event.strategy == "simplify")
         case "continue":
             step.tolerated = True
             end(state, step, "failed", at, event.reason)
         case _:
             end(state, step, "failed", at, event.reason, settle=False)
+
+
+def leave_to_planner(
+    state: State, step: StepState, reason: str, at: int, *, split: bool = False
+) -> None:
+    """The planner decides how to go on without it, or how to do it in parts."""
+    end(state, step, "failed", at, reason, settle=False)
+    state.forsaken.append(step.id)
+    why = "split: step {} is too much at once: {}" if split else "surprise: step {} failed: {}"
+    state.planner.due = why.format(step.id, reason)
 
 
 def _step_skipped(state: State, event: ev.StepSkipped, at: int) -> None:
@@ -272,16 +299,27 @@ def close_question(state: State, step: StepState) -> None:
 
 
 def _question_asked(state: State, event: ev.QuestionAsked, at: int) -> None:
-    step = known(state, event.step, UNDECIDED) if event.step else None
+    standing = STARTABLE if event.kind == "task" else UNDECIDED
+    step = known(state, event.step, standing) if event.step else None
     if event.id in state.questions:
         raise IllegalEvent(f"question {event.id} is open already")
     state.asked += 1
     state.planner.answer = None if event.kind == "planner" else state.planner.answer
     state.questions[event.id] = Question(
-        event.id, event.kind, event.text, event.choices, event.step, at
+        event.id,
+        event.kind,
+        event.text,
+        event.choices,
+        event.step,
+        at,
+        default=event.default,
+        until=event.until,
     )
+    if event.until:
+        state.add_timer(event.until, "question", event.id, 0)
     if step is not None:
         step.status = "asking"
+        step.ticket = 0
         step.question = event.id
 
 
@@ -305,13 +343,28 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
         return
     step = state.steps[question.step]
     step.question = ""
-    if event.choice == "retry":
+    if question.kind == "task":
+        _task_answered(state, step, event)
+    elif event.choice == "retry":
         step.tries = None
         step.forgiven = len(step.failures)
         make_ready(state, step)
+    elif event.choice == "replan":
+        because = f"{event.actor} wants another way" + (f": {event.text}" if event.text else "")
+        leave_to_planner(state, step, because, at)
     elif event.choice == "done":
         step.data = event.data
         succeed(state, step, at)
+
+
+def _task_answered(state: State, step: StepState, event: ev.QuestionAnswered) -> None:
+    """A person did it, which is judged as any report is; or cannot."""
+    if event.choice == "done":
+        step.answered = True
+        make_ready(state, step)
+    elif event.choice == "cannot":
+        message = event.text or f"{event.actor} cannot do it"
+        _fail(state, step, {"class": "permanent", "message": message, "effect": "none"})
 
 
 STEP_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {

@@ -1,14 +1,15 @@
 """The `$host` stream: what belongs to no single run.
 
 It has its own few events and its own fold. Run deciders wish to start attempts; the governor
-(in the engine) grants them within what stands here. Breakers, provider limits and win rates
-will join it.
+(in the engine) grants them within what stands here: a stop of everything, and circuits that are
+open (`breaker.py`).
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from leadhand.core.breaker import Circuit
 from leadhand.core.events import Event
 from leadhand.errors import Bug
 
@@ -37,7 +38,28 @@ class StopAllLifted(Event, frozen=True, tag=True):
     actor: str
 
 
-HOST_EVENTS: tuple[type[Event], ...] = (HostOpened, StopAllRequested, StopAllLifted)
+class CircuitOpened(Event, frozen=True, tag=True):
+    """A worker is left alone, by all runs, until a time on the run clock."""
+
+    worker: str
+    until: int
+    trips: int
+    reason: str
+
+
+class CircuitClosed(Event, frozen=True, tag=True):
+    """A worker is well again."""
+
+    worker: str
+
+
+HOST_EVENTS: tuple[type[Event], ...] = (
+    HostOpened,
+    StopAllRequested,
+    StopAllLifted,
+    CircuitOpened,
+    CircuitClosed,
+)
 
 
 class HostState(msgspec.Struct):
@@ -48,6 +70,7 @@ class HostState(msgspec.Struct):
     stopped: bool = False
     stopped_by: str = ""
     seq: int = 0
+    circuits: dict[str, Circuit] = {}
 
 
 def evolve_host(state: HostState, event: Event) -> None:
@@ -62,6 +85,10 @@ def evolve_host(state: HostState, event: Event) -> None:
         case StopAllLifted():
             state.stopped = False
             state.stopped_by = ""
+        case CircuitOpened():
+            state.circuits[event.worker] = Circuit(event.until, event.trips)
+        case CircuitClosed():
+            state.circuits.pop(event.worker, None)
         case _:
             raise Bug(f"{type(event).__name__} is no event of the host")
     state.seq += 1

@@ -47,6 +47,7 @@ class Entry:
     __slots__ = (
         "attempts",
         "doc",
+        "done_by",
         "failure",
         "happened",
         "id",
@@ -64,6 +65,8 @@ class Entry:
         self.worker: str = doc["worker"]
         self.status = "planned"
         self.attempts = 0
+        self.done_by = ""
+        """Who said that it is done, if a person does it."""
         self.tries: dict[str, int] = {}
         """Failed attempts by worker since a person let it start over."""
         self.failure: Doc = {}
@@ -196,6 +199,11 @@ class Book:
         """What a worker offers for an action."""
         spec = self.catalog.get(worker)
         return spec.offer(action) if spec else None
+
+    def is_for_people(self, worker: str) -> bool:
+        """Whether a worker is a person."""
+        spec = self.catalog.get(worker)
+        return spec is not None and spec.kind == "human"
 
     def idempotent(self, step: Entry, worker: str) -> bool:
         """Whether a worker may do a step twice: the step's own word, else the worker's."""

@@ -240,7 +240,10 @@ def _question_asked(book: Book, event: ev.QuestionAsked) -> None:
     step = book.step(event.step, f"question {event.id}")
     if step is None:
         return
-    if step.status != "asking":
+    if event.kind == "task":
+        if not book.is_for_people(step.worker) or step.status not in ("planned", "again"):
+            book.wrong("I21", f"a person was asked to do {event.step}, which is not theirs now")
+    elif step.status != "asking":
         book.wrong("I21", f"a person was asked about {event.step} without a decision to ask")
     step.status = "asked"
 
@@ -250,7 +253,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
     if question is None:
         book.wrong("I6", f"an answer to question {event.id}, which is not open")
         return
-    _, ident, choices = question
+    kind, ident, choices = question
     if choices and event.choice not in choices:
         book.wrong("I6", f"{event.choice!r} is no answer to question {event.id}")
     if not event.actor:
@@ -259,6 +262,13 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
     if step is None:
         return
     match event.choice:
+        case "done" if kind == "task":
+            step.status, step.done_by = "again", event.actor
+        case "cannot" if kind == "task":
+            step.status, step.failure = "open", {"class": "permanent", "effect": "none"}
+        case "replan":
+            step.status = "failed"
+            book.forsaken.append(step)
         case "retry":
             step.status, step.tries, step.until = "again", {}, 0
             step.unseen = step.happened = False

@@ -40,6 +40,8 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
         book.wrong("I24", f"step {event.step} started, and no approved revision has it")
         return
     _check_turn(book, step, event)
+    if book.is_for_people(event.worker) and not step.done_by:
+        book.wrong("L5", f"{event.step} was started, and nobody said that it is done")
     _check_allowed(book, step, event)
     _check_inputs(book, step, event)
     _check_limits(book, step, event.worker)
@@ -295,16 +297,16 @@ def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
     if event.attempt != step.attempts or event.failure_class != kind:
         book.wrong("I21", f"the decision about {event.step} speaks of another failure")
     match event.strategy:
-        case "retry" | "reroute":
+        case "retry" | "reroute" | "park":
             _check_repeat(book, step, event, kind)
             step.status, step.worker, step.until = "again", event.worker, event.until
         case "probe":
             step.status, book.expect = "probing", ("ProbeStarted", step.id)
         case "ask":
             step.status, book.expect = "asking", ("QuestionAsked", step.id)
-        case "replan":
-            if not (book.start.replans or book.start.splits):
-                book.wrong("I21", f"{event.step} was left to a planner that cannot replan")
+        case "replan" | "simplify":
+            if not (book.start.splits or (book.start.replans and event.strategy == "replan")):
+                book.wrong("I21", f"{event.step} was left to a planner that cannot do that")
             step.status = "failed"
             book.forsaken.append(step)
         case "continue":
@@ -335,12 +337,16 @@ def _check_repeat(book: Book, step: Entry, event: ev.RecoveryDecided, kind: str)
         return
     if event.worker != step.worker:
         book.wrong("I21", f"{what} by {event.worker}, and {step.worker} had failed")
-    if kind not in SAME_AGAIN:
+    if kind not in SAME_AGAIN and event.strategy != "park":
         book.wrong("I20", f"{what} after {kind}")
     tries, most = step.tries.get(step.worker, 0), _attempts_max(book, step)
-    if tries >= (min(2, most) if kind in ONCE_MORE else most):
-        book.wrong("I19", f"{what} after {tries} attempts")
     asked = step.failure.get("retry_after")
+    if event.strategy == "park":
+        step.tries[step.worker] = tries - 1
+        if asked is None or float(asked) <= book.start.policy.park_s:
+            book.wrong("I19", f"{what}, and nobody asked for a long wait")
+    elif tries >= (min(2, most) if kind in ONCE_MORE else most):
+        book.wrong("I19", f"{what} after {tries} attempts")
     if asked is not None and event.until < book.at + int(float(asked) * 1e6):
         book.wrong("I19", f"{what} does not wait the {asked:g} s it was asked to")
 

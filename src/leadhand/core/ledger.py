@@ -6,7 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
-from leadhand.core.host import HostOpened, StopAllLifted, StopAllRequested
+from leadhand.core.host import (
+    CircuitClosed,
+    CircuitOpened,
+    HostOpened,
+    StopAllLifted,
+    StopAllRequested,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,4 +128,6 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     HostOpened: lambda e: f"host {e.owner} opened (pid {e.pid}, leadhand {e.version})",
     StopAllRequested: lambda e: f"stop-all by {e.actor}{_because(e.reason)}",
     StopAllLifted: lambda e: f"stop-all lifted by {e.actor}",
+    CircuitOpened: lambda e: f"worker {e.worker} is left alone: {e.reason}",
+    CircuitClosed: lambda e: f"worker {e.worker} is called again",
 }

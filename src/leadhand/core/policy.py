@@ -22,6 +22,12 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     backoff_max_s: float = 60.0
     jitter: float = 0.2
     """Share of the backoff that jitter may add, drawn once from run, step and attempt."""
+    park_s: float = 60.0
+    """A worker that asks to be left alone for longer is out: its step parks, and no try is used."""
+    outage_s: float = 86_400.0
+    """How long a step may be parked in all before the ladder goes on."""
+    splits_max: int = 5
+    """How often the parts of a step may be split again."""
     timeout_s: float = 3600.0
     planner_timeout_s: float = 600.0
     probe_timeout_s: float = 60.0

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leadhand.core.plan import Doc
+
 Key = tuple[float, int]
 """Sort key of a step: minus its critical-path tail, then its place in the plan."""
 
@@ -33,6 +35,20 @@ class Group(NamedTuple):
 
     worker: str
     uses: tuple[tuple[str, int], ...]
+    own: str = ""
+    """The step itself, for one that others may do: it need not wait for its worker as these do."""
+
+
+def uses_of(doc: Doc) -> tuple[tuple[str, int], ...]:
+    """The named resources a step holds while it runs, with amounts."""
+    uses = doc.get("uses")
+    if not uses:
+        return ()
+    if isinstance(uses, str):
+        return ((uses, 1),)
+    if isinstance(uses, dict):
+        return tuple(sorted((name, int(amount)) for name, amount in uses.items()))
+    return tuple((name, 1) for name in sorted(uses))
 
 
 class Ready:

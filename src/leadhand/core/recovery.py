@@ -24,17 +24,19 @@ from leadhand.core.durations import SECONDS_MAX, seconds
 from leadhand.core.plan import failure_action_of
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from leadhand.core.catalog import Offer
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
     from leadhand.core.state import State, StepState
 
 LADDER: dict[str, tuple[str, ...]] = {
-    "transient": ("retry", "reroute", "simplify"),
-    "rate_limited": ("retry", "reroute", "simplify"),
+    "transient": ("park", "retry", "reroute", "simplify"),
+    "rate_limited": ("park", "retry", "reroute", "simplify"),
     "timeout": ("retry", "reroute", "simplify"),
     "lost": ("retry", "reroute", "simplify"),
-    "unavailable": ("reroute",),
+    "unavailable": ("park", "reroute"),
     "denied": ("reroute",),
     "too_complex": ("simplify", "reroute"),
     "context_overflow": ("simplify", "reroute"),
@@ -56,7 +58,7 @@ class Recovery(NamedTuple):
     """One decision: what to do, why, when, and by whom."""
 
     strategy: str
-    """retry, reroute, probe, ask, replan, continue, abort."""
+    """retry, reroute, park, simplify, probe, ask, replan, continue, abort, abandon."""
     reason: str
     wait_s: float = 0.0
     worker: str = ""
@@ -165,30 +167,51 @@ def _retry_once(state: State, step: StepState, message: str) -> Recovery | None:
     return _retry(state, step, message, 2) if idempotent(step, offer) else None
 
 
+def _park(state: State, step: StepState, message: str) -> Recovery | None:
+    """A long outage is not worth a try: somebody else does it, or the step waits it out."""
+    asked = (step.failure or {}).get("retry_after")
+    if asked is None or not float(asked) > state.policy.park_s:  # which NaN is not
+        return None
+    wait = min(float(asked), SECONDS_MAX)
+    if step.parked_s + wait > state.policy.outage_s:
+        return None
+    why = f"{message}; out for {wait:g} s, so it is parked without using up a try"
+    return _reroute(state, step, message) or Recovery("park", why, wait, step.worker)
+
+
 def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
     offer = state.catalog.offer(step.worker, step.action)
     unmet = (step.failure or {}).get("class") in ("invalid_output", "criteria_unmet")
     declared = step.doc.get("effects") or (offer.effects if offer else None)
     if unmet and declared and not idempotent(step, offer):
         return None
+    worker = alternative(state, step)
+    if not worker:
+        return None
+    return Recovery("reroute", f"{message}; {worker} may do it instead", 0.0, worker)
+
+
+def alternative(state: State, step: StepState, down: Container[str] = ()) -> str:
+    """The first other worker that may do a step, has not tried, and is not `down`; or nothing."""
     happened = may_have_happened(step)
     for worker in step.doc.get("alternatives", ()):
         theirs = state.catalog.offer(worker, step.action)
-        if theirs is None or worker == step.worker or step.tried(worker):
+        if theirs is None or worker == step.worker or step.tried(worker) or worker in down:
             continue
         # What may have happened already is given only to a worker that may do it again.
         if not happened or idempotent(step, theirs):
-            return Recovery("reroute", f"{message}; {worker} may do it instead", 0.0, worker)
-    return None
+            return str(worker)
+    return ""
 
 
-def _simplify(state: State, _step: StepState, message: str) -> Recovery | None:
-    if state.started is None or not state.started.splits:
+def _simplify(state: State, step: StepState, message: str) -> Recovery | None:
+    if state.started is None or not state.started.splits or step.depth >= state.policy.splits_max:
         return None
-    return Recovery("replan", f"{message}; the planner is asked to split it")
+    return Recovery("simplify", f"{message}; the planner is asked to split it")
 
 
 _RUNGS = {
+    "park": _park,
     "retry": _retry,
     "retry_once": _retry_once,
     "reroute": _reroute,

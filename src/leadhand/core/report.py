@@ -84,6 +84,9 @@ class Ask:
     question: str
     choices: tuple[str, ...] = ()
     notes: Json = None
+    default: str = ""
+    """What counts as the answer when nobody gives one `within_s` seconds."""
+    within_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +124,12 @@ def decision_doc(decision: Decision) -> Doc:
                 doc["because"] = decision.because
             return doc | notes
         case Ask():
+            late = {"default": decision.default, "within_s": decision.within_s}
             return {
                 "kind": "ask",
                 "question": decision.question,
                 "choices": list(decision.choices),
+                **(late if decision.within_s > 0 else {}),
             } | notes
         case Finish():
             return {

@@ -60,11 +60,14 @@ def answer_moves(state: State, now: Now) -> Moves:
             return _proposed(state, answer, now)
         case "ask":
             text = str(answer.get("question", ""))
+            within = float(answer.get("within_s") or 0.0)
             asked = ev.QuestionAsked(
                 id=f"q{state.asked + 1}",
                 kind="planner",
                 text=text,
                 choices=[str(choice) for choice in answer.get("choices", ())],
+                default=str(answer.get("default", "")) if within else "",
+                until=now.at + int(within * 1e6) if within else 0,
             )
             return [asked], [Notify("waiting", text)]
         case "give_up":

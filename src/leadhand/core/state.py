@@ -34,11 +34,14 @@ import msgspec
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.policy import Policy
-from leadhand.core.ready import Group, Ready
+from leadhand.core.ready import Group, Ready, uses_of
+from leadhand.core.recovery import alternative
 from leadhand.core.refs import Artifact
 from leadhand.errors import Bug
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from leadhand.core.plan import Doc, Json
     from leadhand.core.refs import Ref
 
@@ -85,6 +88,12 @@ class StepState(msgspec.Struct, gc=False):
     tries: dict[str, int] | None = None
     """Failed attempts by worker since a person last let the step start over."""
     until: int = 0
+    parked_s: float = 0.0
+    """How long it has been parked in all, waiting for outages to end."""
+    depth: int = 0
+    """How often what it is part of was split."""
+    answered: bool = False
+    """A person has done it and said so; the report of that is still to be judged."""
     not_before: int = 0
     data: Any = None
     data_ref: str = ""
@@ -164,6 +173,9 @@ class Question(msgspec.Struct):
     step: str
     at: int
     revision: int = 0
+    default: str = ""
+    """What counts as the answer when nobody gives one by `until`."""
+    until: int = 0
 
 
 class State:
@@ -205,6 +217,8 @@ class State:
         """Attempts and probes under way: step to epoch."""
         self.limits: dict[str, int | None] = {}
         """`worker_limit`, remembered."""
+        self.down: Container[str] = frozenset()
+        """Workers that are not to be called now: the host's breakers, not this run's doing."""
         self.busy_workers: dict[str, int] = {}
         self.busy_resources: dict[str, int] = {}
         self.unsettled = 0
@@ -249,6 +263,8 @@ class State:
     def full(self, group: Group) -> str:
         """The limit that keeps a group from starting, or nothing."""
         worker = group.worker
+        if worker in self.down and not self.spare(group):
+            return f"circuit {worker}"
         if worker not in self.limits:
             self.limits[worker] = self.worker_limit(worker)
         limit = self.limits[worker]
@@ -260,12 +276,20 @@ class State:
                 return f"resource {name}"
         return ""
 
+    def spare(self, group: Group) -> bool:
+        """Whether another worker may do the one step of a group whose own worker is out."""
+        return bool(group.own and alternative(self, self.steps[group.own], self.down))
+
     def worker_limit(self, worker: str) -> int | None:
         """How many attempts of a worker may run at once."""
         limit = self.policy.worker_concurrency.get(worker)
         spec = self.catalog.workers.get(worker)
         own = spec.max_concurrency if spec else None
         return own if limit is None else limit if own is None else min(limit, own)
+
+    def circuit_closed(self, worker: str) -> None:
+        """A worker may be called again: look at the steps that waited for it."""
+        self.ready.freed(f"circuit {worker}")
 
     def next_ready(self) -> StepState | None:
         """The step to start next."""
@@ -277,6 +301,11 @@ class State:
     def is_bad(self, step: StepState) -> bool:
         """Whether a settled step keeps the run from succeeding."""
         return step.status in ("failed", "skipped") and not step.tolerated
+
+    def is_for_people(self, step: StepState) -> bool:
+        """Whether a person does it."""
+        spec = self.catalog.workers.get(step.worker)
+        return spec is not None and spec.kind == "human"
 
     def price(self, step: StepState) -> float:
         """What an attempt is expected to cost, reserved while it runs."""
@@ -298,6 +327,9 @@ class State:
             self.add_timer(self.cancel_deadline, "run", "cancel", 0)
         if self.planner.epoch:
             self.add_timer(self.planner.deadline, "planner", "", self.planner.epoch)
+        for question in self.questions.values():
+            if question.until:
+                self.add_timer(question.until, "question", question.id, 0)
         for step in self.steps.values():
             status = step.status
             if status == "ready":
@@ -318,7 +350,9 @@ class State:
     def enqueue(self, step: StepState) -> None:
         """Put a step in the queue of those that could start."""
         key = (-step.tail, step.order)
-        step.ticket = self.ready.add(key, Group(step.worker, uses_of(step.doc)), step.id)
+        own = step.id if "alternatives" in step.doc else ""
+        group = Group(step.worker, uses_of(step.doc), own)
+        step.ticket = self.ready.add(key, group, step.id)
 
     def add_timer(self, when: int, kind: str, ident: str, epoch: int) -> None:
         """Remember to look again at a time on the run clock."""
@@ -337,6 +371,8 @@ class State:
         """Whether a timer still means something."""
         if kind == "planner":
             return self.planner.epoch == epoch
+        if kind == "question":
+            return ident in self.questions
         if kind == "run":
             return bool(self.in_flight) if ident == "cancel" else self.stopping is None
         step = self.steps[ident]
@@ -351,15 +387,3 @@ class State:
         timers = self.timers
         while timers and not self.timer_counts(*timers[0]):
             heappop(timers)
-
-
-def uses_of(doc: Doc) -> tuple[tuple[str, int], ...]:
-    """The named resources a step holds while it runs, with amounts."""
-    uses = doc.get("uses")
-    if not uses:
-        return ()
-    if isinstance(uses, str):
-        return ((uses, 1),)
-    if isinstance(uses, dict):
-        return tuple(sorted((name, int(amount)) for name, amount in uses.items()))
-    return tuple((name, 1) for name in sorted(uses))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import msgspec
 
 from leadhand.core.durations import seconds
+from leadhand.core.hashing import canonical
 from leadhand.core.plan import Goal
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, StepView
 from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE
@@ -46,12 +47,18 @@ def run_status(state: State) -> str:
     return "running"
 
 
+SELF_TIMERS = ("retry", "question")
+"""Timers that move a run on though nobody does anything."""
+
+
 def goes_on(state: State) -> bool:
     """Whether steps go on, or will go on by themselves, besides those that wait for a person."""
     if state.in_flight or state.undecided or state.doomed or state.next_ready() is not None:
         return True
     # Timers and calendar keep what no longer counts until it comes to the top.
-    if any(timer[1] == "retry" and state.timer_counts(*timer) for timer in state.timers):
+    if any(timer[1] in SELF_TIMERS and state.timer_counts(*timer) for timer in state.timers):
+        return True
+    if any(limit.startswith("circuit ") for limit in state.ready.parked):
         return True
     return any(state.steps[step].status in STARTABLE for _, step in state.calendar)
 
@@ -99,21 +106,27 @@ def failure_of(doc: Doc | None) -> Failure | None:
     )
 
 
-def question_text(step: StepState, reason: str) -> tuple[str, list[str]]:
+def question_text(step: StepState, reason: str, *, replans: bool = False) -> tuple[str, list[str]]:
     """What a person is asked when nothing else is left, with the choices."""
-    unseen = (step.failure or {}).get("effect") == "unknown"
+    failure = step.failure or {}
     head = f"Step {step.id} ({step.worker} {step.action}".rstrip() + ")"
-    if unseen:
-        text = f"{head}: {reason}. Look whether it happened, then answer."
-        return text, ["done", "retry", "skip", "abort"]
-    if (step.failure or {}).get("class") == "needs_info":
-        asked = (step.failure or {}).get("message", "")
-        return f"{head} asks: {asked} Answer retry, with what it needs as text.", [
-            "retry",
-            "skip",
-            "abort",
-        ]
-    return f"{head} failed: {reason}. What now?", ["retry", "skip", "abort"]
+    choices = ["retry", "replan", "skip", "abort"] if replans else ["retry", "skip", "abort"]
+    if failure.get("effect") == "unknown":
+        return f"{head}: {reason}. Look whether it happened, then answer.", ["done", *choices]
+    if failure.get("class") == "needs_info":
+        asked = failure.get("message", "")
+        return f"{head} asks: {asked} Answer retry, with what it needs as text.", choices
+    return f"{head} failed: {reason}. What now?", choices
+
+
+def task_text(step: StepState, parameters: Doc) -> str:
+    """What a person is asked to do."""
+    what = str(step.doc.get("description") or parameters.get("task") or step.action or step.id)
+    rest = {key: value for key, value in parameters.items() if key != "task"}
+    given = f" With: {canonical(rest).decode()[:2000]}." if rest else ""
+    again = (step.failure or {}).get("message", "")
+    before = f" Last time: {again}." if again else ""
+    return f"Step {step.id} is yours: {what.rstrip('.')}.{given}{before} Answer done or cannot."
 
 
 def step_view(step: StepState, *, data: bool = True) -> StepView:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.audit.chain import GENESIS, link, verify, verify_head
@@ -32,6 +33,7 @@ from leadhand.core.effects import (
 from leadhand.core.revise import answered
 from leadhand.core.state import Now
 from leadhand.engine import perform
+from leadhand.engine.breakers import Breakers
 from leadhand.engine.clock import SystemClock
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.run import Run
@@ -90,6 +92,7 @@ class Host:
         self._head = GENESIS
         self.full_since: int | None = None
         self._background: set[asyncio.Task[Any]] = set()
+        self.breakers = Breakers(self)
 
     async def open(self) -> None:
         """Become the owner of the store and say so in the `$host` stream."""
@@ -107,6 +110,7 @@ class Host:
             await self._machine.clear()
         opened = hosting.HostOpened(self.owner, os.getpid(), VERSION, self._max_concurrency)
         await self.tell_host(opened)
+        self.breakers.watch_all()
 
     def _fold(self) -> list[Entry]:
         """Know of the host's own stream what is on disk, and nothing else."""
@@ -118,14 +122,21 @@ class Host:
         return entries
 
     async def tell_host(self, event: ev.Event) -> None:
-        """Append one event to the `$host` stream."""
-        hosting.evolve_host(self.shared, event)
-        body, seq, at = encode(event), self.shared.seq, self.time().at
-        self._head = link(self._head, hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body)
-        entry = Entry(hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body, self._head)
+        """Append one event to the `$host` stream; returns once it is durable."""
+        await self._told(self._say_of_host(event))
+
+    def mention(self, event: ev.Event) -> None:
+        """Append one event to the `$host` stream; nobody waits, and without space it is lost."""
+
+        async def wait(said: asyncio.Future[None]) -> None:
+            with suppress(StoreFull, Conflict):
+                await self._told(said)
+
+        self.spawn(wait(self._say_of_host(event)))
+
+    async def _told(self, said: asyncio.Future[None]) -> None:
         try:
-            alone = not self.in_flight
-            await self.store.append(hosting.HOST_STREAM, seq - 1, [entry], alone=alone)
+            await said
         except LeadhandError as error:
             self._fold()
             self.poke_all()
@@ -133,6 +144,14 @@ class Host:
                 self.fail(error)
             raise
         self.poke_all()
+
+    def _say_of_host(self, event: ev.Event) -> asyncio.Future[None]:
+        hosting.evolve_host(self.shared, event)
+        body, seq, at = encode(event), self.shared.seq, self.time().at
+        self._head = link(self._head, hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body)
+        entry = Entry(hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body, self._head)
+        alone = not self.in_flight
+        return self.store.append(hosting.HOST_STREAM, seq - 1, [entry], alone=alone)
 
     # Runs.
 
@@ -324,6 +343,7 @@ class Host:
     async def close(self) -> None:
         """End what still runs, wait until it is gone, and let go of the store."""
         self.closing = True
+        self.breakers.close()
         tasks = [task for run in self.runs.values() for task in run.tasks.values()]
         for run in self.runs.values():
             run.close()

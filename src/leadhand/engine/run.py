@@ -31,6 +31,7 @@ from leadhand.core.effects import StartAttempt
 from leadhand.core.evolve import evolve
 from leadhand.core.state import Now, State
 from leadhand.core.views import run_status, summary
+from leadhand.engine.alarm import Alarm
 from leadhand.engine.fold import fold
 from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreFull
 from leadhand.ports import Entry
@@ -85,7 +86,7 @@ class Run:
         self._undone: list[tuple[Any, asyncio.Future[None] | None]] = []
         self._scheduled = False
         self._folding = False
-        self._wake: tuple[float, asyncio.TimerHandle] | None = None
+        self._alarm = Alarm(self.poke)
         self._status = ""
         self._counted = 0
         self._alone = False
@@ -137,6 +138,8 @@ class Run:
             del self.contexts[key], self.tasks[key]
             if self.progress:
                 self.progress.pop(key, None)
+        if self.host.shared.circuits:
+            self.host.breakers.over(self, key)
         if self.host.starved:
             self.host.wake_starved()
 
@@ -172,6 +175,8 @@ class Run:
             what, waiter = self._inputs.popleft()
             if type(what) is ev.AttemptReported:
                 batch.inputs.append((what, None))
+                if not what.met or self.host.shared.circuits:
+                    self._heard(what.step, what.epoch, what.failure)
                 self._apply(control.report(self.state, what), batch, entries, now)
                 continue
             try:
@@ -192,9 +197,14 @@ class Run:
         self._recount()
         self._alone = not self.tasks and len(self.host.runs) == 1
         room = self.host.room()
+        state.down = self.host.breakers if self.host.shared.circuits else frozenset()
         while (move := decide(state, now, room)) is not None:
-            if move.effects and type(move.effects[0]) is StartAttempt:
+            if move.effects and type(effect := move.effects[0]) is StartAttempt:
                 room -= 1
+                if self.host.shared.circuits:
+                    self.host.breakers.started(self, effect)
+            elif type(lost := move.events[0]) is ev.AttemptLost:
+                self._heard(lost.step, lost.epoch, {"class": lost.failure_class})
             self._apply(move, batch, entries, now)
             if room <= 0:  # the move may have freed something: an attempt that was lost
                 self._recount()
@@ -202,6 +212,12 @@ class Run:
         if room <= 0:
             self.host.starved[self] = None
         self._recount()
+
+    def _heard(self, ident: str, epoch: int, failure: Any) -> None:
+        """What became of a current attempt, for the host's breakers."""
+        worker = self.state.steps[ident].worker if ident in self.state.steps else ""
+        if control.is_current(self.state, ident, epoch) and self.workers.get(worker) is not None:
+            self.host.breakers.heard(self, ident, worker, failure)
 
     def _recount(self) -> None:
         """Keep the host's count of attempts in flight, over all runs, up to date."""
@@ -352,30 +368,15 @@ class Run:
             delays.append(min(CALENDAR_LOOK_S, max(0.0, (wall_at - now.wall) / 1e6)))
         if self in self.host.starved and not self.host.store.room():
             delays.append(ROOM_LOOK_S)
-        if not delays or self.state.ended is not None:
-            self._drop_timer()
-            return
-        loop = asyncio.get_running_loop()
-        when = loop.time() + min(delays)
-        if self._wake is not None:
-            if self._wake[0] <= when + 0.001:  # it will find that there is time left, and wait on
-                return
-            self._wake[1].cancel()
-        self._wake = (when, loop.call_at(when, self._timer))
-
-    def _timer(self) -> None:
-        self._wake = None
-        self.poke()
-
-    def _drop_timer(self) -> None:
-        if self._wake is not None:
-            self._wake[1].cancel()
-            self._wake = None
+        if delays and self.state.ended is None:
+            self._alarm.set(min(delays))
+        else:
+            self._alarm.drop()
 
     def close(self) -> None:
         """Let go of timers; tasks are the host's."""
         self.driven = False
-        self._drop_timer()
+        self._alarm.drop()
 
     # For contexts.
 

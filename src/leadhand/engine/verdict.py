@@ -17,6 +17,7 @@ import msgspec
 
 from leadhand.codec.expressions import ExpressionError, evaluate
 from leadhand.codec.values import plain
+from leadhand.core.facts import broken_promises, given
 from leadhand.core.shape import problems
 from leadhand.ports import ends_us
 
@@ -83,7 +84,7 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
             )
         return Verdict(False, failure_doc(failure), [])
     criteria = as_list(step.get("success_criteria"))
-    findings = _form(offer, data)
+    findings = _form(offer, data) or _kept(step, offer, data)
     kind = "invalid_output" if findings else "criteria_unmet"
     if not findings:
         action = step.get("action", "")
@@ -117,6 +118,11 @@ def _form(offer: Offer, data: Json) -> list[str]:
     if offer.returns is None or (data is None and offer.returns.get("type") == "null"):
         return []
     return [f"{p.path or 'data'}: {p.message}" for p in problems(data, offer.returns, "data")]
+
+
+def _kept(step: Doc, offer: Offer, data: Json) -> list[str]:
+    promised = given(step, offer)
+    return broken_promises(promised, data) if promised else []
 
 
 def _names(report: Report, data: Json) -> dict[str, Any]:

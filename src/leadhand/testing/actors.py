@@ -17,6 +17,7 @@ from leadhand.core.report import Ask, Finish, GiveUp, Propose, Report
 from leadhand.ports import Spawned
 from leadhand.testing.loop import PROCESS
 from leadhand.testing.scenario import Act, make_step, plan_steps
+from leadhand.workers.human import Human
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import WorkerSpec
@@ -135,10 +136,14 @@ class SimWorkers:
 
     def __init__(self, world: World, missing: str = "") -> None:
         specs = world.scenario.workers
-        self._workers = {spec.name: SimWorker(world, spec) for spec in specs}
+        self._workers: dict[str, Any] = {spec.name: SimWorker(world, spec) for spec in specs}
+        for spec in specs:
+            if spec.kind == "human":
+                self._workers[spec.name] = Human(spec.name)
+                self._workers[spec.name].spec = spec
         self._missing = missing
 
-    def get(self, name: str) -> SimWorker | None:
+    def get(self, name: str) -> Any:
         """A worker by name."""
         return None if name == self._missing else self._workers.get(name)
 
@@ -174,7 +179,12 @@ class SimPlanner:
                 (Finish(1), Finish(None), Propose((), final=True), GiveUp("enough"))
             )
         if random.random() < 0.15:
-            return Ask("which way?", random.choice(((), ("left", "right"))))
+            choices = random.choice(((), ("left", "right")))
+            if choices and random.random() < 0.5:
+                return Ask(
+                    "which way?", choices, default="left", within_s=random.choice((1.0, 9.0))
+                )
+            return Ask("which way?", choices)
         return self._propose(random, view)
 
     async def _trouble(self, random: Random) -> None:

@@ -93,11 +93,18 @@ GOOD = frozenset({"ok", "hang", "big"})
 def _judge_claims(world: World, plan: RunPlan) -> None:
     """L5: what counts as success was one; and the net under `decide` caught nothing."""
     docs = {}
+    said = {}
+    tasks: dict[str, str] = {}
     for _, event in world.log(plan.ident):
         if isinstance(event, ev.RevisionProposed):
             docs.update({doc["id"]: doc for doc in event.add})
+        elif isinstance(event, ev.QuestionAsked) and event.kind == "task":
+            tasks[event.id] = event.step
+        elif isinstance(event, ev.QuestionAnswered) and event.id in tasks:
+            said[tasks[event.id]] = event.choice
         elif isinstance(event, ev.AttemptReported) and event.met:
-            claim = world.claims.get((plan.ident, event.epoch), "nothing")
+            said_done = "ok" if said.get(event.step) == "done" else "nothing"
+            claim = world.claims.get((plan.ident, event.epoch), said_done)
             unchecked = "success_criteria" not in docs[event.step]
             if claim not in GOOD and not (claim == "lie" and unchecked):
                 world.wrong(f"L5: {plan.ident} {event.step} counts as done after {claim}")

@@ -127,6 +127,9 @@ def _sensible(world: World, run: Run, question: Question) -> Doc:
         choice = "approve" if world.random.random() < 0.85 else "reject"
     elif not question.choices:
         choice = "go on"
+    elif question.kind == "task":
+        choice = "done" if world.random.random() < 0.8 else "cannot"
+        details["data"] = {"v": 1, "ok": True}
     elif question.step:
         happened = bool(world.effects.get((run.id, question.step)))
         if "done" in question.choices and happened:

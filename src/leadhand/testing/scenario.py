@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.policy import Policy
 from leadhand.testing.clock import EPOCH_US
+from leadhand.workers.human import Human
 
 if TYPE_CHECKING:
     from random import Random
 
     from leadhand.core.plan import Doc
+
+HAND = "hand"
+"""The worker that is a person."""
 
 TYPED = (
     "transient",
@@ -130,6 +134,8 @@ def some(random: Random, chance: float, value: Any, otherwise: Any = 0) -> Any:
 def draw(seed: int, random: Random) -> Scenario:
     """The scenario of a seed."""
     workers = [_worker(random, f"w{i}") for i in range(random.randint(1, 4))]
+    if random.random() < 0.15:
+        workers.append(Human(HAND, timeout=some(random, 0.3, 30.0, None)).spec)
     count = random.choice((1, 1, 1, 2, 3))
     chaos_s = random.choice((5.0, 20.0, 60.0, 120.0))
     scenario = Scenario(
@@ -195,6 +201,9 @@ def _run(random: Random, scenario: Scenario, number: int) -> RunPlan:
         attempts_max=random.randint(1, 4),
         backoff_s=random.choice((0.0, 0.1, 1.0)),
         backoff_max_s=random.choice((1.0, 5.0, 60.0)),
+        park_s=random.choice((60.0, 5.0)),
+        outage_s=random.choice((86_400.0, 10.0)),
+        splits_max=random.choice((5, 1)),
         timeout_s=random.choice((5.0, 30.0)),
         planner_timeout_s=random.choice((1.0, 20.0)),
         probe_timeout_s=random.choice((0.5, 5.0)),
@@ -254,9 +263,11 @@ def make_step(
     random: Random, scenario: Scenario, ident: str, waits_for: list[str], resources: Doc
 ) -> Doc:
     """One step, with a few of the things a step may say."""
-    names = [spec.name for spec in scenario.workers]
+    names = [spec.name for spec in scenario.workers if spec.kind != "human"]
     step: Doc = {"id": ident, "worker": random.choice(names)}
     chance = random.random
+    if len(names) < len(scenario.workers) and chance() < 0.3:
+        return {"id": ident, "worker": HAND, "depends_on": waits_for}
     tolerant = [each for each in waits_for if chance() < 0.15]
     if waits_for:
         step["depends_on"] = [
@@ -319,7 +330,7 @@ def draw_act(random: Random, scenario: Scenario) -> Act:
         act.kind = random.choice(TYPED)
         act.effect = False
         if act.kind == "rate_limited" or random.random() < 0.1:
-            act.retry_after_s = random.choice((0.0, 0.3, 7.0))
+            act.retry_after_s = random.choice((0.0, 0.3, 7.0, 90.0))
     elif act.kind in ("hang", "raise", "unknown"):
         act.effect = random.random() < 0.5
     return act

@@ -185,6 +185,7 @@ class World:
             plan=head,
             actor="person",
             linted=digest(canonical(steps)),
+            decide_version=ev.DECIDE_VERSION,
         )
 
     def kill(self, process: int, why: str) -> None:

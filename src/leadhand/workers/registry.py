@@ -17,6 +17,8 @@ from leadhand.core.catalog import Catalog, Method
 from leadhand.errors import UsageError
 from leadhand.workers.decorator import MARK, Declaration
 from leadhand.workers.function import FunctionAction, FunctionWorker
+from leadhand.workers.human import NAME as HUMAN
+from leadhand.workers.human import Human
 from leadhand.workers.loading import load_module
 from leadhand.workers.methods import method_of
 from leadhand.workers.threads import Threads
@@ -51,6 +53,7 @@ class Registry:
                     self._add(each)
         for name, actions in functions.items():
             self._add(FunctionWorker(name, _once(actions), threads=self.threads))
+        self._somebody = Human()
         if processes is not None:
             self.attach(processes)
 
@@ -69,7 +72,7 @@ class Registry:
 
     def get(self, name: str) -> Worker | None:
         """A worker by name."""
-        return self._workers.get(name)
+        return self._workers.get(name) or (self._somebody if name == HUMAN else None)
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())
@@ -78,8 +81,9 @@ class Registry:
         return len(self._workers)
 
     def catalog(self) -> Catalog:
-        """The descriptions of all workers."""
-        return Catalog(worker.spec for worker in self._workers.values())
+        """The descriptions of all workers, and of people, whom nobody need declare."""
+        specs = [worker.spec for worker in self._workers.values()]
+        return Catalog(specs if HUMAN in self._workers else [*specs, self._somebody.spec])
 
     async def close(self) -> None:
         """Close them all."""

@@ -1,0 +1,35 @@
+"""What follows from an answer to a question, whoever gives it: a person, or time running out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core import events as ev
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Json
+    from leadhand.core.state import Question, State
+
+NOBODY = "nobody"
+"""The actor of an answer that was given by default, because nobody else gave one in time."""
+
+
+def answer_events(
+    state: State, question: Question, choice: str, actor: str, text: str = "", data: Json = None
+) -> list[ev.Event]:
+    """The answer to a question that is no review, and what it decides at once."""
+    events: list[ev.Event] = [
+        ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text, data=data)
+    ]
+    because = f"{actor} said so" + (f": {text}" if text else "")
+    if question.step and choice == "skip":
+        events.append(ev.StepSkipped(question.step, because, tolerated=True))
+    elif question.step and choice == "abort" and state.stopping is None:
+        events.append(ev.StopDecided("failed", f"step {question.step} failed; {because}"))
+    return events
+
+
+def overdue_events(state: State, ident: str) -> list[ev.Event]:
+    """A question that was to be answered by now: its default counts."""
+    question = state.questions[ident]
+    return answer_events(state, question, question.default, NOBODY, "no answer came in time")

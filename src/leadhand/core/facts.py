@@ -1,0 +1,72 @@
+"""Facts: named results that workers give and others need. True only once they were verified.
+
+A name with a colon in it (`approved:table`) is a flag and carries no data. Any other names an
+artefact, the giver's data: all of it when the giver gives one, a field of it when it gives several.
+A fact is true when the step that gives it has succeeded, until a later one drops it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from leadhand.core.catalog import Offer
+    from leadhand.core.plan import Doc, Goal, Json
+    from leadhand.core.state import State
+
+HAVE = "have"
+"""The giver of the facts a run was started with."""
+
+
+def is_flag(fact: str) -> bool:
+    """Whether a fact carries no data."""
+    return ":" in fact
+
+
+def names(value: Json) -> tuple[str, ...]:
+    """The facts in a field that holds one or several."""
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
+def given(step: Doc, offer: Offer | None) -> tuple[str, ...]:
+    """What a step promises: its own word, else its worker's."""
+    return names(step["gives"]) if "gives" in step else (offer.gives if offer else ())
+
+
+def broken_promises(promised: Sequence[str], data: Json) -> list[str]:
+    """Which of the promised facts a result does not hold, in words."""
+    artefacts = [fact for fact in promised if not is_flag(fact)]
+    fields = data if isinstance(data, dict) else {}
+    values = {artefacts[0]: data} if len(artefacts) == 1 else fields
+    found = [f"it promised {fact}, and gave none" for fact in artefacts if values.get(fact) is None]
+    denied = [fact for fact in promised if is_flag(fact) and fields.get(fact, True) is False]
+    if data is False and not artefacts:
+        denied = list(promised)
+    return [*found, *(f"it says that {fact} is not so" for fact in denied)]
+
+
+def true_facts(state: State, goal: Goal) -> dict[str, str]:
+    """Every fact that is true, with the step that gave it."""
+    true = dict.fromkeys((*goal.have, *state.params), HAVE)
+    done = [step for step in state.steps.values() if step.status == "succeeded"]
+    for step in sorted(done, key=lambda each: (each.ended, each.order)):
+        offer = state.catalog.offer(step.worker, step.action)
+        dropped = names(step.doc["drops"]) if "drops" in step.doc else offer.drops if offer else ()
+        for fact in dropped:
+            true.pop(fact, None)
+        true.update(dict.fromkeys(given(step.doc, offer), step.id))
+    return true
+
+
+def missing(state: State, goal: Goal) -> list[str]:
+    """Which wanted facts are not true, in words; a planner's word for it does not count."""
+    if not goal.want:
+        return []
+    true = true_facts(state, goal)
+    return [f"{fact} is wanted, and no step has given it" for fact in _absent(goal.want, true)]
+
+
+def _absent(wanted: Iterable[str], true: dict[str, str]) -> list[str]:
+    return [fact for fact in wanted if fact not in true]

@@ -1,0 +1,111 @@
+"""The host's breakers: which workers are not called now, whoever wishes to.
+
+`core/breaker.py` has the rules. Runs ask `worker in breakers` when they look for a step to start,
+and tell what became of attempts. When a circuit's time is up, one attempt is let through (the
+trial); while it runs, and unless it ends well, everybody else goes on waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from leadhand.core.breaker import Record, asked_for_s, is_trouble, open_for_s
+from leadhand.core.host import CircuitClosed, CircuitOpened
+
+if TYPE_CHECKING:
+    from leadhand.core.effects import StartAttempt
+    from leadhand.core.plan import Doc
+    from leadhand.engine.host import Host
+    from leadhand.engine.run import Run
+
+
+class Breakers:
+    """One for each worker that was ever in trouble."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._records: dict[str, Record] = {}
+        self._trials: dict[str, tuple[Run, str, int]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def __contains__(self, worker: object) -> bool:
+        circuit = self._host.shared.circuits.get(str(worker))
+        if circuit is None:
+            return False
+        return circuit.until > self._host.time().at or self._trying(str(worker))
+
+    def _trying(self, worker: str) -> bool:
+        if worker not in self._trials:
+            return False
+        run, step, epoch = self._trials[worker]
+        return run.driven and run.state.in_flight.get(step) == epoch
+
+    def watch_all(self) -> None:
+        """Look again when the time of each open circuit is up: for a host that starts."""
+        for worker in self._host.shared.circuits:
+            self._watch(worker)
+
+    def started(self, run: Run, effect: StartAttempt) -> None:
+        """An attempt was let through; with an open circuit it is the trial."""
+        if effect.worker in self._host.shared.circuits:
+            self._trials[effect.worker] = (run, effect.step, effect.epoch)
+
+    def heard(self, run: Run, step: str, worker: str, failure: Doc | None) -> None:
+        """What became of an attempt."""
+        circuits = self._host.shared.circuits
+        if not is_trouble(failure):
+            self._records.pop(worker, None)
+            if worker in circuits:
+                self._tell(CircuitClosed(worker))
+            return
+        record = self._records.setdefault(worker, Record())
+        record.add(run.id, step)
+        now, circuit = self._host.time().at, circuits.get(worker)
+        asked_s = asked_for_s(failure)
+        if circuit is not None and circuit.until <= now:
+            trips = circuit.trips + 1
+            wait_s = max(asked_s, open_for_s(trips))
+            reason = f"it failed again, so for {wait_s:g} s"
+        elif record.enough and circuit is None:
+            trips, wait_s = 1, max(asked_s, open_for_s(1))
+            reason = f"it failed {record.failures} times in a row, so for {wait_s:g} s"
+        else:
+            trips, wait_s = circuit.trips if circuit else 1, asked_s
+            reason = f"it asked for {asked_s:g} s"
+        until = now + int(wait_s * 1e6)
+        if wait_s > 0 and (circuit is None or until > circuit.until):
+            self._tell(CircuitOpened(worker, until, trips, reason))
+
+    def over(self, run: Run, step: str) -> None:
+        """An attempt is over, reported or not: if it was a trial, the next may come."""
+        for worker, (whose, what, _) in list(self._trials.items()):
+            if whose is run and what == step:
+                del self._trials[worker]
+                self._look_again(worker)
+
+    def close(self) -> None:
+        """Let go of timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _tell(self, event: CircuitOpened | CircuitClosed) -> None:
+        self._host.mention(event)
+        if isinstance(event, CircuitOpened):
+            self._watch(event.worker)
+        else:
+            self._look_again(event.worker)
+
+    def _watch(self, worker: str) -> None:
+        until = self._host.shared.circuits[worker].until
+        delay = max(0.0, (until - self._host.time().at) / 1e6)
+        if worker in self._timers:
+            self._timers[worker].cancel()
+        loop = asyncio.get_running_loop()
+        self._timers[worker] = loop.call_later(delay, self._look_again, worker)
+
+    def _look_again(self, worker: str) -> None:
+        for run in self._host.runs.values():
+            run.state.circuit_closed(worker)
+        self._host.poke_all()

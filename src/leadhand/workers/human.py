@@ -1,0 +1,71 @@
+"""A worker that is a person: the step is a question in the inbox, and the answer is its report.
+
+    Lead(workers=[fetch, Human("reviewer", "Is the table right?", gives="approved:table")])
+
+Every run knows one called `human`. The core asks the question and waits, for months if need be;
+what is performed here is only the reading of the answer, which is then judged as any report is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.durations import seconds
+from leadhand.core.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.ports import Context, Task
+
+NAME = "human"
+
+
+class Human:
+    """Somebody who does steps. `timeout` bounds how long they may take: then they cannot."""
+
+    def __init__(
+        self,
+        name: str = NAME,
+        description: str = "A person: the step stands in the inbox until it is answered.",
+        *,
+        needs: str | Iterable[str] = (),
+        gives: str | Iterable[str] = (),
+        cost: float = 0.0,
+        est: str | float | None = None,
+        timeout: str | float | None = None,
+    ) -> None:
+        offer = Offer(
+            idempotent=True,
+            needs=_names(needs),
+            gives=_names(gives),
+            cost=cost,
+            est_s=None if est is None else seconds(est),
+            timeout_s=None if timeout is None else seconds(timeout),
+            risk="low",
+        )
+        self.spec = WorkerSpec(
+            name=name, kind="human", version="1", description=description, offers={"": offer}
+        )
+
+    async def perform(self, _task: Task, context: Context) -> Report:
+        """What the person said last."""
+        answer: dict[str, Any] = context.answers[-1] if context.answers else {}
+        data = answer.get("data")
+        return Report(data=data if data is not None else answer.get("text") or None)
+
+    async def probe(self, _task: Task, _context: Context) -> Report | None:
+        """Nobody can tell but the person."""
+        raise LookupError("only the person knows")
+
+    def check(self, _name: str, _action: str, _data: Any) -> bool:
+        """People have no checks of their own; the step's criteria are all there is."""
+        return False
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def _names(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
