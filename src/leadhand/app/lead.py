@@ -10,16 +10,22 @@ twin for scripts: `plan_sync`, `run_sync`.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leadhand.app.inputs import (
+    as_document,
+    as_goal,
+    marker,
+    open_store,
+    refuse_errors,
+    refuse_name,
+    whoami,
+)
 from leadhand.app.limits import plan_policy
 from leadhand.app.outcome import Outcome, outcome_of
-from leadhand.codec.documents import read_document
-from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core.check import bind_params, lint
 from leadhand.core.events import DECIDE_VERSION, RunStarted
@@ -32,7 +38,7 @@ from leadhand.core.views import planner_view
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import Host, new_run_id
 from leadhand.engine.service import Service, socket_path
-from leadhand.errors import Conflict, PlanInvalid, UsageError
+from leadhand.errors import UsageError
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.script import ScriptPlanner
@@ -42,14 +48,12 @@ from leadhand.workers.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leadhand.core.check import Finding
     from leadhand.core.plan import Doc, Json
     from leadhand.core.report import Decision
     from leadhand.engine.run import Run
     from leadhand.ports import Planner, Store
     from leadhand.stores.lock import HostLock
 
-RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
@@ -71,7 +75,7 @@ class Lead:
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
         self.planner = self._as_planner(planner)
         self.policy = policy or Policy()
-        self.actor = actor or _whoami()
+        self.actor = actor or whoami()
         self._store = store if store is not None else DEFAULT_STORE
         self._max_concurrency = max_concurrency
         self._on_notice = on_notice
@@ -85,7 +89,7 @@ class Lead:
 
     async def plan(self, goal: Goal | str, **more: Any) -> Plan:
         """Ask the planner for the first steps; nothing is executed."""
-        goal = _as_goal(goal, more)
+        goal = as_goal(goal, more)
         planner = self.planner_for(goal)
         state = State()
         state.params = dict(goal.have)
@@ -101,7 +105,7 @@ class Lead:
         if isinstance(planner, GoalPlanner):
             given = {name: value for name, value in goal.have.items() if PARAM.fullmatch(name)}
             plan["params"] = {name: {"default": value} for name, value in given.items()}
-        _refuse_errors(lint(plan, self.registry.catalog(), advice=False))
+        refuse_errors(lint(plan, self.registry.catalog(), advice=False))
         return Plan.from_doc(plan)
 
     async def run(
@@ -169,7 +173,7 @@ class Lead:
     ) -> Run:
         """Check everything and start; returns once the start is durable."""
         planner: Planner
-        _refuse_name(host, run_id)
+        refuse_name(host, run_id)
         if isinstance(what, Goal):
             planner = self.planner_for(what)
             goal: Any = what.to_doc()  # noqa: ASYNC240 - a Goal, not a path
@@ -187,7 +191,7 @@ class Lead:
         """A plan that can be run, the values of its parameters, and the digest of its steps."""
         doc = as_document(what)
         catalog, pools = self.registry.catalog(), self.policy.resources
-        _refuse_errors(lint(doc, catalog, params=params, resources=pools, advice=False))
+        refuse_errors(lint(doc, catalog, params=params, resources=pools, advice=False))
         values, _found = bind_params(doc.get("params", {}), params)
         return doc, values, digest(canonical(doc["steps"]))
 
@@ -273,7 +277,7 @@ class Lead:
         store, self._lock = open_store(self._store)
         host = Host(
             store,
-            machine=LocalMachine(_marker(self._store, store)),
+            machine=LocalMachine(marker(self._store, store)),
             max_concurrency=self._max_concurrency,
             on_notice=self._on_notice,
         )
@@ -330,60 +334,6 @@ async def finish(run: Run, approve_as: str = "") -> Outcome:
         await _approve(run, reviews[0], approve_as)
 
 
-def open_store(store: str | Path | Store) -> tuple[Store, HostLock | None]:
-    """A store from a path, locked, made with its folder; or the store itself."""
-    if not isinstance(store, (str, Path)):
-        return store, None
-    if str(store) == ":memory:":
-        raise UsageError("a store is a file: pass a path, or leadhand.testing's MemoryStore()")
-    from leadhand.stores.lock import HostLock
-    from leadhand.stores.sqlite import SqliteStore
-
-    lock = HostLock(store)
-    lock.acquire(str(socket_path(Path(store))))
-    try:
-        return SqliteStore(store), lock
-    except BaseException:
-        lock.release()
-        raise
-
-
-def _marker(place: str | Path | Store, store: Store) -> str:
-    """What this host's processes are marked with: the file's own, so that a copy has another."""
-    file = Path(place).stat().st_ino if isinstance(place, (str, Path)) else 0
-    return f"{store.database_id}-{file:x}"
-
-
-def as_document(what: Plan | Doc | str | Path) -> Doc:
-    """A plan document, from whatever form it has."""
-    if isinstance(what, (Plan, dict)):
-        doc = what.to_doc() if isinstance(what, Plan) else what
-        try:
-            return plain(doc, place="plan")  # type: ignore[no-any-return]
-        except ValueError as error:
-            raise UsageError(f"the plan holds what JSON cannot: {error}") from None
-    return read_document(Path(what))
-
-
-def _refuse_name(host: Host, run_id: str) -> None:
-    if run_id and not RUN_ID.fullmatch(run_id):
-        raise UsageError(f"{run_id[:40]!r} is no run id: use letters, digits, _ . -, at most 100")
-    if run_id and host.store.header(run_id) is not None:
-        raise Conflict(f"there is a run {run_id} already; resume it, or take another id")
-
-
-def _refuse_errors(findings: Iterable[Finding]) -> None:
-    errors = [finding for finding in findings if finding.level == "error"]
-    if errors:
-        raise PlanInvalid(errors)
-
-
-def _as_goal(goal: Goal | str, more: Doc) -> Goal:
-    if isinstance(goal, Goal):
-        return goal
-    return Goal(text=goal, **more)
-
-
 def _said(decision: Decision) -> str:
     match decision:
         case GiveUp():
@@ -392,10 +342,3 @@ def _said(decision: Decision) -> str:
             return decision.question
         case _:
             return str(decision)
-
-
-def _whoami() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -1,0 +1,86 @@
+"""What a Lead is given, in whatever form: plans, goals, stores, names."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadhand.codec.documents import read_document
+from leadhand.codec.values import plain
+from leadhand.core.plan import Goal, Plan
+from leadhand.engine.service import socket_path
+from leadhand.errors import Conflict, PlanInvalid, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.core.check import Finding
+    from leadhand.core.plan import Doc
+    from leadhand.engine.host import Host
+    from leadhand.ports import Store
+    from leadhand.stores.lock import HostLock
+
+RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+def open_store(store: str | Path | Store) -> tuple[Store, HostLock | None]:
+    """A store from a path, locked, made with its folder; or the store itself."""
+    if not isinstance(store, (str, Path)):
+        return store, None
+    if str(store) == ":memory:":
+        raise UsageError("a store is a file: pass a path, or leadhand.testing's MemoryStore()")
+    from leadhand.stores.lock import HostLock
+    from leadhand.stores.sqlite import SqliteStore
+
+    lock = HostLock(store)
+    lock.acquire(str(socket_path(Path(store))))
+    try:
+        return SqliteStore(store), lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def marker(place: str | Path | Store, store: Store) -> str:
+    """What this host's processes are marked with: the file's own, so that a copy has another."""
+    file = Path(place).stat().st_ino if isinstance(place, (str, Path)) else 0
+    return f"{store.database_id}-{file:x}"
+
+
+def as_document(what: Plan | Doc | str | Path) -> Doc:
+    """A plan document, from whatever form it has."""
+    if isinstance(what, (Plan, dict)):
+        doc = what.to_doc() if isinstance(what, Plan) else what
+        try:
+            return plain(doc, place="plan")  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise UsageError(f"the plan holds what JSON cannot: {error}") from None
+    return read_document(Path(what))
+
+
+def refuse_name(host: Host, run_id: str) -> None:
+    if run_id and not RUN_ID.fullmatch(run_id):
+        raise UsageError(f"{run_id[:40]!r} is no run id: use letters, digits, _ . -, at most 100")
+    if run_id and host.store.header(run_id) is not None:
+        raise Conflict(f"there is a run {run_id} already; resume it, or take another id")
+
+
+def refuse_errors(findings: Iterable[Finding]) -> None:
+    errors = [finding for finding in findings if finding.level == "error"]
+    if errors:
+        raise PlanInvalid(errors)
+
+
+def as_goal(goal: Goal | str, more: Doc) -> Goal:
+    if isinstance(goal, Goal):
+        return goal
+    return Goal(text=goal, **more)
+
+
+def whoami() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
