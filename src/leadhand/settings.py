@@ -172,8 +172,10 @@ def _flag(value: Any) -> bool:
 
 
 KEYS: dict[str, dict[str, _Kind]] = {
-    "project": {"workers": _Kind(_texts)}
-    | dict.fromkeys(("store", "planner", "actor"), _Kind(_text)),
+    "project": {
+        **{"store": _Kind(_text), "workers": _Kind(_texts)},
+        **{"planner": _Kind(_text), "actor": _Kind(_text)},
+    },
     "policy": {
         "concurrency": _Kind(_count, "max_concurrency"),
         "workers": _Kind(_counts, "worker_concurrency"),
