@@ -173,8 +173,8 @@ def _flag(value: Any) -> bool:
 
 KEYS: dict[str, dict[str, _Kind]] = {
     "project": {
-        **{"store": _Kind(_text), "workers": _Kind(_texts)},
-        **{"planner": _Kind(_text), "actor": _Kind(_text)},
+        key: _Kind(_texts if key == "workers" else _text)
+        for key in ("store", "workers", "planner", "actor")
     },
     "policy": {
         "concurrency": _Kind(_count, "max_concurrency"),
