@@ -8,7 +8,6 @@ The two project files are looked for in the working folder and upwards; the user
     store = ".leadhand/leadhand.db"
     workers = ["workers.py", "company.workers"]
     planner = "planning:next_step"
-    actor = "deploy-bot"
 
     [policy]
     concurrency = 20
