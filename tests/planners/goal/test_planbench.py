@@ -42,7 +42,10 @@ def carried_out(run, actions, problem):
     return pddl.run(problem.init, actions, names)
 
 
-@pytest.mark.parametrize("domain", ["blocksworld", "logistics", "depots", "blocksworld_hard"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("logistics", "blocksworld_hard")]
+
+
+@pytest.mark.parametrize("domain", ["blocksworld", "depots", *SLOW])
 def test_problems_are_solved_step_by_step(domain):
     """The planner is asked after every report; what was done is valid and reaches the goal."""
     for name, actions, problem in some(domain):
@@ -77,6 +80,7 @@ def broken(actions, seed, permanent, transient):
     return never, attempt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transient", [0.0, 0.1])
 def test_broken_actions_are_planned_around(transient):
     """With a tenth of the actions broken for good, whatever can be reached is reached."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,8 @@ class GoalPlanner:
         if self._known is None or self._known[0] is not view.catalog:
             self._known = (view.catalog, operators_of(view.catalog))
         operators = self._known[1]
+        # The steps are looked at more than once, and each look is a copy.
+        view = replace(view, timeline=tuple(view.timeline))
         kept = notes.read(view.notes)
         said = notes.said(view, kept)
         world = fold(view, operators, said.facts)
@@ -268,7 +271,7 @@ def _writer(scene: Scene) -> Writer:
         for step in scene.view.timeline
         if step.status == "failed" and step.planned.get("gives")
     }
-    names = Names(scene.view.steps)
+    names = Names({step.id for step in scene.view.timeline})
     return Writer(scene.operators, scene.prices, names, failed, scene.wanted)
 
 

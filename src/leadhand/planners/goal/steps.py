@@ -51,8 +51,8 @@ class Writer(msgspec.Struct):
     operators: Operators
     prices: Prices
     names: Names
-    replaces: Mapping[str, str]
-    """Failed steps that a new one may take the place of: what they gave, to their id."""
+    replaces: dict[str, str]
+    """Failed steps that one new step each may take the place of: what they gave, to their id."""
     wanted: tuple[str, ...]
 
     def documents(
@@ -80,7 +80,7 @@ class Writer(msgspec.Struct):
         others = [] if operator.split else self._stand_ins(operator)
         if others:
             doc["alternatives"] = others
-        old = self.replaces.get("\0".join(sorted(doc.get("gives", ()))))
+        old = self.replaces.pop("\0".join(sorted(doc.get("gives", ()))), None)
         if old is not None:
             doc["supersedes"] = old
         return tidy(doc)
