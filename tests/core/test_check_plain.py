@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.core import check
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.check_plain import plain_form
+from leadhand.core.check_plain import Plain
 
 CATALOG = Catalog(
     [
@@ -37,17 +38,13 @@ def test_quick_yes_agrees_with_the_full_checks(docs: list[dict[str, Any]]) -> No
     """Lint finds the same with and without the quick path."""
     plan = {"goal": "g", "steps": docs}
     quick = check.lint(plan, CATALOG)
-    original = check.plain_form
-    check.plain_form = lambda _step: False
-    try:
+    with patch.object(Plain, "form", lambda _self, _step: False):
         full = check.lint(plan, CATALOG)
-    finally:
-        check.plain_form = original
     assert quick == full
 
 
 def test_ordinary_steps_are_plain() -> None:
     """The steps the quick path is for do take it."""
-    assert plain_form({"id": "s1", "worker": "any", "depends_on": ["s0"]})
-    assert plain_form({"id": "s1", "worker": "any", "action": "go", "parameters": {}})
-    assert not plain_form({"id": "s1", "worker": "any", "timeout": 3})
+    assert Plain().form({"id": "s1", "worker": "any", "depends_on": ["s0"]})
+    assert Plain().form({"id": "s1", "worker": "any", "action": "go", "parameters": {}})
+    assert not Plain().form({"id": "s1", "worker": "any", "timeout": 3})

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import calendar, durations, expressions, graph
 from leadhand.core.check_form import by_id, check_cycles, clean, join, returns, well_formed
-from leadhand.core.check_plain import plain_form, plainly_good
+from leadhand.core.check_plain import Plain
 from leadhand.core.check_proposal import proposal
 from leadhand.core.check_step import (
     Scope,
@@ -117,16 +117,17 @@ def _lint(
         return
     declared = check_declared(plan.get("params", {}), out, f"{prefix}." if prefix else "")
     values = None if params is None else bind(declared, params, out)
-    steps = well_formed(given or [], prefix, out)
+    plain = Plain(catalog)
+    steps = well_formed(given or [], prefix, out, plain)
     known = by_id(steps, prefix, out)
     names = Names(declared, values, returns(catalog, known.get))
     pools = {**around.resources, **plan.get("resources", {})}
     scope = Scope(catalog, names, lambda ident: "new" if ident in known else None, known, pools)
     for i, step in steps:
+        if i in plain.formed and plain.good(step, known):
+            continue
         if out.full:
             return
-        if plain_form(step) and plainly_good(step, catalog, known):
-            continue
         place = join(prefix, f"steps[{i}]")
         check_step(scope, step, place, out)
         if "supersedes" in step:
@@ -134,7 +135,7 @@ def _lint(
             what = f"step {new} supersedes {old}, but nothing is running yet"
             out.add("supersedes-unknown", f"{place}.supersedes", what, "Take it out.")
     whole = Whole(plan, steps, catalog, pools, prefix)
-    if any(not graph.WAITERS.isdisjoint(step) for step in known.values()):
+    if any(step.get("depends_on") or not graph.USERS.isdisjoint(step) for step in known.values()):
         check_cycles(whole.edges, steps, prefix, out)
     _check_plan(plan, steps, catalog, prefix, out)
     check_whole(whole, out, advice=around.advice)
@@ -176,7 +177,7 @@ def _check_plan(
     if "rollback_plan" in plan or any("undo" in step for _, step in steps):
         return
     for i, step in steps:
-        if failure_action_of(step.get("failure_action")) == "rollback":
+        if "failure_action" in step and failure_action_of(step["failure_action"]) == "rollback":
             place = join(prefix, f"steps[{i}].failure_action")
             own = shown(step.get("id"))
             message = f"step {own} asks for a rollback, and the plan has nothing to do it with"

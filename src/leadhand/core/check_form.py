@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import graph
-from leadhand.core.check_plain import plain_form
+from leadhand.core.check_plain import Plain
 from leadhand.core.schema import STEP_SCHEMA
 from leadhand.core.wording import named, shown
 
@@ -26,15 +26,19 @@ _FIELD = re.compile(r"[^.\[]+")
 _RULE_OF = {"missing": "field-missing", "unknown": "field-unknown"}
 
 
-def well_formed(steps: list[Any], prefix: str, out: Findings) -> list[tuple[int, Doc]]:
+def well_formed(
+    steps: list[Any], prefix: str, out: Findings, plain: Plain | None = None
+) -> list[tuple[int, Doc]]:
     """The steps that are objects, each without its fields of the wrong form."""
     found = []
+    plain = plain or Plain()
     for i, step in enumerate(steps):
-        if out.full:
-            break
-        if plain_form(step):
+        if plain.form(step):
+            plain.formed.add(i)
             found.append((i, step))
             continue
+        if out.full:
+            break
         place = join(prefix, f"steps[{i}]")
         wrong = out.problems(step, STEP_SCHEMA)
         if isinstance(step, dict):

@@ -12,6 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from leadhand.core.catalog import Catalog
 
 PLAIN = frozenset({"id", "worker", "action", "depends_on", "parameters"})
@@ -20,37 +22,66 @@ _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DEPENDENCIES_MAX = 100
 
 
-def plain_form(step: Any) -> bool:
-    """Whether a step is of the plain kind and well formed for certain."""
-    if type(step) is not dict or not PLAIN.issuperset(step):
-        return False
-    ident, worker, action = step.get("id"), step.get("worker"), step.get("action", "w")
-    if type(ident) is not str or type(worker) is not str or type(action) is not str:
-        return False
-    if not (_ID.fullmatch(ident) and _WORD.fullmatch(worker) and _WORD.fullmatch(action)):
-        return False
-    after = step.get("depends_on", ())
-    if after:
-        if type(after) is not list or len(after) > DEPENDENCIES_MAX:
-            return False
-        if any(type(name) is not str or not _ID.fullmatch(name) for name in after):
-            return False
-        if len(after) > 1 and len(set(after)) != len(after):
-            return False
-    elif after not in ((), []):
-        return False
-    return type(step.get("parameters", PLAIN)) is dict or "parameters" not in step
+class Plain:
+    """Says yes, remembering what it has seen: workers and actions are few, steps are many."""
 
+    __slots__ = ("_catalog", "_fitting", "_words", "formed")
 
-def plainly_good(step: dict[str, Any], catalog: Catalog | None, known: Any) -> bool:
-    """Whether nothing can be found in a step of plain form: worker, action, dependencies."""
-    if step.get("parameters"):
-        return False
-    if catalog is not None:
-        offer = catalog.offer(step["worker"], step.get("action", ""))
+    def __init__(self, catalog: Catalog | None = None) -> None:
+        self._catalog = catalog
+        self._words: set[str] = set()
+        self._fitting: dict[tuple[str, str], bool] = {}
+        self.formed: set[int] = set()
+        """The places of the steps that were found to be of plain form."""
+
+    def form(self, step: Any) -> bool:
+        """Whether a step is of the plain kind and well formed for certain."""
+        if type(step) is not dict or not PLAIN.issuperset(step):
+            return False
+        ident = step.get("id")
+        if type(ident) is not str or not _ID.fullmatch(ident):
+            return False
+        if not (self._word(step.get("worker")) and self._word(step.get("action", "w"))):
+            return False
+        after = step.get("depends_on", ())
+        if after:
+            if type(after) is not list or len(after) > DEPENDENCIES_MAX:
+                return False
+            if any(type(name) is not str or not _ID.fullmatch(name) for name in after):
+                return False
+            if len(after) > 1 and len(set(after)) != len(after):
+                return False
+        elif after not in ((), []):
+            return False
+        return "parameters" not in step or type(step["parameters"]) is dict
+
+    def _word(self, word: Any) -> bool:
+        if type(word) is not str:
+            return False
+        if word in self._words:
+            return True
+        good = _WORD.fullmatch(word) is not None
+        if good:
+            self._words.add(word)
+        return good
+
+    def good(self, step: dict[str, Any], known: Container[str]) -> bool:
+        """Whether nothing can be found in a step of plain form: worker, action, dependencies."""
+        if step.get("parameters"):
+            return False
+        who = (step["worker"], step.get("action", ""))
+        fits = self._fitting.get(who)
+        if fits is None:
+            fits = self._fitting[who] = self._fits(*who)
+        if not fits:
+            return False
+        after = step.get("depends_on")
+        return not after or all(name in known and name != step["id"] for name in after)
+
+    def _fits(self, worker: str, action: str) -> bool:
+        if self._catalog is None:
+            return True
+        offer = self._catalog.offer(worker, action)
         if offer is None:
             return False
-        if offer.parameters is not None and offer.parameters.get("required"):
-            return False
-    ident = step["id"]
-    return all(name in known and name != ident for name in step.get("depends_on", ()))
+        return offer.parameters is None or not offer.parameters.get("required")
