@@ -59,9 +59,9 @@ async def clean_part(part: list[int]) -> list[int]:
 
 
 @worker(gives="table")
-async def merge(parts: list[list[int]]) -> list[int]:
+async def merge(cleaned: list[list[int]]) -> list[int]:
     """Together again."""
-    return sorted(row for part in parts for row in part)
+    return sorted(row for part in cleaned for row in part)
 
 
 @method("table")
@@ -79,6 +79,7 @@ async def test_a_goal_without_a_planner_is_planned_by_needs_and_gives():
     outcome = await Lead(ALL, store=MemoryStore()).run(TABLE)
     assert (outcome.status, outcome.result) == ("succeeded", [1, 2, 3])
     assert outcome.steps["api_b"].status == "succeeded"
+    assert outcome.steps["clean_part-3"].status == "succeeded"
 
 
 async def test_the_planner_can_be_named():
