@@ -14,9 +14,10 @@ from leadhand.codec.events import decode, encode
 from leadhand.core import control
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
-from leadhand.core.decide import UNLIMITED, Move, decide
+from leadhand.core.decide import UNLIMITED, decide
 from leadhand.core.effects import StartAttempt, StartProbe
 from leadhand.core.evolve import evolve
+from leadhand.core.moves import Move
 from leadhand.core.policy import Policy
 from leadhand.core.revise import answered
 from leadhand.core.state import Now, State

@@ -4,8 +4,8 @@ import pytest
 
 from leadhand.core import control
 from leadhand.core import events as ev
-from leadhand.core.decide import Move
 from leadhand.core.effects import StopAttempt
+from leadhand.core.moves import Move
 from leadhand.core.policy import Policy
 from leadhand.errors import Conflict, UsageError
 from tests.core.driver import SECOND, Drive, propose, snapshot, step

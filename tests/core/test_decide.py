@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.decide import Move, decide, next_wake
+from leadhand.core.decide import decide, next_wake
 from leadhand.core.effects import (
     CallPlanner,
     Notify,
@@ -13,6 +13,7 @@ from leadhand.core.effects import (
     VerifyGoal,
 )
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.moves import Move
 from leadhand.core.policy import Policy
 from leadhand.core.refs import Artifact
 from leadhand.core.state import Now, State

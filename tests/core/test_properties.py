@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from leadhand.codec.events import decode, encode
 from leadhand.core import control, views
 from leadhand.core import events as ev
-from leadhand.core.decide import Move, decide, next_wake
+from leadhand.core.decide import decide, next_wake
 from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe
 from leadhand.core.evolve import evolve
 from leadhand.core.invariants import check
+from leadhand.core.moves import Move
 from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.policy import Policy
 from leadhand.core.revise import answered

@@ -6,8 +6,8 @@ import pytest
 
 from leadhand.core import control
 from leadhand.core import events as ev
-from leadhand.core.decide import Move
 from leadhand.core.host import StopAllRequested
+from leadhand.core.moves import Move
 from leadhand.core.policy import Policy
 from leadhand.engine.host import Host
 from leadhand.errors import Bug, Fenced, StoreFull

@@ -12,9 +12,18 @@ import re
 import msgspec
 import pytest
 
-from leadhand.core import control, decide, evolve, evolve_steps, recovery, revise, state
+from leadhand.core import (
+    control,
+    decide,
+    evolve,
+    evolve_plan,
+    evolve_steps,
+    recovery,
+    revise,
+    state,
+)
 from leadhand.core import events as ev
-from leadhand.core.decide import Move
+from leadhand.core.moves import Move
 from leadhand.core.recovery import Recovery
 from leadhand.engine import host, perform, run
 from leadhand.engine.verdict import Verdict
@@ -216,9 +225,9 @@ def timers_are_lost(patch):
 @bug("I40|I19")
 def deadlines_follow_the_calendar(patch):
     """A jump of the calendar makes everything overdue."""
-    real = decide._overdue
+    real = decide.overdue
     patch.setattr(
-        decide, "_overdue", lambda of, now: real(of, now._replace(at=max(now.at, now.wall)))
+        decide, "overdue", lambda of, now: real(of, now._replace(at=max(now.at, now.wall)))
     )
 
 
@@ -325,14 +334,14 @@ def adopted_runs_start_everything_again(patch):
 @bug("I14")
 def dependencies_are_not_waited_for(patch):
     """Every step is ready at once."""
-    real = evolve._wire
+    real = evolve_plan._wire
 
     def wire(of, step, names):
         real(of, step, names)
         if step.status == "waiting" and not step.doomed:
             evolve_steps.make_ready(of, step)
 
-    patch.setattr(evolve, "_wire", wire)
+    patch.setattr(evolve_plan, "_wire", wire)
 
 
 @bug("got stuck|did not end|nothing is left")

@@ -36,7 +36,18 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "leadhand.core"
-FILES = ("state", "evolve", "evolve_steps", "decide", "recovery", "revise", "control", "ready")
+FILES = (
+    "state",
+    "evolve",
+    "evolve_plan",
+    "evolve_steps",
+    "decide",
+    "overdue",
+    "recovery",
+    "revise",
+    "control",
+    "ready",
+)
 TESTS = (
     "test_ready",
     "test_evolve",

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
 from leadhand.core.answers import answer_events
-from leadhand.core.decide import SECOND, Move
 from leadhand.core.effects import Effect, StopAttempt
 from leadhand.core.facts import broken_promises, given
+from leadhand.core.moves import SECOND, Move
 from leadhand.core.revise import approval, findings
 from leadhand.errors import Conflict, UsageError
 

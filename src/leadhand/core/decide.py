@@ -16,28 +16,25 @@ the state, the policy constants included: they were recorded when the run starte
 
 from __future__ import annotations
 
-from heapq import heappop
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
 from leadhand.core import recovery
-from leadhand.core.answers import overdue_events
 from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds
 from leadhand.core.effects import (
     CallPlanner,
-    Effect,
     Notify,
     StartAttempt,
     StartProbe,
-    StopAttempt,
     VerifyGoal,
 )
 from leadhand.core.facts import missing
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.moves import SECOND, Move, stop_failed
+from leadhand.core.overdue import lost, overdue
 from leadhand.core.refs import Unresolved, resolve
 from leadhand.core.revise import answer_moves
-from leadhand.core.state import STARTABLE
 from leadhand.core.views import (
     acceptance,
     goal_of,
@@ -51,24 +48,16 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State, StepState
 
-SECOND = 1_000_000
 UNLIMITED = 1 << 30
-
-
-class Move(NamedTuple):
-    """Facts to record, and what to do once they are durable."""
-
-    events: list[ev.Event]
-    effects: list[Effect]
 
 
 def decide(state: State, now: Now, room: int = UNLIMITED) -> Move | None:
     """The next move, or None."""
     if state.started is None or state.ended is not None:
         return None
-    move = _lost(state) if state.orphans else None
+    move = lost(state) if state.orphans else None
     if move is None:
-        move = _overdue(state, now)
+        move = overdue(state, now)
     if move is None and state.undecided:
         move = _recover(state, now)
     if move is None and state.doomed:
@@ -91,74 +80,6 @@ def next_wake(state: State) -> tuple[int | None, int | None]:
         state.timers[0][0] if state.timers else None,
         state.calendar[0][0] if state.calendar else None,
     )
-
-
-# What was lost, and what is overdue.
-
-
-def _lost(state: State) -> Move | None:
-    reason = "its host ended before it reported"
-    while state.orphans:
-        ident, epoch = state.orphans[0]
-        if not ident and state.planner.epoch == epoch:
-            failed = ev.PlannerFailed(state.planner.calls, epoch, reason, lost=True)
-            return Move([failed], [])
-        step = state.steps.get(ident)
-        if step is not None and state.in_flight.get(ident) == epoch:
-            if step.status == "probing":
-                probe = ev.ProbeReported(ident, step.attempts, epoch, "lost", reason=reason)
-                return Move([probe], [])
-            return Move([ev.AttemptLost(ident, step.attempts, epoch, "lost", reason)], [])
-        state.orphans.popleft()
-    return None
-
-
-def _overdue(state: State, now: Now) -> Move | None:
-    if not state.awake:
-        state.wake()
-    calendar = state.calendar
-    while calendar and calendar[0][0] <= now.wall:
-        step = state.steps[heappop(calendar)[1]]
-        if step.status in STARTABLE and not step.ticket:
-            state.enqueue(step)
-    timers = state.timers
-    while timers and timers[0][0] <= now.at:
-        state.tidy_timers()
-        if not timers or timers[0][0] > now.at:
-            return None
-        _, kind, ident, epoch = timers[0]
-        if kind != "retry":
-            return _expire(state, kind, ident, epoch)
-        heappop(timers)
-        state.enqueue(state.steps[ident])
-    return None
-
-
-def _expire(state: State, kind: str, ident: str, epoch: int) -> Move:
-    if kind == "question":
-        return Move(overdue_events(state, ident), [])
-    if kind == "planner":
-        failed = ev.PlannerFailed(state.planner.calls, epoch, "the planner took too long")
-        return Move([failed], [StopAttempt("", state.planner.calls, epoch, "timeout")])
-    if kind == "run" and ident == "wall":
-        return _stop_failed("the run took longer than it may", "wall time")
-    if kind == "run":
-        ident, epoch = next(iter(state.in_flight.items()))
-    step = state.steps[ident]
-    stop = StopAttempt(ident, step.attempts, epoch, "timeout")
-    if step.status == "probing":
-        reason = "the probe took too long"
-        probe = ev.ProbeReported(ident, step.attempts, epoch, "unknown", reason=reason)
-        return Move([probe], [stop])
-    if kind == "run":
-        reason = "it did not stop in time when the run was cancelled"
-        return Move([ev.AttemptLost(ident, step.attempts, epoch, "lost", reason)], [stop])
-    reason = "no report by its deadline"
-    return Move([ev.AttemptLost(ident, step.attempts, epoch, "timeout", reason)], [stop])
-
-
-def _stop_failed(reason: str, limit: str = "") -> Move:
-    return Move([ev.StopDecided("failed", reason, limit)], [])
 
 
 # Failures.
@@ -245,7 +166,7 @@ def _start(state: State, now: Now, room: int) -> Move | None:
     if policy.budget is not None and _over_budget(state, step, policy.budget):
         if state.in_flight:
             return None
-        return _stop_failed(f"step {step.id} would pass the budget of {policy.budget}", "budget")
+        return stop_failed(f"step {step.id} would pass the budget of {policy.budget}", "budget")
     return _attempt(state, step, now)
 
 
@@ -327,9 +248,9 @@ def _ask_planner(state: State, why: str, at: int) -> Move:
     planner, policy = state.planner, state.policy
     if planner.rounds >= policy.planner_rounds_max:
         last = "; ".join(planner.findings[:3])
-        return _stop_failed(f"the planner failed {planner.rounds} times in a row: {last}")
+        return stop_failed(f"the planner failed {planner.rounds} times in a row: {last}")
     if planner.calls >= policy.planner_calls_max:
-        return _stop_failed(f"the planner was asked {planner.calls} times", "planner calls")
+        return stop_failed(f"the planner was asked {planner.calls} times", "planner calls")
     deadline = at + int(policy.planner_timeout_s * SECOND)
     asked = ev.PlannerAsked(planner.calls + 1, state.epoch + 1, deadline, why)
     return Move([asked], [CallPlanner(asked.call, asked.epoch, why)])
@@ -390,7 +311,7 @@ def _stalled(state: State, now: Now, room: int) -> Move | None:
     if state.forsaken:
         why = f"surprise: step {state.forsaken[0]} failed, and nothing else is left to do"
         return _ask_planner(state, why, now.at)
-    return _stop_failed(f"{state.unsettled} steps wait for something that cannot come")
+    return stop_failed(f"{state.unsettled} steps wait for something that cannot come")
 
 
 def _what_failed(state: State) -> str:

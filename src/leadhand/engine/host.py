@@ -21,7 +21,6 @@ from leadhand.audit.chain import GENESIS, link, verify, verify_head
 from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
 from leadhand.core import host as hosting
-from leadhand.core.decide import SECOND, Move
 from leadhand.core.effects import (
     CallPlanner,
     Notify,
@@ -30,6 +29,7 @@ from leadhand.core.effects import (
     StopAttempt,
     VerifyGoal,
 )
+from leadhand.core.moves import SECOND, Move
 from leadhand.core.revise import answered
 from leadhand.core.state import Now
 from leadhand.engine import perform

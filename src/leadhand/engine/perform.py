@@ -17,7 +17,7 @@ import msgspec
 from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core import events as ev
-from leadhand.core.decide import Move
+from leadhand.core.moves import Move
 from leadhand.core.refs import Artifact, Unresolved, load_artifacts
 from leadhand.core.report import Report, decision_doc
 from leadhand.core.revise import answered

@@ -26,9 +26,10 @@ from leadhand.audit.chain import GENESIS, link
 from leadhand.codec.events import encode
 from leadhand.core import control
 from leadhand.core import events as ev
-from leadhand.core.decide import Move, decide, next_wake
+from leadhand.core.decide import decide, next_wake
 from leadhand.core.effects import StartAttempt
 from leadhand.core.evolve import evolve
+from leadhand.core.moves import Move
 from leadhand.core.state import Now, State
 from leadhand.core.views import run_status, summary
 from leadhand.engine.alarm import Alarm

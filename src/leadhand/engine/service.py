@@ -26,7 +26,7 @@ from leadhand.errors import LeadhandError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.decide import Move
+    from leadhand.core.moves import Move
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State
     from leadhand.engine.host import Host

@@ -1,0 +1,259 @@
+"""The half of `evolve` that speaks of planner and revisions. The laws stand in `evolve.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import events as ev
+from leadhand.core.durations import seconds
+from leadhand.core.evolve_steps import (
+    cancel_step,
+    close_question,
+    doom,
+    end,
+    known,
+    make_ready,
+)
+from leadhand.core.graph import dependencies, tails
+from leadhand.core.state import (
+    MOVABLE,
+    REPLACEABLE,
+    SETTLED,
+    IllegalEvent,
+    Question,
+    Revision,
+    State,
+    StepState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Waits = dict[str, dict[str, bool]]
+"""For each new step the ids it waits for, each with whether it minds how that one ends."""
+
+
+def _planner_asked(state: State, event: ev.PlannerAsked, _at: int) -> None:
+    planner = state.planner
+    if planner.epoch or event.call != planner.calls + 1 or event.epoch != state.epoch + 1:
+        raise IllegalEvent(f"planner call {event.call} does not follow call {planner.calls}")
+    state.epoch = planner.epoch = event.epoch
+    planner.calls = event.call
+    planner.due = ""
+    planner.deadline = event.deadline
+    state.add_timer(event.deadline, "planner", "", event.epoch)
+
+
+def _planner_answered(state: State, event: ev.PlannerAnswered, _at: int) -> None:
+    _planner_done(state, event.epoch)
+    decision = event.decision
+    if decision.get("kind") == "finish":
+        state.finish = decision
+    elif "revision" not in decision:
+        state.planner.answer = decision
+    if "notes" in decision:
+        state.planner.notes = decision["notes"]
+    state.spent += event.cost
+
+
+def _planner_failed(state: State, event: ev.PlannerFailed, _at: int) -> None:
+    _planner_done(state, event.epoch)
+    planner = state.planner
+    planner.findings = [event.reason]
+    if planner.due in ("", "report"):
+        planner.due = "the last call failed"
+    if not event.lost:
+        planner.rounds += 1
+
+
+def _planner_done(state: State, epoch: int) -> None:
+    if not epoch or state.planner.epoch != epoch:
+        raise IllegalEvent(f"planner epoch {epoch} is not the current one")
+    state.planner.epoch = 0
+    if state.orphans and state.orphans[0] == ("", epoch):
+        state.orphans.popleft()
+
+
+def _proposal_refused(state: State, event: ev.ProposalRefused, _at: int) -> None:
+    planner = state.planner
+    planner.answer = None
+    planner.findings = event.findings
+    planner.rounds += 1
+    planner.due = "the last proposal was refused"
+
+
+def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> None:
+    if event.number != state.revision + 1 or event.base != state.head or state.pending:
+        raise IllegalEvent(f"revision {event.number} does not follow revision {state.revision}")
+    planner = state.planner
+    planner.answer = None
+    planner.rounds = 0
+    planner.findings = []
+    state.outlook = event.outlook
+    state.pending = Revision(
+        event.number, event.hash, event.add, event.cancel, event.final, event.author, event.risk
+    )
+
+
+def _review_requested(state: State, event: ev.ReviewRequested, at: int) -> None:
+    _pending(state, event.number, event.hash)
+    ident = f"review-{event.number}"
+    state.questions[ident] = Question(
+        ident, "review", event.reason, ["approve", "reject"], "", at, event.number
+    )
+
+
+def _revision_rejected(state: State, event: ev.RevisionRejected, _at: int) -> None:
+    _pending(state, event.number, event.hash)
+    state.questions.pop(f"review-{event.number}", None)
+    state.pending = None
+
+
+def _revision_approved(state: State, event: ev.RevisionApproved, at: int) -> None:
+    revision = _pending(state, event.number, event.hash)
+    waits = {doc["id"]: dependencies(doc) for doc in revision.add}
+    _fits(state, revision, waits)
+    state.questions.pop(f"review-{event.number}", None)
+    state.pending = None
+    state.revision = revision.number
+    state.head = revision.hash
+    state.final = revision.final
+    if revision.add or revision.cancel:
+        state.revisions_idle += 1
+    for ident in revision.cancel:
+        cancel_step(state, ident, f"revision {revision.number} took it out", at)
+    _install(state, revision, event.instants, waits)
+    if revision.add or revision.final:
+        _forsake(state, f"revision {revision.number} goes on without it", at)
+
+
+def _pending(state: State, number: int, digest: str) -> Revision:
+    revision = state.pending
+    if revision is None or revision.number != number or revision.hash != digest:
+        raise IllegalEvent(f"revision {number} {digest[:12]} is not the one that waits")
+    return revision
+
+
+def _fits(state: State, revision: Revision, waits: Waits) -> None:
+    """Whether the plan as it stands can be changed so: looked at before anything is."""
+    steps, number = state.steps, revision.number
+    old = [doc["supersedes"] for doc in revision.add if doc.get("supersedes")]
+    again = any(ident in steps for ident in waits) or len(waits) < len(revision.add)
+    if again or len({*revision.cancel, *old}) < len(revision.cancel) + len(old):
+        raise IllegalEvent(f"revision {number} adds, cancels or supersedes a step twice")
+    for ident in revision.cancel:
+        known(state, ident, MOVABLE)
+    for ident in old:
+        known(state, ident, REPLACEABLE)
+    for names in waits.values():
+        if any(name not in waits and name not in steps for name in names):
+            raise IllegalEvent(f"revision {number} depends on a step that is not in the plan")
+
+
+def _install(state: State, revision: Revision, instants: dict[str, int], waits: Waits) -> None:
+    steps = state.steps
+    tail = _tails(state, revision.add, waits)
+    depth = max((steps[ident].depth + 1 for ident in state.forsaken), default=0)
+    for doc in revision.add:
+        ident = doc["id"]
+        steps[ident] = StepState(
+            doc,
+            len(steps),
+            doc["worker"],
+            tail.get(ident, 0.0),
+            depth=depth,
+            not_before=instants.get(ident, 0),
+        )
+    state.unsettled += len(revision.add)
+    for doc in revision.add:
+        old = doc.get("supersedes")
+        if old:
+            _supersede(state, steps[old], steps[doc["id"]])
+    for ident, names in waits.items():
+        _wire(state, steps[ident], names)
+
+
+def _tails(state: State, docs: list[dict[str, Any]], waits: Waits) -> dict[str, float]:
+    """Critical-path tails, from what steps say they take, or else what their workers say."""
+    est = {doc["id"]: seconds(doc["est"]) for doc in docs if "est" in doc}
+    specs = state.catalog.workers.values()
+    if any(offer.est_s is not None for spec in specs for offer in spec.offers.values()):
+        for doc in docs:
+            offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
+            if offer is not None and offer.est_s is not None:
+                est.setdefault(doc["id"], offer.est_s)
+    return tails(waits, est) if est else {}
+
+
+def _wire(state: State, step: StepState, names: dict[str, bool]) -> None:
+    for ident, tolerant in names.items():
+        dependency = state.steps[ident]
+        while dependency.superseded_by:
+            dependency = state.steps[dependency.superseded_by]
+        dependency.used = True
+        if dependency.status not in SETTLED:
+            _depend(dependency, [(step.id, tolerant)])
+            step.blockers += 1
+        elif dependency.status != "succeeded" and not tolerant:
+            doom(state, step, dependency.id)
+    if not step.blockers and not step.doomed:
+        make_ready(state, step)
+
+
+def _depend(step: StepState, dependents: list[tuple[str, bool]]) -> None:
+    if step.dependents:
+        step.dependents += dependents
+    else:
+        step.dependents = dependents
+
+
+def _supersede(state: State, old: StepState, new: StepState) -> None:
+    waiting = [pair for pair in old.dependents if state.steps[pair[0]].status == "waiting"]
+    _depend(new, waiting)
+    new.used = old.used
+    old.dependents = ()
+    if old.status not in SETTLED:
+        state.unsettled -= 1
+        close_question(state, old)
+    elif state.is_bad(old):
+        state.bad -= 1
+    old.status = "superseded"
+    old.ticket = 0
+    old.superseded_by = new.id
+
+
+def _forsake(state: State, reason: str, at: int) -> None:
+    """The planner has planned around its failed steps: whoever still waits for them is out."""
+    stack = []
+    for ident in state.forsaken:
+        step = state.steps[ident]
+        if step.status == "failed":
+            step.tolerated = True
+            state.bad -= 1
+            stack.append(step)
+    state.forsaken.clear()
+    while stack:
+        failed = stack.pop()
+        dependents, failed.dependents = failed.dependents, ()
+        for ident, tolerant in dependents:
+            step = state.steps[ident]
+            if step.status != "waiting":
+                continue
+            step.blockers -= 1
+            if not tolerant:
+                end(state, step, "cancelled", at, reason, settle=False)
+                stack.append(step)
+            elif not step.blockers and not step.doomed:
+                make_ready(state, step)
+
+
+PLAN_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
+    ev.PlannerAsked: _planner_asked,
+    ev.PlannerAnswered: _planner_answered,
+    ev.PlannerFailed: _planner_failed,
+    ev.ProposalRefused: _proposal_refused,
+    ev.RevisionProposed: _revision_proposed,
+    ev.ReviewRequested: _review_requested,
+    ev.RevisionApproved: _revision_approved,
+    ev.RevisionRejected: _revision_rejected,
+}
