@@ -25,6 +25,7 @@ from leadhand.app.inputs import (
     whoami,
 )
 from leadhand.app.limits import plan_policy
+from leadhand.app.modes import consulting, in_mode, planner_in
 from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.core import control
 from leadhand.core.check import bind_params, lint
@@ -39,6 +40,7 @@ from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import Host, new_run_id
 from leadhand.engine.service import Service, socket_path
 from leadhand.errors import UsageError
+from leadhand.planners.direct import DirectPlanner
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.script import ScriptPlanner
@@ -115,10 +117,11 @@ class Lead:
         params: Doc | None = None,
         approve: bool = False,
         run_id: str = "",
+        mode: str = "",
     ) -> Outcome:
         """Run a plan, a plan document, a path to one, or a goal; returns when it ended or waits."""
         async with self.hosting() as host:
-            run = await self.begin(host, what, params=params, run_id=run_id)
+            run = await self.begin(host, what, params=params, run_id=run_id, mode=mode)
             try:
                 return await finish(run, approve_as=self.actor if approve else "")
             finally:
@@ -170,14 +173,18 @@ class Lead:
         params: Doc | None = None,
         run_id: str = "",
         sources: tuple[str, ...] = (),
+        mode: str = "",
     ) -> Run:
         """Check everything and start; returns once the start is durable."""
         planner: Planner
         refuse_name(host, run_id)
         if isinstance(what, Goal):
-            planner = self.planner_for(what)
-            goal: Any = what.to_doc()  # noqa: ASYNC240 - a Goal, not a path
-            head, values, linted = {}, dict(what.have), ""
+            what = in_mode(what, mode)
+            planner = planner_in(what, self.registry.catalog(), self.planner_for)
+            goal: Any = what.to_doc()
+            head, values, linted = consulting(what), dict(what.have), ""
+        elif mode:
+            raise UsageError("a mode goes with a goal; a plan is run as it stands")
         else:
             with collector_resting():
                 doc, values, linted = self._checked(what, params or {})
@@ -230,6 +237,8 @@ class Lead:
         planner: Planner | None = self.planner
         if planned_by == DocumentPlanner.name:
             planner = DocumentPlanner()
+        elif planned_by == DirectPlanner.name:
+            planner = DirectPlanner()
         elif planned_by == GoalPlanner.name and planner is None:
             planner = GoalPlanner(self.registry.methods)
         return await host.adopt(run_id, self.registry, planner)

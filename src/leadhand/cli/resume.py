@@ -143,11 +143,13 @@ def needed(state: State) -> set[str]:
 
 
 def _planner(settings: Settings, state: State, name: str) -> Any:
+    from leadhand.planners.direct import DirectPlanner
     from leadhand.planners.document import DocumentPlanner
 
     assert state.started is not None
-    if state.started.planner == DocumentPlanner.name:
-        return DocumentPlanner()
+    for kind in (DocumentPlanner, DirectPlanner):
+        if state.started.planner == kind.name:
+            return kind()
     known = "goal" if state.started.planner == "goal" else ""
     name = name or state.started.planner_source or known or settings.planner
     if not name:

@@ -25,6 +25,7 @@ from leadhand.cli.options import (
     workers_option,
 )
 from leadhand.cli.text import clean
+from leadhand.core.plan import MODES
 from leadhand.errors import PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Prepared:
 @click.option("--planner", metavar="M:F", help="For a goal: module:function, or goal (built in).")
 @click.option("--have", multiple=True, metavar="K=V", help="For a goal: something given.")
 @click.option("--want", multiple=True, metavar="FACT", help="For a goal: a fact that is wanted.")
+@click.option("--mode", type=click.Choice(MODES), help="For a goal: how far ahead to plan.")
 def run(console: Console, what: str, **options: Any) -> int:
     """Run a plan, or pursue a goal with a planner.
 
@@ -86,7 +88,7 @@ def run(console: Console, what: str, **options: Any) -> int:
     ends at once.
     """
     if is_plan(what):
-        for name in ("planner", "have", "want"):
+        for name in ("planner", "have", "want", "mode"):
             if options[name]:
                 raise UsageError(f"--{name} goes with a goal, and {what} is a plan")
         return _execute(console, prepare_plan(console, what, options), options)
@@ -159,7 +161,13 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
             "are wanted with --want FACT, or give --planner MODULE:FUNCTION, or the path of a plan."
         )
     have = json_pairs(options["have"], "--have")
-    goal = Goal(text=text, want=tuple(options["want"]), have=have, budget=options["budget"])
+    goal = Goal(
+        text=text,
+        want=tuple(options["want"]),
+        have=have,
+        budget=options["budget"],
+        mode=options["mode"],
+    )
     registry = registry_of(settings)
     name = settings.planner or "goal"
     planner_of(name, settings.root)

@@ -22,6 +22,8 @@ Doc = dict[str, Any]
 Risk = Literal["low", "medium", "high", "critical"]
 RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 
+MODES = ("auto", "direct", "next_step", "whole")
+
 FAILURE_ACTIONS = ("abort", "rollback", "continue", "replan", "escalate")
 
 FAILURE_CLASSES = (
@@ -123,6 +125,8 @@ class Goal:
     acceptance: Sequence[str] = ()
     budget: Json = None
     deadline: Json = None
+    mode: str | None = None
+    """How far ahead to plan: direct, next_step, whole; or auto, which is what is meant if not."""
 
     def __post_init__(self) -> None:
         """One wanted fact may be given as a text: it is not a list of letters."""

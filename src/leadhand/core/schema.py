@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadhand.core.plan import RISKS
+from leadhand.core.plan import MODES, RISKS
 
 PLAN_VERSION = 1
 STEPS_MAX = 100_000
@@ -53,6 +53,7 @@ _NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
 _NAMES: Schema = {"type": "array", "items": _NAME}
 _COUNT: Schema = {"type": "integer", "minimum": 1, "maximum": 1_000_000}
 _AMOUNT: Schema = {"type": "number", "minimum": 0}
+_MODE: Schema = {"enum": list(MODES), "description": "How far ahead to plan."}
 
 _SMALL: Schema = {
     "id": {
@@ -239,6 +240,7 @@ _GOAL: Schema = _any(
             ),
             "budget": _ref("budget"),
             "deadline": _ref("deadline"),
+            "mode": _MODE,
         },
     ),
 )
@@ -286,10 +288,7 @@ _PLAN: Schema = _object(
                 "workers": _map("Steps at once by worker.", _COUNT),
             },
         ),
-        "mode": {
-            "enum": ["direct", "next_step", "whole", "auto"],
-            "description": "How far ahead to plan.",
-        },
+        "mode": _MODE,
         "consult": {
             "enum": ["every_report", "on_surprise"],
             "description": "When the planner is asked again.",

@@ -3,7 +3,9 @@
     decide    fold the world; if the wanted facts are true, finish; else find a cheap plan from
               where things will stand when everything under way has succeeded, and propose what
               of it can start now. The rest is the outlook, which is shown and never executed.
-    draft     the same plan whole, as one final proposal that a person can read and approve.
+    draft     the same plan whole, as one final proposal that a person can read and approve. So
+              does `decide` for a goal of mode `whole`; asked again after a surprise, it keeps what
+              still fits of what has not begun, and writes the rest anew.
 
 It keeps nothing between calls but its notes, which stand in the log: the same view always gets
 the same decision. Where a search takes long it lets others have a turn, and its budget is in
@@ -40,11 +42,13 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Catalog, Method
     from leadhand.core.plan import Doc
-    from leadhand.core.report import Decision, PlannerView
+    from leadhand.core.report import Decision, PlannerView, StepView
     from leadhand.planners.goal.cheapest import Way
 
 STICKY = 1.05
 """How much dearer than a new plan the last one may be and still be kept."""
+WHOLE, NEXT_STEP = "whole", "next_step"
+IDLE = ("waiting", "ready")
 WAY_MAX = 200
 """Steps of a plan that are shown and remembered."""
 
@@ -63,6 +67,8 @@ class Scene(msgspec.Struct):
     prices: Prices = Prices({}, {})
     reached: frozenset[str] = frozenset()
     task: Task | None = None
+    idle: tuple[StepView, ...] = ()
+    """Steps of a whole plan that have not begun: they stand only if they still fit."""
 
 
 class GoalPlanner:
@@ -77,6 +83,7 @@ class GoalPlanner:
         """`methods` say how to split what is too complex; `nodes_max` bounds each search."""
         self.methods = tuple(methods)
         self.nodes_max = nodes_max
+        self.proposal: Doc | None = None
         self._known: tuple[Catalog, Operators] | None = None
 
     def with_methods(self, methods: Iterable[Method]) -> GoalPlanner:
@@ -99,27 +106,24 @@ class GoalPlanner:
 
     async def draft(self, view: PlannerView) -> Decision:
         """The whole plan as one final proposal; nothing is under way yet."""
-        scene = self._scene(view)
-        early = _early(scene)
-        if early is not None:
-            return early
-        _look(scene)
-        if scene.task is None:
-            return _no_way(scene)
-        way = await self._way(scene, scene.task)
-        if isinstance(way, str):
-            return GiveUp(way)
-        writer = _writer(scene)
-        docs, _ = writer.documents(way, scene.world.coming)
-        steps = [writer.finished(doc, each) for doc, each in zip(docs, way, strict=True)]
-        return Propose(tuple(steps), final=True, because=f"{len(steps)} steps")
+        return await self.decide(replace(view, goal=replace(view.goal, mode=WHOLE)))
+
+    def starting_with(self, proposal: Doc) -> GoalPlanner:
+        """The same planner, whose first answer is known: it is asked only if that goes wrong."""
+        made = self.with_methods(())
+        made.proposal = proposal
+        return made
 
     def _scene(self, view: PlannerView) -> Scene:
         if self._known is None or self._known[0] is not view.catalog:
             self._known = (view.catalog, operators_of(view.catalog))
         operators = self._known[1]
         # The steps are looked at more than once, and each look is a copy.
-        view = replace(view, timeline=tuple(view.timeline))
+        steps = tuple(view.timeline)
+        idle: tuple[StepView, ...] = ()
+        if view.goal.mode == WHOLE:
+            idle = tuple(step for step in steps if step.status in IDLE)
+        view = replace(view, timeline=tuple(step for step in steps if step not in idle))
         kept = notes.read(view.notes)
         said = notes.said(view, kept)
         world = fold(view, operators, said.facts)
@@ -128,7 +132,7 @@ class GoalPlanner:
         changed = {**informed(operators, before.asked_for), **splits.operators}
         wanted = tuple(dict.fromkeys(view.goal.want))
         operators = operators.replaced(changed)
-        return Scene(view, kept, said, operators, world, before, splits, wanted)
+        return Scene(view, kept, said, operators, world, before, splits, wanted, idle=idle)
 
     async def _way(self, scene: Scene, task: Task) -> list[Operator] | str:
         """The plan, or why there is none."""
@@ -271,13 +275,15 @@ def _writer(scene: Scene) -> Writer:
         for step in scene.view.timeline
         if step.status == "failed" and step.planned.get("gives")
     }
-    names = Names({step.id for step in scene.view.timeline})
+    names = Names({step.id for step in (*scene.view.timeline, *scene.idle)})
     return Writer(scene.operators, scene.prices, names, failed, scene.wanted)
 
 
 def _proposal(scene: Scene, way: list[Operator]) -> Decision:
-    """What of the plan can start now, and the rest as outlook."""
+    """What of the plan can start now, and the rest as outlook; or all of it."""
     world, view = scene.world, scene.view
+    if view.goal.mode == WHOLE and not any(operator.split for operator in way):
+        return _whole(scene, way)
     writer = _writer(scene)
     docs, order = writer.documents(way, world.coming)
     now: list[Doc] = []
@@ -303,7 +309,32 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
         return GiveUp(stuck, scene.notes.to_doc())
     because = _because(scene, way)
     outlook = expected(map(tidy, later[:WAY_MAX]))
-    return Propose(tuple(now), outlook=outlook, because=because, notes=scene.notes.to_doc())
+    # One step that is all there is to do needs nobody to look again.
+    final = view.call == 1 and len(way) == len(now) == 1 and view.goal.mode != NEXT_STEP
+    cancel = tuple(step.id for step in scene.idle)
+    notes = scene.notes.to_doc()
+    return Propose(tuple(now), final, outlook, because, cancel, notes)
+
+
+def _whole(scene: Scene, way: list[Operator]) -> Decision:
+    """All of the plan. Of what has not begun, everything stands, or everything is written anew."""
+    writer, world = _writer(scene), scene.world
+    docs, _ = writer.documents(way, world.coming)
+    idle = {operator_name(step.worker, step.action): step.id for step in scene.idle}
+    new = [(doc, each) for doc, each in zip(docs, way, strict=True) if each.name not in idle]
+    stands = len(new) + len(idle) == len(way) and not (scene.task and scene.task.drops_something)
+    for _, each in new:
+        # References follow a failed step to the one that takes its place.
+        heir = "\0".join(sorted(each.gives)) in writer.replaces
+        stands = stands and heir and all(fact in world.coming for fact in each.needs)
+    if not stands:
+        new = list(zip(docs, way, strict=True))
+    steps = tuple(writer.finished(doc, each) for doc, each in new)
+    if scene.idle and (stuck := _progress(scene)):
+        return GiveUp(stuck, scene.notes.to_doc())
+    cancel = () if stands else tuple(idle.values())
+    because = _because(scene, way)
+    return Propose(steps, final=True, because=because, cancel=cancel, notes=scene.notes.to_doc())
 
 
 def _because(scene: Scene, way: list[Operator]) -> str:

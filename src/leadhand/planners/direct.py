@@ -1,0 +1,57 @@
+"""No planning: a goal that one worker can reach from what is there is one step.
+
+It is a revision all the same: recorded, reviewed where its risk asks for that, and bounded. When
+the step fails, the ladder answers; beyond it a person is asked, since there is nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core.report import GiveUp, Propose, decision_doc
+from leadhand.planners.goal.operators import operators_of
+from leadhand.planners.goal.steps import Names, document, tidy
+from leadhand.planners.goal.world import have
+
+if TYPE_CHECKING:
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan import Doc, Goal
+    from leadhand.core.report import Decision, PlannerView
+    from leadhand.planners.goal.operators import Operator
+
+
+class DirectPlanner:
+    """Its one proposal is known before it is asked."""
+
+    name = "direct"
+    replans = False
+    splits = False
+    consult = "on_surprise"
+
+    def __init__(self, proposal: Doc | None = None) -> None:
+        """Without a proposal: for a run that is taken up again, whose log holds its step."""
+        self.proposal = proposal
+
+    async def decide(self, _view: PlannerView) -> Decision:
+        """Everything it had to say was said when the run started."""
+        return GiveUp("one worker was to do it, and nobody plans beyond that (mode direct)")
+
+
+def able(catalog: Catalog, goal: Goal) -> list[Operator]:
+    """What gives everything that is wanted from nothing but what is there."""
+    wanted, there = set(goal.want), set(goal.have)
+    if wanted <= there:
+        return []
+    return [
+        each
+        for each in operators_of(catalog).by_name.values()
+        if wanted <= {*each.gives, *(there - {*each.drops})} and set(each.needs) <= there
+    ]
+
+
+def one_step(operator: Operator, goal: Goal) -> Doc:
+    """The whole plan: one step."""
+    facts = {name: have(name, value) for name, value in goal.have.items()}
+    step = tidy(document(operator, Names(()).take(operator), facts))
+    step["because"] = f"{operator.name} gives {', '.join(goal.want)} from what is there"
+    return decision_doc(Propose((step,), final=True, because="one worker can do it: no planning"))
