@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "watch": ("watch", "Follow a run live"),
         "ls": ("ls", "List runs, or workers"),
         "logs": ("logs", "What was meant and what was done; a step's own output"),
+        "metrics": ("metrics", "What all runs amount to; how often each recovery won"),
         "verify": ("verify", "Check hash chains and every invariant over the log"),
     },
     "Control": {

@@ -46,6 +46,7 @@ VALUE_MAX = 40
     type=click.Choice(["ascii", "mermaid", "dot"]),
     help="Draw it: ascii (the default), mermaid or dot.",
 )
+@click.option("--timeline", is_flag=True, help="Of a run: when each step was worked on.")
 @workers_option
 @set_option
 @store_option
@@ -53,6 +54,7 @@ def show(
     console: Console,
     what: str,
     form: str | None,
+    timeline: bool,  # noqa: FBT001 - an option
     workers: tuple[str, ...],
     sets: tuple[str, ...],
     store: str | None,
@@ -76,7 +78,7 @@ def show(
             f"{what}: there is no such plan file, and no database at {settings.store} "
             "that could hold a run of this name"
         )
-    return _show_run(console, settings, what, form)
+    return _show_run(console, settings, what, form, timeline=timeline)
 
 
 def show_plan(
@@ -275,14 +277,21 @@ def _times(row: Doc) -> str:
     return "; ".join(parts)
 
 
-def _show_run(console: Console, settings: Any, what: str, form: str | None) -> int:
+def _show_run(
+    console: Console, settings: Any, what: str, form: str | None, *, timeline: bool
+) -> int:
+    from leadhand.cli import worth
     from leadhand.cli.outcome import print_run, run_document
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
         driver = driver_of(settings, reader, state)
         if console.json:
-            console.document(run_document(reader, state, driver))
+            doc = run_document(reader, state, driver)
+            doc["recovery"] = worth.recovery_document(worth.answers_of(reader, state))
+            if timeline:
+                doc["timeline"] = worth.timeline_document(reader, state)
+            console.document(doc)
         elif form is not None:
             from leadhand.cli.rows import status_of
 
@@ -292,4 +301,7 @@ def _show_run(console: Console, settings: Any, what: str, form: str | None) -> i
                 console.out(line)
         else:
             print_run(console, state, hosted=bool(driver))
+            worth.print_recoveries(console, worth.answers_of(reader, state))
+            if timeline:
+                worth.print_timeline(console, reader, state)
     return 0

@@ -1,0 +1,121 @@
+"""What recovery was worth, and when what happened: parts of `show RUN`, from its log."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from leadhand.cli.text import clean, table
+from leadhand.core.recoveries import Answer, WinRate, rate_row, recoveries, win_rates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from leadhand.app.reader import Reader
+    from leadhand.cli.console import Console
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import State
+
+WORDS = {True: "won", False: "lost", None: "open"}
+LISTED_MAX = 20
+WIDTH_MAX = 110
+
+
+def answers_of(reader: Reader, state: State) -> list[Answer]:
+    """The answers to a run's failures; a run without any is not read again."""
+    if not state.failed_attempts:
+        return []
+    return recoveries(event for _entry, event in reader.events(state.run))
+
+
+def recovery_document(answers: Sequence[Answer]) -> Doc:
+    """The same for machines."""
+    rows = [
+        {
+            "step": each.step,
+            "attempt": each.attempt,
+            "class": each.failure_class,
+            "strategy": each.strategy,
+            "worker": each.worker or None,
+            "reason": each.reason,
+            "won": each.won,
+        }
+        for each in answers
+    ]
+    return {"answers": rows, "rates": [rate_row(row) for row in win_rates(answers)]}
+
+
+def print_recoveries(console: Console, answers: Sequence[Answer]) -> None:
+    """Each answer while they are few, else the table by class and strategy."""
+    if not answers:
+        return
+    console.out("Recovery:")
+    if len(answers) > LISTED_MAX:
+        print_rates(console, win_rates(answers))
+        return
+    lines = table(
+        ("STEP", "FAILED AS", "ANSWER", "", "WHY"),
+        (
+            (
+                clean(each.step, 40),
+                each.failure_class,
+                clean(_answer(each), 60),
+                WORDS[each.won],
+                clean(each.reason, 90),
+            )
+            for each in answers
+        ),
+    )
+    for line in lines:
+        console.out(f"  {line}")
+
+
+def _answer(answer: Answer) -> str:
+    return f"{answer.strategy} with {answer.worker}" if answer.worker else answer.strategy
+
+
+def print_rates(console: Console, rates: Iterable[WinRate]) -> None:
+    """How often each strategy won against each class."""
+    lines = table(
+        ("FAILED AS", "ANSWER", "TIMES", "WON", "LOST", "OPEN", "RATE"),
+        (
+            (
+                row.failure_class,
+                row.strategy,
+                str(row.times),
+                str(row.won),
+                str(row.lost),
+                str(row.open or ""),
+                share(row.rate),
+            )
+            for row in rates
+        ),
+    )
+    for line in lines:
+        console.out(f"  {line}")
+
+
+def share(rate: float | None) -> str:
+    """A share as people read it."""
+    return "" if rate is None else f"{100 * rate:.0f} %"
+
+
+def print_timeline(console: Console, reader: Reader, state: State) -> None:
+    """When each step was worked on."""
+    from leadhand.cli.timeline import timeline
+    from leadhand.core.spans import spans
+
+    found = spans((entry.at, event) for entry, event in reader.events(state.run))
+    width = min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_MAX, 24)).columns)
+    end = state.ended_at or state.last_at
+    console.out("Timeline:")
+    for line in timeline(found, state.started_at, end, width):
+        console.out(line)
+
+
+def timeline_document(reader: Reader, state: State) -> list[Doc]:
+    """The same for machines."""
+    from leadhand.core.spans import span_row, spans
+
+    log = ((entry.at, event) for entry, event in reader.events(state.run))
+    return [span_row(each, state.started_at) for each in spans(log)]

@@ -1,0 +1,96 @@
+"""`leadhand metrics` and what `leadhand show RUN` says of recovery and time."""
+
+from tests.support.cli import Folder
+
+WORKERS = """
+from leadhand import Context, Permanent, Transient, Unavailable, worker
+
+@worker(idempotent=True)
+def shaky(context: Context) -> str:
+    if context.attempt == 1:
+        raise Transient("busy")
+    return "ok"
+
+@worker
+def gone() -> str:
+    raise Unavailable("gone")
+
+@worker
+def there() -> str:
+    return "here"
+
+@worker
+def never() -> str:
+    raise Permanent("no")
+"""
+
+GOOD = """
+steps:
+  - {id: shake, worker: shaky, retry: {attempts: 2, backoff: 0.05}}
+  - {id: find, worker: gone, alternatives: [there]}
+"""
+BAD = "steps: [{id: no, worker: never, failure_action: abort}]"
+
+
+def test_recovery_is_shown_and_counted(tmp_path):
+    """One run that recovers twice, one that fails: in `show`, in `--json`, in `metrics`."""
+    folder = Folder(tmp_path)
+    folder.write("workers.py", WORKERS)
+    folder.write("good.yaml", GOOD)
+    folder.write("bad.yaml", BAD)
+    assert folder.run("run", "good.yaml", "--workers", "workers.py").code == 0
+    run = folder.latest()["run"]
+    assert folder.run("run", "bad.yaml", "--workers", "workers.py").code == 1
+
+    shown = folder.run("show", run, "--timeline")
+    assert "Recovery:" in shown.out
+    assert "transient    retry with shaky    won" in shown.out
+    assert "unavailable  reroute with there  won" in shown.out
+    assert "Timeline:" in shown.out
+    assert "2 attempts" in shown.out
+    doc = folder.run("show", run, "--timeline", "--json").doc
+    assert [each["won"] for each in doc["recovery"]["answers"]] == [True, True]
+    assert {row["rate"] for row in doc["recovery"]["rates"]} == {1.0}
+    assert sorted(each["outcome"] for each in doc["timeline"]) == [
+        "transient",
+        "unavailable",
+        "verified",
+        "verified",
+    ]
+
+    told = folder.run("metrics")
+    assert told.code == 0, told
+    assert "1 failed, 1 succeeded" in told.out
+    assert "2 of 3 steps that failed  67 %" in told.out
+    doc = folder.run("metrics", "--json").doc
+    assert doc["runs"] == {"failed": 1, "succeeded": 1}
+    assert (doc["attempts"], doc["steps_tried"], doc["first_pass"]) == (5, 3, 0)
+    assert [(row["class"], row["strategy"], row["won"]) for row in doc["recovery"]] == [
+        ("permanent", "abort", 0),
+        ("transient", "retry", 1),
+        ("unavailable", "reroute", 1),
+    ]
+    assert doc["open_circuits"] == []
+
+
+def test_open_circuits_are_listed(tmp_path):
+    """A worker that asked to be left alone: until when stands in the host's stream."""
+    folder = Folder(tmp_path)
+    folder.write(
+        "workers.py",
+        "from leadhand import RateLimited, worker\n\n\n@worker(idempotent=True)\n"
+        "def slow() -> str:\n    raise RateLimited('later', retry_after_s=3000)\n",
+    )
+    folder.write("plan.yaml", "steps: [{id: a, worker: slow, retry: 1}]")
+    folder.run("run", "plan.yaml", "--workers", "workers.py", "--detach")
+    folder.until(lambda: folder.run("metrics", "--json").doc["open_circuits"], "the circuit")
+    (row,) = folder.run("metrics", "--json").doc["open_circuits"]
+    assert row["worker"] == "slow"
+    assert "left alone  slow until" in folder.run("metrics").out
+    folder.run("cancel", folder.latest()["run"])
+    assert folder.run("metrics", "--json").doc["attempts"] == 1
+
+
+def test_no_runs_is_no_error(tmp_path):
+    """A database that is not there is; an empty one is not."""
+    assert Folder(tmp_path).run("metrics").code == 2
