@@ -65,6 +65,11 @@ class Console:
         """The text in a colour, where colours are wanted."""
         return f"\033[{_COLOURS[colour]}m{text}\033[0m" if self.colour else text
 
+    def paint_data(self, text: str, colour: str) -> str:
+        """The same for data, which may go to a file while a person watches the rest."""
+        wanted = wants_colour(self._data)
+        return f"\033[{_COLOURS[colour]}m{text}\033[0m" if wanted else text
+
 
 @contextlib.contextmanager
 def guarded(*, as_json: bool, store: str = "") -> Iterator[Console]:
@@ -109,11 +114,11 @@ def error_line(message: str) -> str:
     return f"leadhand: {word}: {clean_lines(message)}"
 
 
-def wants_colour() -> bool:
-    """Whether stderr may have colours: NO_COLOR and dumb terminals say no."""
+def wants_colour(stream: IO[str] | None = None) -> bool:
+    """Whether stderr, or another stream, may have colours: NO_COLOR and dumb terminals say no."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(sys.stderr)
+    return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(stream or sys.stderr)
 
 
 def _is_terminal(stream: IO[str] | None) -> bool:
