@@ -5,7 +5,8 @@ times in a row, at three different steps at least, is not called for 30 s; then 
 through, and its outcome closes the circuit or opens it for twice as long, up to ten minutes. One
 step that fails again and again opens nothing: its own backoff is enough.
 
-A worker that says how long it wants to be left alone (Retry-After) is believed at once, by all.
+A worker that says how long it wants to be left alone (Retry-After) is believed at once, by all; for
+a day at most, then one attempt looks whether it still is so.
 
 What is counted is forgotten with the host. What follows from it, an open circuit, is an event of
 the `$host` stream, and survives.
@@ -26,6 +27,8 @@ FAILURES = 5
 STEPS = 3
 OPEN_S = 30.0
 OPEN_MAX_S = 600.0
+HOLD_MAX_S = 86_400.0
+"""However long a worker asks to be left alone, it is looked at again after this."""
 
 
 class Circuit(msgspec.Struct):
@@ -54,14 +57,19 @@ class Record(msgspec.Struct):
 
 
 def asked_for_s(failure: Doc | None) -> float:
-    """How long a failed worker asked to be left alone."""
+    """How long a failed worker asked to be left alone, as far as it is heeded."""
     asked = (failure or {}).get("retry_after")
-    return float(asked) if asked is not None else 0.0
+    return max(0.0, min(float(asked), HOLD_MAX_S)) if asked is not None else 0.0
 
 
 def is_trouble(failure: Doc | None) -> bool:
     """Whether a failure says that the worker is in trouble."""
     return (failure or {}).get("class") in TROUBLE
+
+
+def is_silent(failure: Doc | None) -> bool:
+    """Whether an outcome says nothing of the worker: its host died, or it was told to stop."""
+    return (failure or {}).get("class") == "lost"
 
 
 def open_for_s(trips: int) -> float:

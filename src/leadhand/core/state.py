@@ -91,7 +91,7 @@ class StepState(msgspec.Struct, gc=False):
     parked_s: float = 0.0
     """How long it has been parked in all, waiting for outages to end."""
     depth: int = 0
-    """How often what it is part of was split."""
+    """How often it, or what it is part of, was split."""
     answered: bool = False
     """A person has done it and said so; the report of that is still to be judged."""
     not_before: int = 0
@@ -287,9 +287,11 @@ class State:
         own = spec.max_concurrency if spec else None
         return own if limit is None else limit if own is None else min(limit, own)
 
-    def circuit_closed(self, worker: str) -> None:
-        """A worker may be called again: look at the steps that waited for it."""
-        self.ready.freed(f"circuit {worker}")
+    def circuit_closed(self) -> None:
+        """A worker may be called again: look at the steps that waited for it, or for another
+        whose work it may do."""
+        for limit in [limit for limit in self.ready.parked if limit.startswith("circuit ")]:
+            self.ready.freed(limit)
 
     def next_ready(self) -> StepState | None:
         """The step to start next."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from leadhand.core.breaker import Record, asked_for_s, is_trouble, open_for_s
+from leadhand.core.breaker import Record, asked_for_s, is_silent, is_trouble, open_for_s
 from leadhand.core.host import CircuitClosed, CircuitOpened
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
+
+SLACK_S = 0.001
 
 
 class Breakers:
@@ -41,6 +43,14 @@ class Breakers:
         run, step, epoch = self._trials[worker]
         return run.driven and run.state.in_flight.get(step) == epoch
 
+    def _is_trial(self, run: Run, step: str, worker: str) -> bool:
+        return worker in self._trials and self._trials[worker][:2] == (run, step)
+
+    @property
+    def alert(self) -> bool:
+        """Whether any worker is or was in trouble, so that good news matters."""
+        return bool(self._records or self._host.shared.circuits)
+
     def watch_all(self) -> None:
         """Look again when the time of each open circuit is up: for a host that starts."""
         for worker in self._host.shared.circuits:
@@ -53,15 +63,17 @@ class Breakers:
 
     def heard(self, run: Run, step: str, worker: str, failure: Doc | None) -> None:
         """What became of an attempt."""
-        circuits = self._host.shared.circuits
+        if is_silent(failure):
+            return
+        now, circuit = self._host.time().at, self._host.shared.circuits.get(worker)
         if not is_trouble(failure):
             self._records.pop(worker, None)
-            if worker in circuits:
+            # What began before the circuit opened does not end it before its time.
+            if circuit is not None and (circuit.until <= now or self._is_trial(run, step, worker)):
                 self._tell(CircuitClosed(worker))
             return
         record = self._records.setdefault(worker, Record())
         record.add(run.id, step)
-        now, circuit = self._host.time().at, circuits.get(worker)
         asked_s = asked_for_s(failure)
         if circuit is not None and circuit.until <= now:
             trips = circuit.trips + 1
@@ -82,7 +94,7 @@ class Breakers:
         for worker, (whose, what, _) in list(self._trials.items()):
             if whose is run and what == step:
                 del self._trials[worker]
-                self._look_again(worker)
+                self._look_again()
 
     def close(self) -> None:
         """Let go of timers."""
@@ -95,17 +107,24 @@ class Breakers:
         if isinstance(event, CircuitOpened):
             self._watch(event.worker)
         else:
-            self._look_again(event.worker)
+            self._look_again()
 
     def _watch(self, worker: str) -> None:
         until = self._host.shared.circuits[worker].until
-        delay = max(0.0, (until - self._host.time().at) / 1e6)
+        delay = max(SLACK_S, (until - self._host.time().at) / 1e6)
         if worker in self._timers:
             self._timers[worker].cancel()
         loop = asyncio.get_running_loop()
-        self._timers[worker] = loop.call_later(delay, self._look_again, worker)
+        self._timers[worker] = loop.call_later(delay, self._due, worker)
 
-    def _look_again(self, worker: str) -> None:
+    def _due(self, worker: str) -> None:
+        circuit = self._host.shared.circuits.get(worker)
+        if circuit is not None and circuit.until > self._host.time().at:
+            self._watch(worker)  # it rang early: whoever looks now would wait for ever
+        else:
+            self._look_again()
+
+    def _look_again(self) -> None:
         for run in self._host.runs.values():
-            run.state.circuit_closed(worker)
+            run.state.circuit_closed()
         self._host.poke_all()

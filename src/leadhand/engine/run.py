@@ -176,7 +176,7 @@ class Run:
             what, waiter = self._inputs.popleft()
             if type(what) is ev.AttemptReported:
                 batch.inputs.append((what, None))
-                if not what.met or self.host.shared.circuits:
+                if not what.met or self.host.breakers.alert:
                     self._heard(what.step, what.epoch, what.failure)
                 self._apply(control.report(self.state, what), batch, entries, now)
                 continue
@@ -206,6 +206,7 @@ class Run:
                     self.host.breakers.started(self, effect)
             elif type(lost := move.events[0]) is ev.AttemptLost:
                 self._heard(lost.step, lost.epoch, {"class": lost.failure_class})
+                state.down = self.host.breakers if self.host.shared.circuits else frozenset()
             self._apply(move, batch, entries, now)
             if room <= 0:  # the move may have freed something: an attempt that was lost
                 self._recount()

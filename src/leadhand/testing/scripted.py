@@ -44,8 +44,8 @@ def after(seconds: float, outcome: Any = None) -> Delayed:
 class ScriptedWorker:
     """Gives its outcomes one after the other, then the last one for ever.
 
-    An outcome is a report, plain data, an exception to raise, a function of the task that
-    gives one of these, `after(seconds, outcome)`, or `HANG`.
+    An outcome is a report, plain data, an exception to raise, `after(seconds, outcome)`,
+    `HANG`, or a function of the task that gives one of these.
     """
 
     def __init__(
@@ -94,16 +94,21 @@ class ScriptedWorker:
 
 
 async def _play(outcome: Any, task: Task) -> Report:
-    while isinstance(outcome, Delayed):
-        await asyncio.sleep(outcome.seconds)
-        outcome = outcome.outcome
-    if callable(outcome) and not isinstance(outcome, type):
-        outcome = outcome(task)
+    while isinstance(outcome, Delayed) or _is_function(outcome):
+        if isinstance(outcome, Delayed):
+            await asyncio.sleep(outcome.seconds)
+            outcome = outcome.outcome
+        else:
+            outcome = outcome(task)
     if isinstance(outcome, _Hang):
         await asyncio.get_running_loop().create_future()
     if isinstance(outcome, BaseException):
         return report_of(outcome)
     return report_from(outcome)
+
+
+def _is_function(outcome: Any) -> bool:
+    return callable(outcome) and not isinstance(outcome, type)
 
 
 def scripted(

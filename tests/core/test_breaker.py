@@ -1,0 +1,112 @@
+"""When a worker is left alone: what is counted, for how long, and what the host's stream keeps."""
+
+import pytest
+
+from leadhand.codec.events import decode, encode
+from leadhand.core import events as ev
+from leadhand.core.breaker import (
+    FAILURES,
+    HOLD_MAX_S,
+    OPEN_MAX_S,
+    OPEN_S,
+    STEPS,
+    TROUBLE,
+    Circuit,
+    Record,
+    asked_for_s,
+    is_silent,
+    is_trouble,
+    open_for_s,
+)
+from leadhand.core.host import CircuitClosed, CircuitOpened, HostOpened, HostState, evolve_host
+from leadhand.core.plan import FAILURE_CLASSES
+
+
+def test_the_constants_are_those_of_the_documentation():
+    """Five in a row at three steps; half a minute, ten minutes, a day."""
+    assert (FAILURES, STEPS, OPEN_S, OPEN_MAX_S, HOLD_MAX_S) == (5, 3, 30.0, 600.0, 86_400.0)
+
+
+@pytest.mark.parametrize("kind", FAILURE_CLASSES)
+def test_which_failures_speak_of_the_worker(kind):
+    """It is down, overloaded or does not answer; a lost attempt says nothing at all."""
+    speaks = kind in ("transient", "rate_limited", "unavailable", "timeout")
+    assert is_trouble({"class": kind}) is speaks
+    assert (kind in TROUBLE) is speaks
+    assert is_silent({"class": kind}) is (kind == "lost")
+
+
+def test_a_success_is_no_trouble():
+    """There is no failure to look at."""
+    assert (is_trouble(None), is_silent(None), asked_for_s(None)) == (False, False, 0.0)
+    assert (is_trouble({}), is_silent({}), asked_for_s({})) == (False, False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("failures", "enough"),
+    [
+        ([], False),
+        (["a", "b", "c", "a"], False),  # four
+        (["a", "a", "a", "a", "a", "a", "a"], False),  # one step
+        (["a", "b", "a", "b", "a"], False),  # two steps
+        (["a", "b", "c", "a", "a"], True),
+        (["a", "b", "c", "d", "e"], True),
+        (["a", "a", "a", "a", "a", "b", "c"], True),
+    ],
+)
+def test_enough(failures, enough):
+    """Five failures in a row, at three different steps at least."""
+    record = Record()
+    for step in failures:
+        record.add("r", step)
+    assert record.enough is enough
+    assert record.failures == len(failures)
+
+
+def test_steps_of_different_runs_are_different_steps():
+    """Plans share names; and no more steps are remembered than matter."""
+    record = Record()
+    for run in ("r1", "r2", "r3", "r4", "r5"):
+        record.add(run, "a")
+    assert record.enough
+    assert record.steps == {("r1", "a"), ("r2", "a"), ("r3", "a")}
+    assert Record().steps is not Record().steps
+
+
+@pytest.mark.parametrize(
+    ("trips", "seconds"),
+    [(1, 30.0), (2, 60.0), (3, 120.0), (5, 480.0), (6, 600.0), (50, 600.0), (5000, 600.0)],
+)
+def test_how_long_a_circuit_stays_open(trips, seconds):
+    """Twice as long each time, up to ten minutes."""
+    assert open_for_s(trips) == seconds
+
+
+@pytest.mark.parametrize(
+    ("asked", "heeded"),
+    [(None, 0.0), (0, 0.0), (-3, 0.0), (7, 7.0), (0.5, 0.5), (90_000, 86_400.0), (1e300, 86_400.0)],
+)
+def test_what_a_worker_asks_for(asked, heeded):
+    """As long as it says, for a day at most: nobody is taken out for ever by one word."""
+    found = asked_for_s({"class": "rate_limited", "retry_after": asked})
+    assert (found, type(found)) == (heeded, float)
+
+
+def folded(*events):
+    """The host's state after some events, each as it is stored."""
+    state = HostState()
+    for event in events:
+        evolve_host(state, decode(ev.EVENT_VERSION, encode(event)))
+    return state
+
+
+def test_open_circuits_are_folded():
+    """The last word on each worker counts; a new host finds them as they were."""
+    opened = CircuitOpened("w", 30, 1, "it failed"), CircuitOpened("x", 50, 1, "so did it")
+    assert folded(*opened).circuits == {"w": Circuit(30, 1), "x": Circuit(50, 1)}
+    again = CircuitOpened("w", 90, 2, "again")
+    state = folded(*opened, again, HostOpened(2, 1, "0.1"), CircuitClosed("x"))
+    assert state.circuits == {"w": Circuit(90, 2)}
+    assert state.seq == 5
+    assert folded(CircuitClosed("w")).circuits == {}
+    assert HostState().circuits is not HostState().circuits
