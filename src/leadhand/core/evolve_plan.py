@@ -87,7 +87,8 @@ def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> No
         raise IllegalEvent(f"revision {event.number} does not follow revision {state.revision}")
     planner = state.planner
     planner.answer = None
-    planner.rounds = 0
+    if event.add or event.cancel or not state.goal_findings:
+        planner.rounds = 0  # else it answers an unmet goal with nothing
     planner.findings = []
     state.outlook = event.outlook
     state.pending = Revision(
@@ -153,7 +154,7 @@ def _fits(state: State, revision: Revision, waits: Waits) -> None:
 def _install(state: State, revision: Revision, instants: dict[str, int], waits: Waits) -> None:
     steps = state.steps
     tail = _tails(state, revision.add, waits)
-    depth = max((steps[ident].depth + 1 for ident in state.forsaken), default=0)
+    depth = max((steps[ident].depth for ident in state.forsaken), default=0)
     for doc in revision.add:
         ident = doc["id"]
         steps[ident] = StepState(

@@ -235,6 +235,7 @@ def leave_to_planner(
 ) -> None:
     """The planner decides how to go on without it, or how to do it in parts."""
     end(state, step, "failed", at, reason, settle=False)
+    step.depth += split
     state.forsaken.append(step.id)
     why = "split: step {} is too much at once: {}" if split else "surprise: step {} failed: {}"
     state.planner.due = why.format(step.id, reason)

@@ -157,6 +157,8 @@ def _retry(
         return None
     wait = backoff(state.run, step.id, step.attempts, tries, retry, state.policy.jitter)
     asked = (step.failure or {}).get("retry_after")
+    if asked is not None and float(asked) > state.policy.park_s:
+        return None  # a long outage that may not be waited for any longer
     if asked is not None:
         wait = max(wait, min(float(asked), SECONDS_MAX))
     return Recovery("retry", f"{message}; try {tries + 1} of {retry.attempts}", wait, step.worker)
@@ -185,7 +187,7 @@ def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
     declared = step.doc.get("effects") or (offer.effects if offer else None)
     if unmet and declared and not idempotent(step, offer):
         return None
-    worker = alternative(state, step)
+    worker = alternative(state, step, state.down) or alternative(state, step)
     if not worker:
         return None
     return Recovery("reroute", f"{message}; {worker} may do it instead", 0.0, worker)

@@ -1,0 +1,247 @@
+"""Facts: what is promised, what is true, and what is wanted at the end."""
+
+import pytest
+
+from leadhand.core import events as ev
+from leadhand.core.catalog import Offer
+from leadhand.core.facts import broken_promises, given, is_flag, missing, names, true_facts
+from leadhand.core.plan import Goal
+from leadhand.core.policy import Policy
+from leadhand.core.views import goal_of
+from tests.core.driver import WORKERS, Drive, propose, spec, step
+
+GIVES = spec("maker", gives=("table",))
+DROPS = spec("eater", gives=("crumbs",), drops=("table",))
+CATALOG = [*WORKERS, GIVES, DROPS]
+
+
+def wanting(*want, have=None):
+    """A goal as it is logged."""
+    return {"text": "g", "want": list(want), "have": have or {}}
+
+
+def drive(*steps, want=("table",), **more):
+    """A run with a goal that wants something."""
+    return Drive(*steps, catalog=CATALOG, goal=wanting(*want), **more)
+
+
+# Words.
+
+
+def test_a_colon_makes_a_flag():
+    """Any other name carries data."""
+    assert is_flag("approved:table")
+    assert not is_flag("table")
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [(None, ()), ("", ("",)), ("a", ("a",)), (["a", "b"], ("a", "b")), ([], ()), (("a",), ("a",))],
+)
+def test_one_or_several(value, found):
+    """A field that holds one name or a list of them."""
+    assert names(value) == found
+
+
+def test_a_steps_word_comes_before_its_workers():
+    """Also when it says: nothing."""
+    offer = Offer(gives=("table",))
+    assert given({}, offer) == ("table",)
+    assert given({}, None) == ()
+    assert given({"gives": []}, offer) == ()
+    assert given({"gives": "x"}, offer) == ("x",)
+    assert given({"gives": ["x", "y"]}, None) == ("x", "y")
+
+
+# Promises.
+
+NONE = "it promised {}, and gave none"
+NOT_SO = "it says that {} is not so"
+
+PROMISES = [
+    (["t"], [1], []),
+    (["t"], {}, []),  # an empty table is a table
+    (["t"], 0, []),
+    (["t"], False, []),
+    (["t"], "", []),
+    (["t"], None, [NONE.format("t")]),
+    (["t"], {"t": None}, []),  # one artefact is all of the data
+    (["t", "u"], {"t": 1, "u": 2}, []),
+    (["t", "u"], {"t": 1}, [NONE.format("u")]),
+    (["t", "u"], {"t": 1, "u": None}, [NONE.format("u")]),
+    (["t", "u"], {"t": 0, "u": False}, []),
+    (["t", "u"], None, [NONE.format("t"), NONE.format("u")]),
+    (["t", "u"], [1, 2], [NONE.format("t"), NONE.format("u")]),
+    (["ok:t"], None, []),
+    (["ok:t"], True, []),
+    (["ok:t"], False, [NOT_SO.format("ok:t")]),
+    (["ok:t", "ok:u"], False, [NOT_SO.format("ok:t"), NOT_SO.format("ok:u")]),
+    (["ok:t"], 0, []),  # only False says no
+    (["ok:t"], {"ok:t": False}, [NOT_SO.format("ok:t")]),
+    (["ok:t"], {"ok:t": 0}, []),
+    (["ok:t"], {"ok:t": True}, []),
+    (["ok:t"], {"other": False}, []),
+    (["t", "ok:t"], [1], []),
+    (["t", "ok:t"], None, [NONE.format("t")]),
+    (["t", "ok:t"], False, []),  # the table is False, and nothing is said of the flag
+    (["t", "ok:t"], {"ok:t": False}, [NOT_SO.format("ok:t")]),
+    (["t", "u", "ok:t"], {"t": 1, "ok:t": False}, [NONE.format("u"), NOT_SO.format("ok:t")]),
+    ([], None, []),
+    ([], False, []),
+]
+
+
+@pytest.mark.parametrize(("promised", "data", "found"), PROMISES)
+def test_promises(promised, data, found):
+    """One artefact is the data, several are its fields; a flag is so unless it is denied."""
+    assert broken_promises(promised, data) == found
+
+
+# What is true.
+
+
+def test_what_was_there_is_true():
+    """What the goal has, and what the run was started with."""
+    run = drive(step("a"), params={"topic": "x"})
+    goal = Goal(text="", want=("t",), have={"raw": 1})
+    assert true_facts(run.state, goal) == {"raw": "have", "topic": "have"}
+
+
+def test_success_makes_facts_and_ends_them():
+    """In the order the steps ended; a step that has not succeeded gives nothing."""
+    run = drive(step("a", worker="maker"), step("b", "a", worker="eater"), step("c", "b"))
+    goal = goal_of(run.state)
+    assert true_facts(run.state, goal) == {}
+    run.done("a", data=[1])
+    assert true_facts(run.state, goal) == {"table": "a"}
+    run.later(1).done("b", data=[1])
+    assert true_facts(run.state, goal) == {"crumbs": "b"}
+
+
+def test_a_steps_own_words_on_what_it_gives_and_drops():
+    """Instead of its worker's."""
+    steps = (
+        step("a", worker="maker"),
+        step("b", "a", worker="eater", drops=[], gives="x"),
+        step("c", "b", drops="x", gives=["y", "z"]),
+    )
+    run = drive(*steps).done("a", data=1).later(1).done("b", data=1)
+    assert true_facts(run.state, goal_of(run.state)) == {"table": "a", "x": "b"}
+    run.later(1).done("c", data={"y": 1, "z": 2})
+    found = true_facts(run.state, goal_of(run.state))
+    assert found == {"table": "a", "y": "c", "z": "c"}
+
+
+def test_the_last_giver_counts():
+    """By when it ended, and of two that ended together by its place in the plan."""
+    run = drive(step("a", gives="table"), step("b", gives="table"), want=())
+    run.done("b").later(1).done("a")
+    assert true_facts(run.state, goal_of(run.state)) == {"table": "a"}
+    run = drive(step("a", gives="table"), step("b", gives="table"), want=())
+    run.done("b").done("a")
+    assert true_facts(run.state, goal_of(run.state)) == {"table": "b"}
+
+
+def test_what_is_dropped_and_given_at_once_is_there():
+    """A worker that makes it anew."""
+    run = drive(step("a", gives="table", drops="table")).done("a")
+    assert true_facts(run.state, goal_of(run.state)) == {"table": "a"}
+
+
+def test_missing_facts_are_named_one_by_one():
+    """In the order they are wanted; without wants nothing is looked at."""
+    run = drive(step("a", gives="table"), want=("x", "table", "y"))
+    words = "{} is wanted, and no step has given it"
+    goal = goal_of(run.state)
+    assert missing(run.state, goal) == [words.format(each) for each in ("x", "table", "y")]
+    run.done("a", data=1)
+    assert missing(run.state, goal) == [words.format(each) for each in ("x", "y")]
+    assert missing(run.state, Goal(text="")) == []
+
+
+# The end of a run.
+
+
+def test_a_plan_that_does_not_give_what_is_wanted_has_failed():
+    """All its steps succeeded, and the goal is not met."""
+    run = drive(step("a")).news_start().done("a")
+    checked = run.last(ev.GoalChecked)
+    assert (checked.met, checked.findings) == (
+        False,
+        ["table is wanted, and no step has given it"],
+    )
+    assert run.ended == "failed"
+    words = "the goal is not met: table is wanted, and no step has given it"
+    assert run.state.ended.reason == words
+
+
+def test_a_plan_that_gives_it_succeeds_without_a_check():
+    """There is nothing to say."""
+    run = drive(step("a", worker="maker")).done("a", data=1)
+    assert (run.ended, run.all(ev.GoalChecked)) == ("succeeded", [])
+
+
+def test_what_was_there_from_the_start_needs_no_step():
+    """A goal that has what it wants."""
+    goal = wanting("table", have={"table": [1]})
+    run = Drive(step("a"), catalog=CATALOG, goal=goal).done("a")
+    assert run.ended == "succeeded"
+
+
+def test_acceptance_is_checked_once_the_facts_are_there():
+    """First what is wanted, then what must hold of it."""
+    goal = {**wanting("table"), "acceptance": ["result == 1"]}
+    run = Drive(step("a"), catalog=CATALOG, goal=goal).done("a")
+    assert run.ended == "failed"
+    run = Drive(step("a", worker="maker"), catalog=CATALOG, goal=goal).done("a", data=1)
+    assert run.ended is None
+    assert run.say(ev.GoalChecked(True)).ended == "succeeded"
+
+
+def test_a_planner_hears_what_is_missing():
+    """And may still give it; its word that all is done does not count."""
+    run = drive(step("a"), replans=True).done("a")
+    why = "surprise: the goal is not met: table is wanted, and no step has given it"
+    assert run.last(ev.PlannerAsked).why == why
+    assert run.state.planner.findings == ["table is wanted, and no step has given it"]
+    run.answer(propose(step("b", worker="maker"))).done("b", data=1)
+    assert run.ended == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "answer", [{"kind": "finish", "result": 1}, {"kind": "propose", "steps": [], "final": True}]
+)
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_planner_that_insists_is_not_asked_for_ever(answer, most):
+    """It says that all is done, again and again, and brings nothing."""
+    policy = Policy(jitter=0.0, planner_rounds_max=most)
+    run = drive(step("a"), replans=True, policy=policy).done("a")
+    for _ in range(most - 1):
+        assert run.ended is None
+        run.answer(answer)
+    assert run.ended == "failed"
+    assert len(run.all(ev.GoalChecked)) == most
+    words = f"the planner failed {most} times in a row: table is wanted, and no step has given it"
+    assert run.state.ended.reason == words
+
+
+def test_something_new_starts_the_count_again():
+    """A planner that adds or takes out steps has not answered with nothing."""
+    policy = Policy(jitter=0.0, planner_rounds_max=2)
+    run = drive(step("a"), replans=True, policy=policy).done("a")
+    for ident in "bcd":
+        assert run.state.planner.rounds == 1
+        run.answer(propose(step(ident)))
+        assert run.state.planner.rounds == 0
+        run.done(ident)
+    run.answer(propose(step("e", worker="maker"))).done("e", data=1)
+    assert run.ended == "succeeded"
+
+
+def test_a_goal_that_was_met_is_not_looked_at_again():
+    """Once checked is enough."""
+    goal = {**wanting("table"), "acceptance": ["True"]}
+    run = Drive(step("a", worker="maker"), catalog=CATALOG, goal=goal).done("a", data=1)
+    run.tell(ev.GoalChecked(True))
+    run.state.steps["a"].status = "failed"
+    assert run.go().ended == "succeeded"
