@@ -18,6 +18,7 @@ from leadhand.core import events as ev
 from leadhand.core.calendar import next_instant
 from leadhand.core.catalog import effective_risk
 from leadhand.core.check import proposal
+from leadhand.core.durations import SECONDS_MAX
 from leadhand.core.effects import Effect, Notify
 from leadhand.core.graph import dependencies
 from leadhand.core.hashing import canonical, digest
@@ -59,22 +60,31 @@ def answer_moves(state: State, now: Now) -> Moves:
         case "propose":
             return _proposed(state, answer, now)
         case "ask":
-            text = str(answer.get("question", ""))
-            within = float(answer.get("within_s") or 0.0)
-            asked = ev.QuestionAsked(
-                id=f"q{state.asked + 1}",
-                kind="planner",
-                text=text,
-                choices=[str(choice) for choice in answer.get("choices", ())],
-                default=str(answer.get("default", "")) if within else "",
-                until=now.at + int(within * 1e6) if within else 0,
-            )
-            return [asked], [Notify("waiting", text)]
+            return _asked(state, answer, now)
         case "give_up":
             reason = f"the planner gave up: {answer.get('reason', '')}"
             return [ev.StopDecided("failed", reason)], []
         case kind:
             return [_refused(state, [f"{kind!r} is not a decision"])], []
+
+
+def _asked(state: State, answer: Doc, now: Now) -> Moves:
+    text = str(answer.get("question", ""))
+    choices = [str(choice) for choice in answer.get("choices", ())]
+    within_s = min(float(answer.get("within_s") or 0.0), SECONDS_MAX)
+    default = str(answer.get("default", "")) if within_s else ""
+    if within_s and choices and default not in choices:
+        finding = f"{default!r}, its default, is none of: {', '.join(choices)}"
+        return [_refused(state, [finding])], []
+    asked = ev.QuestionAsked(
+        id=f"q{state.asked + 1}",
+        kind="planner",
+        text=text,
+        choices=choices,
+        default=default,
+        until=now.at + int(within_s * 1e6) if within_s else 0,
+    )
+    return [asked], [Notify("waiting", text)]
 
 
 def _refused(state: State, findings: list[str]) -> ev.ProposalRefused:

@@ -50,8 +50,9 @@ class Human:
         )
 
     async def perform(self, _task: Task, context: Context) -> Report:
-        """What the person said last."""
-        answer: dict[str, Any] = context.answers[-1] if context.answers else {}
+        """What the person said when it was done; other words are not the report."""
+        said = [answer for answer in context.answers if answer.get("choice") == "done"]
+        answer: dict[str, Any] = said[-1] if said else {}
         data = answer.get("data")
         return Report(data=data if data is not None else answer.get("text") or None)
 
