@@ -83,8 +83,11 @@ def plan_of(state: State, *, pending: bool = True) -> tuple[Doc, dict[str, str]]
     """
     head = head_of(state.started)
     heirs = {step.id: step.superseded_by for step in state.steps.values() if step.superseded_by}
-    gone = ("superseded", "cancelled")
-    steps = {step.id: step.doc for step in state.steps.values() if step.status not in gone}
+    steps: dict[str, Doc] = {}
+    for ident in state.steps:  # An heir stands where the first of its line stood.
+        step = state.follow(ident)
+        if step is not None and step.status != "cancelled":
+            steps.setdefault(step.id, step.doc)
     final = state.final or not state.revision
     if pending and state.pending is not None:
         steps, heirs = changed(steps, heirs, state.pending.add, state.pending.cancel)
@@ -158,16 +161,16 @@ def _renamed(step: Doc, names: Mapping[str, str]) -> Doc:
         found["context"] = [names.get(each, each) for each in several]
     for key in ("parameters", "undo"):
         if key in found:
-            found[key] = _rewritten(found[key], names)
+            found[key] = rewritten(found[key], names)
     return found
 
 
-def _rewritten(value: Json, names: Mapping[str, str]) -> Json:
+def rewritten(value: Json, names: Mapping[str, str]) -> Json:
     """A value with its references to steps under their new names."""
     if isinstance(value, dict):
-        return {key: _rewritten(each, names) for key, each in value.items()}
+        return {key: rewritten(each, names) for key, each in value.items()}
     if isinstance(value, list):
-        return [_rewritten(each, names) for each in value]
+        return [rewritten(each, names) for each in value]
     if not isinstance(value, str) or refs.MARK not in value:
         return value
     for ref in refs.find(value):

@@ -1,0 +1,335 @@
+"""Amending a plan: edits by path, and the delta a running run needs."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadhand.codec.edits import amended, editable, edited, split
+from leadhand.core import events as ev
+from leadhand.core.amend import MISSING, amendment, changes, edit, look, parts_of
+from leadhand.core.diff import diff
+from leadhand.core.graph import order
+from leadhand.core.invariants import check
+from leadhand.core.meaning import follow
+from leadhand.core.revise import approval, findings, revision_hash
+from leadhand.core.revisions import plan_of, revisions, standalone
+from leadhand.errors import DocumentError, UsageError
+from tests.core.driver import Drive, failure, finished, step
+
+PLAN = {
+    "goal": {"text": "Release"},
+    "budget": 3,
+    "steps": [
+        step("a", parameters={"version": "v1", "n": 1, "odd key": [1, {"x": 2}]}),
+        {"id": "step-3", "worker": "w", "depends_on": ["a"], "retry": 3},
+        {"id": "a.b", "worker": "w"},
+    ],
+}  # fmt: skip
+
+
+# --- edits by path -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("budget=5", "budget", 5),
+        ("goal.text=Ship it", "goal.text", "Ship it"),
+        ('steps.step-3.not_before="02:00 America/New_York"', "steps.step-3.not_before",
+         "02:00 America/New_York"),
+        ("steps.step-3.not_before=02:00 America/New_York", "steps.step-3.not_before",
+         "02:00 America/New_York"),
+        ("steps.a.parameters.version=1.10", "steps.a.parameters.version", "1.10"),
+        ('steps.a.parameters.version="1.10"', "steps.a.parameters.version", "1.10"),
+        ("steps.a.parameters.n=2", "steps.a.parameters.n", 2),
+        ("steps.a.parameters.fresh=2", "steps.a.parameters.fresh", 2),
+        ('steps.a.parameters["odd key"][1].x=[1, 2]', 'steps.a.parameters["odd key"][1].x', [1, 2]),
+        ("steps.a.b.timeout=5s", "steps.a.b.timeout", "5s"),
+        ("steps.step-3.window.from=22:00", "steps.step-3.window.from", "22:00"),
+        ("steps.a.parameters['k=v']=x=y", "steps.a.parameters['k=v']", "x=y"),
+        ("steps[1].worker=v", "steps.step-3.worker", "v"),
+    ],
+)  # fmt: skip
+def test_a_value_is_put_in_at_a_path(text, path, value):
+    """JSON where it is JSON, else a text; where a text stands a number stays one."""
+    made = amended(PLAN, [text])
+    assert look(made, path) == value
+    assert len(diff(PLAN, made)) == 1
+    assert look(PLAN, path) != value
+
+
+def test_a_step_is_put_in_whole_replaced_or_taken_out():
+    """The id stands in the path."""
+    made = amended(
+        PLAN, ['steps.new={"worker": "w"}', 'steps.step-3={"worker": "v"}'], ["steps.a.b"]
+    )
+    assert made["steps"][1:] == [{"id": "step-3", "worker": "v"}, {"id": "new", "worker": "w"}]
+
+
+def test_what_is_there_can_be_taken_out():
+    """By an empty value, or by name."""
+    assert "budget" not in amended(PLAN, ["budget="])
+    assert "retry" not in amended(PLAN, [], ["steps.step-3.retry"])["steps"][1]
+    assert amended(PLAN, ['steps.a.parameters["odd key"][0]='])["steps"][0]["parameters"][
+        "odd key"
+    ] == [{"x": 2}]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("steps.step3.worker=v",
+         r'steps.step3.worker: there is no step "step3". Did you mean "step-3"'),
+        ("steps.step-3.retry.attempts=5", r"attempts: steps.step-3.retry is a number \(3\)"),
+        ("steps.step-3.window=", r"steps.step-3.window: is not there. There are: id, worker"),
+        ("nothing.at.all=", r"nothing.at.all: nothing is not there. There are: goal, budget"),
+        ('steps.a.parameters["odd key"][7]=1', r"there is no item \[7\]; the list has 2"),
+        ("steps[9].worker=1", r"steps\[9\] is not there. The list has 3"),
+        ("steps.a.parameters[0]=1", r"steps.a.parameters has keys: version, n, odd key"),
+        ("budget", "write it as PATH=VALUE"),
+        ("..=1", "is not a path"),
+        ("steps.a.parameters.n=100000000000000000000", "too large a number"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_path_and_what_is_there(text, said):
+    """So that the next try is right."""
+    with pytest.raises(UsageError, match=said):
+        amended(PLAN, [text])
+
+
+def test_an_older_name_leads_to_the_heir():
+    """People go on saying step-3."""
+    plan = {"steps": [step("step-3.2", supersedes="step-3"), step("x", "step-3")]}
+    assert amended(plan, ["steps.step-3.timeout=5s"])["steps"][0]["timeout"] == "5s"
+    again = {"steps": [step("step-3.3", supersedes="step-3.2")]}
+    heirs = {"step-3": "step-3.2", "step-3.2": "step-3.3"}
+    assert look(again, "steps.step-3.worker", heirs) == "w"
+    assert look(again, "steps.step-3.worker") is MISSING
+
+
+def test_paths_and_assignments():
+    """Their parts."""
+    assert parts_of('steps.a-1.parameters["k \\"x"][0].y') == [
+        "steps", "a-1", "parameters", 'k "x', 0, "y",
+    ]  # fmt: skip
+    assert split("a=b=c") == ("a", "b=c")
+    assert edit(PLAN) == PLAN
+    assert edit(PLAN) is not PLAN
+
+
+def test_yaml_for_an_editor_and_back():
+    """Notes are comments; what comes back is the same plan, or an error with its place."""
+    text = editable(PLAN, ["step a has started\nand cannot change"])
+    assert text.startswith("# step a has started\n# and cannot change\n")
+    assert edited(text) == PLAN
+    with pytest.raises(DocumentError, match=r"the edited plan.yaml:\d+"):
+        edited(text + "  bad: [")
+
+
+# --- the delta of a run --------------------------------------------------------------------
+
+
+def amend(run, after, final=True):
+    """Take an edited plan as the next revision, as any other."""
+    state = run.state
+    delta = amendment(state, after)
+    assert findings(state, delta.add, delta.cancel, final=final) == []
+    hash_ = revision_hash(state.head, delta.add, delta.cancel, final=final)
+    revision = ev.RevisionProposed(
+        number=state.revision + 1, author="ann", base=state.head, hash=hash_,
+        add=delta.add, cancel=delta.cancel, final=final,
+    )  # fmt: skip
+    run.tell(revision)
+    run.tell(approval(revision.number, hash_, delta.add, "ann", "", run.now))
+    run.go()
+    return delta
+
+
+def plan_now(run):
+    return plan_of(run.state)[0]
+
+
+def test_a_step_that_waits_is_changed_and_its_dependents_follow():
+    """The heir runs in its place, and whoever waited for it goes on after it."""
+    run = Drive(step("a"), step("b", "a"), step("c", "b", parameters={"x": "${{ steps.b.data }}"}))
+    delta = amend(run, amended(plan_now(run), ["steps.b.worker=other"]))
+    assert delta.renamed == {"b": "b.2"}
+    assert [each["id"] for each in delta.add] == ["b.2"]
+    run.done("a").done("b.2")
+    assert run.state.steps["c"].status == "running"
+    run.done("c")
+    assert run.state.ended.status == "succeeded"
+    assert check(run.log) == []
+
+
+def test_again_and_under_the_first_name():
+    """The second change of a step is of its heir; the plan shows one step."""
+    run = Drive(step("a"), step("b", "a"), step("c", "b"))
+    amend(run, amended(plan_now(run), ["steps.b.timeout=5s"]))
+    doc, heirs = plan_of(run.state)
+    assert [each["id"] for each in doc["steps"]] == ["a", "b.2", "c"]
+    delta = amend(run, amended(doc, ["steps.b.timeout=9s"], heirs=heirs))
+    assert delta.renamed == {"b.2": "b.3"}
+    doc, heirs = plan_of(run.state)
+    # A plan kept from before still says b, and means what stands for it now.
+    doc["steps"][1] = {**doc["steps"][1], "id": "b", "timeout": "1s"}
+    del doc["steps"][1]["supersedes"]
+    assert amendment(run.state, doc).renamed == {"b.3": "b.4"}
+
+
+def test_steps_are_added_and_taken_out():
+    """What waits may go; what is new comes as it is written."""
+    run = Drive(step("a"), step("b", "a"), step("c", "a"))
+    after = plan_now(run)
+    after["steps"] = [*after["steps"][:2], step("d", "b")]
+    delta = amend(run, after)
+    assert (delta.cancel, [each["id"] for each in delta.add]) == (["c"], ["d"])
+    assert run.state.steps["c"].status == "cancelled"
+
+
+def test_what_is_only_written_otherwise_is_no_change():
+    """Order and spelling are nothing to review."""
+    run = Drive(step("a"), step("b", "a"))
+    after = plan_now(run)
+    after["steps"] = [{**each, "depends_on": each.get("depends_on", [])} for each in after["steps"]]
+    after["steps"].reverse()
+    assert amendment(run.state, after).empty
+
+
+def test_a_step_that_started_cannot_change():
+    """Every one is named, with what was changed."""
+    run = Drive(step("a"), step("b"), step("c", "a"))
+    run.done("a")
+    with pytest.raises(
+        UsageError, match=r'a is succeeded and cannot change any more \(~? ?a.worker: "w" → "v"\)'
+    ):
+        amendment(run.state, amended(plan_now(run), ["steps.a.worker=v"]))
+    with pytest.raises(UsageError, match=r"step b is running and cannot change.*step c is running"):
+        amendment(run.state, amended(plan_now(run), ["steps.b.timeout=3"], ["steps.c"]))
+
+
+def test_a_failed_step_may_be_replaced_not_taken_out():
+    """As a revision of a planner may."""
+    run = Drive(step("a", failure_action="continue"), step("b"))
+    run.fail("a", failure("permanent"))
+    delta = amend(run, amended(plan_now(run), ["steps.a.worker=other"]))
+    assert delta.renamed == {"a": "a.2"}
+    run.done("a.2").done("b")
+    assert run.state.ended.status == "succeeded"
+    run = Drive(step("a", failure_action="continue"), step("b"))
+    run.fail("a", failure("permanent"))
+    with pytest.raises(UsageError, match="step a is failed and cannot be taken out"):
+        amendment(run.state, amended(plan_now(run), [], ["steps.a"]))
+
+
+def test_what_would_be_left_hanging_is_named():
+    """A step that waits for one that was taken out would never start."""
+    run = Drive(step("a"), step("b", "a"), step("c", "b"), step("d", finished("b")))
+    with pytest.raises(UsageError, match="step c waits for b, which was taken out"):
+        amendment(run.state, amended(plan_now(run), [], ["steps.b"]))
+    with pytest.raises(UsageError, match="each with an id of its own"):
+        amendment(run.state, {"steps": [step("a"), step("a")]})
+
+
+def test_an_id_is_used_once():
+    """Also one that was taken out."""
+    run = Drive(step("a"), step("b", "a"))
+    after = plan_now(run)
+    amend(run, {**after, "steps": after["steps"][:1]})
+    with pytest.raises(UsageError, match="the run had a step b before: take another id"):
+        amendment(run.state, after)
+
+
+def test_an_undo_that_speaks_of_its_own_step_follows_it():
+    """Otherwise the heir would wait for what it replaces."""
+    undo = {"worker": "w", "parameters": {"x": "${{ steps.b.data.id }}"}}
+    run = Drive(step("a"), step("b", "a", undo=undo))
+    delta = amend(run, amended(plan_now(run), ["steps.b.timeout=5s"]))
+    assert delta.add[0]["undo"]["parameters"] == {"x": "${{ steps.b.2.data.id }}"}
+
+
+def test_a_revision_that_waits_is_replaced_as_a_whole():
+    """Nothing of it has started, so its steps keep their ids."""
+    run = Drive(step("a", worker="risky"), step("b", "a"))
+    assert run.state.pending
+    after = amended(plan_now(run), ["steps.a.not_before=02:00 America/New_York"])
+    delta = amendment(run.state, after)
+    assert [each["id"] for each in delta.add] == ["a", "b"]
+    assert delta.add[0]["not_before"] == "02:00 America/New_York"
+    assert (delta.cancel, delta.renamed) == ([], {})
+
+
+def test_fields_beside_the_steps_are_told_apart():
+    """A revision holds steps; what becomes of the rest is for whoever asked."""
+    before = {"goal": "g", "budget": 3, "steps": [step("a")]}
+    after = {"goal": "g", "deadline": "1h", "steps": [step("a")], "final": False}
+    delta = changes(before, after, {"a"})
+    assert delta.head == {"budget": None, "deadline": "1h"}
+    assert delta.final is False
+    assert not delta.add
+
+
+# --- properties ----------------------------------------------------------------------------
+
+IDS = ["a", "b", "c", "d", "e"]
+
+
+@st.composite
+def stories(draw):
+    """A plan, how far it ran, and edits."""
+    steps = []
+    for i, ident in enumerate(IDS):
+        after = draw(st.lists(st.sampled_from(IDS[:i]), unique=True, max_size=2)) if i else []
+        steps.append(step(ident, *after))
+    rounds = draw(st.lists(st.tuples(
+        st.integers(0, 2),
+        st.dictionaries(st.integers(0, 6), st.sampled_from(["5s", "9s", "gone"]), max_size=3),
+        st.booleans(),
+    ), max_size=3))  # fmt: skip
+    return steps, rounds
+
+
+@given(stories())
+def test_whatever_is_amended_fits_and_the_run_ends_well(story):
+    """Each delta is one the core takes; the run's plan is then the edited one; it succeeds."""
+    steps, rounds = story
+    run = Drive(*steps)
+    for number, (turns, edits, more) in enumerate(rounds):
+        for _ in range(turns):
+            if run.state.in_flight:
+                run.done(next(iter(run.state.in_flight)))
+        if run.state.ended:
+            break
+        doc, heirs = plan_of(run.state)
+        for place, what in edits.items():
+            if place >= len(doc["steps"]):
+                continue
+            ident = doc["steps"][place]["id"]
+            if run.state.steps[ident].status not in ("waiting", "ready"):
+                continue
+            waits = [name for each in doc["steps"] for name in each.get("depends_on", ())]
+            used = ident in [follow(name, heirs) for name in waits]
+            if what != "gone":
+                doc = amended(doc, [f"steps.{ident}.timeout={what}"], heirs=heirs)
+            elif not used:
+                doc = amended(doc, [], [f"steps.{ident}"], heirs=heirs)
+        if more:
+            doc["steps"].append(step(f"new{number}", doc["steps"][0]["id"]))
+        delta = amend(run, doc)
+        now, now_heirs = plan_of(run.state)
+        renames = {f"steps.{new}" for new in delta.renamed.values()}
+        for change in diff(doc, now, now_heirs):
+            assert change.kind == "renamed" or change.place.rpartition(".")[0] in renames
+    while run.state.in_flight:
+        run.done(next(iter(run.state.in_flight)))
+    assert run.state.ended.status == "succeeded"
+    assert check(run.log) == []
+    log = [event for _, event in run.log]
+    last = revisions(log)[-1]
+    alone = standalone(last.doc, last.heirs, {})
+    assert not [each for each in alone["steps"] if "supersedes" in each or ".2" in each["id"]]
+    assert len(order({s["id"]: s.get("depends_on", ()) for s in alone["steps"]})) == len(
+        alone["steps"]
+    )
+    assert msgspec.json.encode(alone)
