@@ -61,7 +61,7 @@ lock: python ## resolve the requirements again, with hashes
 	@$(PYTHON) scripts/environment.py lock
 	$(COMPILE) --output-file requirements/base.txt pyproject.toml
 	$(COMPILE) --output-file requirements/build.txt requirements/build.in
-	$(COMPILE) --output-file requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --extra sign --output-file requirements/dev.txt pyproject.toml requirements/dev.in
 	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in
 	$(COMPILE) --output-file requirements/lock.txt requirements/lock.in
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand import errors
+from leadhand.app.anchoring import Anchorer
+from leadhand.audit.anchors import Anchoring
 from leadhand.codec.events import escaped
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import Host
@@ -28,7 +30,15 @@ if TYPE_CHECKING:
 ANSWER_WAIT_S = 30.0
 
 
-async def say(path: Path, run: str, verb: str, *, actor: str, **details: Any) -> Doc:
+async def say(
+    path: Path,
+    run: str,
+    verb: str,
+    *,
+    actor: str,
+    anchoring: Anchoring | None = None,
+    **details: Any,
+) -> Doc:
     """Say something to a run, or to the host (`stop_all`, `lift`); durable when it returns."""
     request = {"verb": verb, "run": run, "actor": actor, "details": details}
     answer = await _ask(path, request)
@@ -37,13 +47,16 @@ async def say(path: Path, run: str, verb: str, *, actor: str, **details: Any) ->
     lock = HostLock(path)
     lock.acquire()
     try:
-        host = Host(SqliteStore(path))
+        store = SqliteStore(path)
+        host = Host(store)
         await host.open()
+        anchorer = Anchorer(store, anchoring or Anchoring(), lambda _text: None)
         try:
             spoken = host.load(run, NoWorkers()) if run else None
             return {**await word(host, spoken, verb, actor, details), "hosted": False}
         finally:
             await host.close()
+            await anchorer.close()
     finally:
         lock.release()
 

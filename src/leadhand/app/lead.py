@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leadhand.app.anchoring import Anchorer
 from leadhand.app.inputs import (
     as_document,
     as_goal,
@@ -27,6 +29,7 @@ from leadhand.app.inputs import (
 from leadhand.app.limits import plan_policy
 from leadhand.app.modes import consulting, in_mode, planner_in
 from leadhand.app.outcome import Outcome, outcome_of
+from leadhand.audit.anchors import Anchoring
 from leadhand.core import control
 from leadhand.core.check import bind_params, lint
 from leadhand.core.events import DECIDE_VERSION, RunStarted
@@ -44,6 +47,7 @@ from leadhand.planners.direct import DirectPlanner
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.script import ScriptPlanner
+from leadhand.stores.sqlite import SqliteStore
 from leadhand.workers.machine import LocalMachine
 from leadhand.workers.registry import Registry
 
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
     from leadhand.stores.lock import HostLock
 
 PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+ANCHORED = ("ended", "waiting")
+"""Notices after which the head of the log is anchored."""
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
 
@@ -73,6 +79,7 @@ class Lead:
         max_concurrency: int = 1000,
         actor: str = "",
         on_notice: Callable[[str, str, str], None] | None = None,
+        anchoring: Anchoring | None = None,
     ) -> None:
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
         self.planner = self._as_planner(planner)
@@ -80,7 +87,9 @@ class Lead:
         self.actor = actor or whoami()
         self._store = store if store is not None else DEFAULT_STORE
         self._max_concurrency = max_concurrency
-        self._on_notice = on_notice
+        self._on_notice = on_notice or (lambda _kind, _run, _text: None)
+        self._anchoring = anchoring or Anchoring()
+        self._anchorer: Anchorer | None = None
         self._host: Host | None = None
         self._users = 0
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
@@ -288,10 +297,15 @@ class Lead:
             store,
             machine=LocalMachine(marker(self._store, store)),
             max_concurrency=self._max_concurrency,
-            on_notice=self._on_notice,
+            on_notice=self._noticed,
         )
         try:
+            if isinstance(store, SqliteStore):
+                tell = partial(host.notice, "trouble", "")
+                self._anchorer = Anchorer(store, self._anchoring, tell)
             await host.open()
+            if self._anchorer is not None:
+                self._anchorer.open()
             if isinstance(self._store, (str, Path)):
                 self._service = Service(host, socket_path(Path(self._store)))
                 await self._service.open()
@@ -299,6 +313,11 @@ class Lead:
             await self._close(host)
             raise
         return host
+
+    def _noticed(self, kind: str, run: str, text: str) -> None:
+        if self._anchorer is not None and kind in ANCHORED:
+            self._anchorer.soon()
+        self._on_notice(kind, run, text)
 
     async def _release(self) -> None:
         async with self._one_at_a_time():
@@ -312,10 +331,12 @@ class Lead:
             if self._service is not None:
                 await self._service.close()
             await host.close()
+            if self._anchorer is not None:
+                await self._anchorer.close()
         finally:
             if self._lock is not None:
                 self._lock.release()
-            self._service = self._lock = None
+            self._service = self._lock = self._anchorer = None
 
 
 class _Hosting:

@@ -60,7 +60,9 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
         pass
     verb = "lift" if lift else "stop_all"
     details = {} if lift else {"reason": reason}
-    answer = asyncio.run(door.say(settings.store, "", verb, actor=actor_of(settings), **details))
+    place, actor = settings.store, actor_of(settings)
+    said = door.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
+    answer = asyncio.run(said)
     if console.json:
         console.document(answer)
     elif lift:
@@ -78,8 +80,9 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
     with reading(settings) as reader:
         ident = reader.resolve(run)
         driver = driver_of(settings, reader, reader.state(ident))
-    actor = actor_of(settings)
-    answer = asyncio.run(door.say(settings.store, ident, verb, actor=actor, **details))
+    place, actor = settings.store, actor_of(settings)
+    said = door.say(place, ident, verb, actor=actor, anchoring=settings.anchoring, **details)
+    answer = asyncio.run(said)
     return ident, {**answer, "hosted": bool(driver)}
 
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leadhand.audit.anchors import file_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import registry_of, settings_of, store_option, workers_option
 from leadhand.cli.text import clean, count
 from leadhand.errors import LeadhandError
-from leadhand.settings import KEYS, Settings
+from leadhand.settings import Settings
+from leadhand.settings.keys import KEYS
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -174,6 +176,9 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "project.actor": settings.actor,
         "notify.command": list(settings.notify_command),
         "notify.webhook": "(set)" if settings.notify_webhook else "",
+        "audit.anchor": str(file_of(settings.store, settings.anchoring)),
+        "audit.every": settings.anchoring.every_s,
+        "audit.key": str(settings.anchoring.key or ""),
     }
     for table, keys in KEYS.items():
         for key, kind in keys.items():

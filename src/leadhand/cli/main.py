@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pause": ("control", "Start nothing new in a run"),
         "cancel": ("control", "Stop a run"),
         "stop-all": ("control", "Start nothing new in any run, until lifted"),
+        "audit-key": ("audit_key", "Make a key that signs anchors and exports"),
         "doctor": ("doctor", "What is installed, configured, and wrong"),
     },
 }

@@ -176,6 +176,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
             policy=settings.policy,
             actor=actor,
             on_notice=on_notice,
+            anchoring=settings.anchoring,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:

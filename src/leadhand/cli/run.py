@@ -205,6 +205,7 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
             policy=settings.policy,
             actor=prepared.actor,
             on_notice=on_notice,
+            anchoring=settings.anchoring,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:

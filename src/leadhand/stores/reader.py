@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from leadhand.stores import connect, sql
 from leadhand.stores.artifacts import Artifacts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 POLL_S = 0.1
 PAGE_ROWS = 1000
@@ -67,6 +67,24 @@ class SqliteReader:
     def positions(self) -> list[tuple[int, bytes]]:
         """Every entry's position and hash, in commit order: what the batch chain is over."""
         return self._rows("positions")
+
+    def strays(self) -> list[int]:
+        """Positions of entries whose run is not there."""
+        return [position for (position,) in self._rows("strays")]
+
+    def epoch(self) -> Any:
+        """How many owners the file has had, as it stands there."""
+        rows = self._rows("meta", ("epoch",))
+        return rows[0][0] if rows else None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All reads inside see the file at one moment, whatever its host commits meanwhile."""
+        self._reading.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._reading.rollback()
 
     async def follow(self, after: int = 0) -> AsyncIterator[tuple[int, Entry]]:
         """Every entry of every run with a position above `after`, in commit order, for ever.

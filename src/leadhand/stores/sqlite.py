@@ -56,6 +56,7 @@ from leadhand.stores.writer import Writer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leadhand.audit.chain import Batch
     from leadhand.ports import Entry
 
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
@@ -126,6 +127,11 @@ class SqliteStore(SqliteReader):
         if not (alone and first and self._writer.write_now(request)):
             self._writer.put(request)
         return future
+
+    @property
+    def head(self) -> Batch:
+        """The last commit; also known once the store is closed."""
+        return self._writer.head
 
     def room(self) -> bool:
         """Whether new work should be started: less is queued than the limit."""

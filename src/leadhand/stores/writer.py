@@ -29,7 +29,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.audit.chain import GENESIS, link_batch, verify
+from leadhand.audit.chain import GENESIS, Batch, link_batch, verify
 from leadhand.errors import (
     Bug,
     Conflict,
@@ -100,6 +100,8 @@ class Writer:
         self._epoch = self._position = self._run_id = self._number = 0
         self._batch_hash = GENESIS
         self._logged_bytes = 0
+        self.head = Batch(0, 0, 0, GENESIS)
+        """The last commit: what anchors outside the database speak of."""
         self.settled_bytes = 0
         """Of all requests that have left the queue. Changed only by whoever holds the lock."""
         self.refusal: LeadhandError | None = Fenced(f"{path}: not claimed yet")
@@ -258,6 +260,7 @@ class Writer:
         self._execute(self._sql["commit"], (self._epoch, number, batch_hash, first, *layout))
         self._check_place()
         self._position, self._number, self._batch_hash = last, number, batch_hash
+        self.head = Batch(number, first, last, batch_hash)
         self._run_id = group.last_run_id
         for run, one in group.touched.items():
             self._heads[run] = one.head
@@ -364,6 +367,7 @@ class Writer:
         (self._epoch,) = found
         self._position, self._run_id, self._number, head = ends
         self._batch_hash = head or GENESIS
+        self.head = Batch(self._number, 0, self._position, self._batch_hash)
         self._heads.clear()
         self.refusal = None
         return self._epoch

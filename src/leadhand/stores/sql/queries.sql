@@ -62,6 +62,10 @@ SELECT number, first, last, hash FROM batches ORDER BY number;
 -- What the batch chain is over.
 SELECT position, hash FROM events ORDER BY position;
 
+-- name: strays
+-- Entries whose run is not there.
+SELECT position FROM events WHERE run_id NOT IN (SELECT id FROM runs) ORDER BY position LIMIT 100;
+
 -- name: data_version
 -- Changes whenever another connection has committed.
 PRAGMA data_version;

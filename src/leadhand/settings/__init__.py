@@ -16,6 +16,9 @@ The two project files are looked for in the working folder and upwards; the user
     [notify]
     command = ["notify-send", "{kind}", "{run}: {text}"]
 
+    [audit]
+    anchor = "/mnt/elsewhere/leadhand.anchors"
+
     [workers.deploy]
     command = ["./deploy.sh", "{version}"]
 
@@ -31,16 +34,17 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leadhand.core.durations import seconds
-from leadhand.core.plan import RISKS, Doc
+from leadhand.audit.anchors import Anchoring
+from leadhand.core.plan import Doc
 from leadhand.core.policy import Policy
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
+from leadhand.settings.keys import KEYS, TABLES
 
 PROJECT_FILE = "leadhand.toml"
 FOLDER = ".leadhand"
@@ -67,6 +71,8 @@ class Settings:
     policy: Policy = field(default_factory=Policy)
     notify_command: tuple[str, ...] = ()
     notify_webhook: str = ""
+    anchoring: Anchoring = field(default_factory=Anchoring)
+    """Where and how often the head of the log is written down outside the database."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """For each key that was set: the flag, variable or file it came from."""
     files: tuple[Path, ...] = ()
@@ -77,132 +83,10 @@ class Settings:
         return self.origins.get(key, DEFAULT)
 
 
-class _Kind(NamedTuple):
-    """How one key is read."""
-
-    read: Callable[[Any], Any]
-    field: str = ""
-    """The field of Policy it fills."""
-
-
 class _Value(NamedTuple):
     value: Any
     origin: str
     folder: Path
-
-
-# What each key may hold. Readers raise ValueError with the end of a sentence.
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("must be a text that is not empty")
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise ValueError("must be a list of texts")
-    return tuple(value)
-
-
-def _argv(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise ValueError('must be a list of arguments, as in ["notify-send", "{text}"]')
-    return _texts(value)
-
-
-def _webhook(value: Any) -> str:
-    text = _text(value)
-    if not text.startswith(("https://", "http://")):
-        raise ValueError("must be an address that begins with https:// or http://")
-    return text
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("must be a whole number from 1")
-    return value
-
-
-def _counts(value: Any) -> dict[str, int]:
-    if not isinstance(value, dict):
-        raise ValueError("must be a table of whole numbers")  # noqa: TRY004 - the end of a sentence
-    return {name: _count(each) for name, each in value.items()}
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
-        raise ValueError("must be a number that is not negative")
-    return float(value)
-
-
-def _share(value: Any) -> float:
-    if _number(value) > 1:
-        raise ValueError("must be a number from 0 to 1")
-    return float(value)
-
-
-def _factor(value: Any) -> float:
-    if _number(value) < 1:
-        raise ValueError("must be a number from 1")
-    return float(value)
-
-
-def _duration(value: Any) -> float:
-    found = seconds(value)
-    if found <= 0:
-        raise ValueError("must be longer than nothing")
-    return found
-
-
-def _risk(value: Any) -> str:
-    if value not in RISKS:
-        raise ValueError(f"must be one of {', '.join(RISKS)}")
-    return str(value)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")  # noqa: TRY004 - the end of a sentence
-    return value
-
-
-KEYS: dict[str, dict[str, _Kind]] = {
-    "project": {
-        key: _Kind(_texts if key == "workers" else _text)
-        for key in ("store", "workers", "planner", "actor")
-    },
-    "policy": {
-        "concurrency": _Kind(_count, "max_concurrency"),
-        "workers": _Kind(_counts, "worker_concurrency"),
-        "resources": _Kind(_counts, "resources"),
-        "attempts": _Kind(_count, "attempts_max"),
-        "backoff": _Kind(_duration, "backoff_s"),
-        "backoff_factor": _Kind(_factor, "backoff_factor"),
-        "backoff_max": _Kind(_duration, "backoff_max_s"),
-        "park": _Kind(_duration, "park_s"),
-        "outage": _Kind(_duration, "outage_s"),
-        "splits": _Kind(_count, "splits_max"),
-        "jitter": _Kind(_share, "jitter"),
-        "timeout": _Kind(_duration, "timeout_s"),
-        "planner_timeout": _Kind(_duration, "planner_timeout_s"),
-        "probe_timeout": _Kind(_duration, "probe_timeout_s"),
-        "planner_calls": _Kind(_count, "planner_calls_max"),
-        "planner_rounds": _Kind(_count, "planner_rounds_max"),
-        "replans_idle": _Kind(_count, "replans_idle_max"),
-        "steps": _Kind(_count, "steps_max"),
-        "wall_time": _Kind(_duration, "wall_s"),
-        "budget": _Kind(_number, "budget"),
-        "auto_risk": _Kind(_risk, "auto_risk"),
-        "review": _Kind(_flag, "review"),
-        "cancel_grace": _Kind(_duration, "cancel_grace_s"),
-    },
-    "notify": {"command": _Kind(_argv), "webhook": _Kind(_webhook)},
-}
-_TABLES = (*KEYS, "workers")
 
 
 def load_settings(
@@ -285,8 +169,8 @@ def _read(path: Path) -> Doc:
 def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
     """A file's values by dotted key; each declared worker is one value."""
     for table, content in document.items():
-        if table not in _TABLES:
-            raise _unknown(path, table, _TABLES, "table")
+        if table not in TABLES:
+            raise _unknown(path, table, TABLES, "table")
         if not isinstance(content, dict):
             raise UsageError(f"{path}: {table} must be a table, written [{table}]")
         for key, value in content.items():
@@ -373,9 +257,18 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         policy=Policy(**policy),
         notify_command=read.get("notify.command", ()),
         notify_webhook=read.get("notify.webhook", ""),
+        anchoring=Anchoring(
+            _path_of(found.get("audit.anchor")),
+            read.get("audit.every", Anchoring().every_s),
+            _path_of(found.get("audit.key")),
+        ),
         origins={key: each.origin for key, each in found.items()},
         files=files,
     )
+
+
+def _path_of(given: _Value | None) -> Path | None:
+    return None if given is None else given.folder / Path(given.value).expanduser()
 
 
 def source_of(name: str, folder: Path) -> str:

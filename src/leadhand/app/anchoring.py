@@ -1,0 +1,141 @@
+"""Writing anchors down: at the end of each run, when it waits, now and then, and at the close.
+
+Nothing rests on it while a run goes on: an anchor that cannot be written is said, and tried
+again at the next occasion. Lines are appended and synced in a thread; ends of runs that come
+close together share one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadhand.audit.anchors import Anchoring, file_of, line_of, lines_in, read_line
+from leadhand.errors import NotAllowed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.audit.anchors import Signer
+    from leadhand.audit.chain import Batch
+    from leadhand.stores.sqlite import SqliteStore
+
+GAP_S = 1.0
+"""Ends of runs within this time share an anchor."""
+TAIL_BYTES = 1 << 16
+
+
+class Anchorer:
+    """Anchors one database for as long as it is hosted."""
+
+    def __init__(
+        self, store: SqliteStore, anchoring: Anchoring, trouble: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._database = store.database_id
+        self._file = file_of(store.path, anchoring)
+        self._every_s = anchoring.every_s
+        self._signer = signer_of(anchoring)
+        self._trouble = trouble
+        self._last_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._said = ""
+        self._known = 0
+        """The number of the last commit that is known to be anchored."""
+
+    def open(self) -> None:
+        """Begin to anchor now and then."""
+        self._set(self._every_s)
+
+    def soon(self) -> None:
+        """Something worth an anchor became durable."""
+        self._set(max(0.0, self._last_s + GAP_S - time.monotonic()))
+
+    def _set(self, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay_s, self._rung)
+
+    def _rung(self) -> None:
+        self._timer = None
+        self._last_s = time.monotonic()
+        self._set(self._every_s)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._write(self._store.head))
+
+    async def _write(self, head: Batch) -> None:
+        if head.number <= self._known:
+            return
+        try:
+            await asyncio.to_thread(append, self._file, head, self._database, self._signer)
+            self._known = head.number
+        except OSError as error:
+            said = f"{self._file}: the anchor could not be written: {error.strerror}"
+            if said != self._said:
+                self._said = said
+                self._trouble(said)
+
+    async def close(self) -> None:
+        """The last one, once the store is closed and its head can no longer move."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            await self._task
+        await self._write(self._store.head)
+
+
+def append(file: Path, head: Batch, database: str, signer: Signer | None) -> bool:
+    """Write a head down, unless the file's last line speaks of it; false then."""
+    descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b", buffering=0) as opened:
+        size = opened.seek(0, os.SEEK_END)
+        opened.seek(max(0, size - TAIL_BYTES))
+        tail = opened.read()
+        lines = lines_in(tail)
+        last = lines[-1] if lines else b""
+        known = read_line(last)
+        if not head.number or (known is not None and known.number >= head.number):
+            return False
+        torn = len(tail) - tail.rfind(b"\n") - 1
+        if torn:  # a power cut left half a line: it was never an anchor
+            with suppress(OSError):
+                opened.truncate(size - torn)
+        at = time.time_ns() // 1000
+        os.write(descriptor, line_of(head, database, at, last, signer) + b"\n")
+        os.fsync(descriptor)
+    return True
+
+
+def signer_of(anchoring: Anchoring) -> Signer | None:
+    """The key that signs, when one is configured; refused when others may read it."""
+    if anchoring.key is None:
+        return None
+    from leadhand.audit.keys import PrivateKey
+
+    try:
+        if anchoring.key.stat().st_mode & 0o077:
+            raise NotAllowed(
+                f"{anchoring.key}: others may read this key. Fix: chmod 600 {anchoring.key}"
+            )
+        return PrivateKey.of(anchoring.key.read_bytes(), str(anchoring.key))
+    except OSError as error:
+        raise UsageError(
+            f"{anchoring.key}: the key that signs anchors cannot be read ({error.strerror}). "
+            "Fix: leadhand audit-key makes one; [audit] key names it"
+        ) from None
+
+
+def public_key_of(anchoring: Anchoring) -> Path | None:
+    """The public half of the configured key, when it is there."""
+    if anchoring.key is None:
+        return None
+    beside = Path(f"{anchoring.key}.pub")
+    return beside if beside.exists() else None

@@ -1,0 +1,212 @@
+"""Whether a database is what its host wrote: chains, invariants, what stands beside them, anchors.
+
+    run chain      each entry follows from the one before it             change, gap, order
+    head           the log ends where its header says, and says the same  a cut end, a summary
+    batch chain    each commit follows, and each entry is of one          a missing run, strangers
+    anchors        the log is the one that was written down outside       a cut or rewritten log
+
+A host may be writing meanwhile: everything is read from one snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from leadhand.audit import chain
+from leadhand.audit.anchors import Found, file_of, lines_in, verify_anchors
+from leadhand.audit.chain import Problem
+from leadhand.audit.verify import (
+    artifacts_of,
+    check_header,
+    check_log,
+    check_summary,
+    unreadable,
+)
+from leadhand.codec.events import decode
+from leadhand.core.host import HOST_STREAM, HostOpened
+from leadhand.errors import LeadhandError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from leadhand.app.reader import Reader
+    from leadhand.audit.anchors import Anchor, Anchoring
+    from leadhand.audit.chain import Batch
+    from leadhand.audit.keys import PublicKey
+    from leadhand.core.plan import Doc
+    from leadhand.ports import Entry
+
+
+@dataclass
+class Verdict:
+    """What was found, and what could not be looked at."""
+
+    problems: list[Problem] = field(default_factory=list)
+    runs: int = 0
+    entries: int = 0
+    file: Path | None = None
+    lines: int = 0
+    """Of the anchor file."""
+    held: Anchor | None = None
+    signed: int = 0
+    since: int = 0
+    """Entries that no anchor covers."""
+    checked_key: str = ""
+
+    def document(self) -> Doc:
+        """As `verify --json` prints it."""
+        held = self.held
+        return {
+            "valid": not self.problems,
+            "runs": self.runs,
+            "entries": self.entries,
+            "violations": [each._asdict() for each in self.problems],
+            "anchors": {
+                "file": str(self.file),
+                "lines": self.lines,
+                "signed": self.signed,
+                "key": self.checked_key or None,
+                "last": None if held is None else {"commit": held.number, "at": held.at},
+                "entries_since": self.since,
+            },
+            "cannot_be_shown": self.unshown(),
+        }
+
+    def unshown(self) -> list[str]:
+        """What this look at the log cannot exclude, in plain words."""
+        rewritten = "that nobody cut off its end, or wrote all of it anew with fitting hashes"
+        if not self.lines:
+            return [f"{rewritten}: there is no anchor ({self.file})"]
+        if self.since:
+            events = "the last event" if self.since == 1 else f"the last {self.since} events"
+            return [f"{rewritten}, as far as {events} are concerned: they came after the anchor"]
+        return []
+
+
+def verify_database(
+    reader: Reader,
+    store: Path,
+    anchoring: Anchoring,
+    *,
+    run: str | None = None,
+    key: PublicKey | None = None,
+) -> Verdict:
+    """Look at everything, or at one run and what holds it."""
+    verdict = Verdict(file=file_of(store, anchoring))
+    lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
+    with reader.store.snapshot():
+        headers = {header.run: header for header in reader.store.runs()}
+        for ident in [run] if run is not None else headers:
+            found, size = check_run(reader, ident)
+            verdict.problems += found
+            if ident != HOST_STREAM:
+                verdict.runs += 1
+                verdict.entries += size
+        batches: dict[int, Batch] = {}
+        try:
+            stored = reader.store.batches()
+            batches = {batch.number: batch for batch in stored}
+            verdict.problems += chain.verify_batches(stored, reader.store.positions())
+            verdict.problems += _strays(reader)
+            if run is None:
+                verdict.problems += _check_owner(reader)
+        except Exception as error:  # noqa: BLE001 - what was changed may be anything
+            verdict.problems.append(unreadable("", error))
+        _check_anchors(verdict, lines, batches, _name(reader), key)
+    return verdict
+
+
+def _lines(file: Path | None) -> Sequence[bytes]:
+    try:
+        return lines_in(file.read_bytes()) if file is not None else []
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"{file}: the anchors cannot be read: {error.strerror}") from None
+
+
+def _name(reader: Reader) -> str:
+    try:
+        return reader.store.database_id
+    except LeadhandError:
+        return ""
+
+
+def check_run(reader: Reader, ident: str) -> tuple[list[Problem], int]:
+    """What is wrong with one run; the chain first, since nothing else counts without it."""
+    entries: list[Entry] = []
+    try:
+        entries = reader.entries(ident)
+        found = check_log(ident, entries) if ident != HOST_STREAM else chain.verify(entries)
+        header = reader.store.header(ident)
+        if header is not None:
+            found += check_header(header, entries)
+            if ident != HOST_STREAM and not found:
+                found += check_summary(header, entries)
+            elif ident == HOST_STREAM and header.summary:
+                found.append(Problem(ident, header.seq, "summary", "the host's log has none"))
+        if not found:
+            found += _check_artifacts(reader, ident, entries)
+    except Exception as error:  # noqa: BLE001 - what was changed may be anything
+        found = [unreadable(ident, error)]
+    return found, len(entries)
+
+
+def _check_artifacts(reader: Reader, ident: str, entries: Sequence[Entry]) -> list[Problem]:
+    found = []
+    events = [decode(entry.version, entry.body) for entry in entries]
+    for name, seq in artifacts_of(events).items():
+        try:
+            reader.store.get_artifact(name)
+        except LeadhandError as error:
+            found.append(Problem(ident, seq, "artifact", str(error)))
+    return found
+
+
+def _strays(reader: Reader) -> list[Problem]:
+    """Entries whose run is not there: their hashes stand in the chain, and nobody reads them."""
+    return [
+        Problem("", position, "run", f"entry {position} belongs to no run")
+        for position in reader.store.strays()
+    ]
+
+
+def _check_owner(reader: Reader) -> list[Problem]:
+    """Each host raises the count of hosts and says so as the first thing it does."""
+    entries = reader.entries(HOST_STREAM)
+    known = 0
+    for entry in entries:
+        event = decode(entry.version, entry.body)
+        if isinstance(event, HostOpened):
+            known = event.owner
+    epoch = reader.store.epoch()
+    if epoch == known:
+        return []
+    message = (
+        f"the count of hosts is {epoch}, and the log knows of {known}: it was changed by hand, "
+        "or a host died as it opened (then the next one puts it right)"
+    )
+    return [Problem(HOST_STREAM, len(entries), "owner", message)]
+
+
+def _check_anchors(
+    verdict: Verdict,
+    lines: Sequence[bytes],
+    batches: dict[int, Batch],
+    database: str,
+    key: PublicKey | None,
+) -> None:
+    verdict.lines = len(lines)
+    found = Found([], None)
+    if lines or key is not None:
+        found = verify_anchors(lines, batches, database, key.check if key else None)
+    verdict.problems += found.problems
+    verdict.held, verdict.signed = found.held, found.signed
+    verdict.checked_key = key.name if key is not None else ""
+    try:
+        last = max((batch.last for batch in batches.values()), default=0)
+        verdict.since = last - (found.held.position if found.held else 0)
+    except TypeError:
+        verdict.since = 0  # damage, and reported as such

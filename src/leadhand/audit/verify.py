@@ -1,0 +1,89 @@
+"""What is wrong with a run's log, whoever kept it: the database, or a bundle made from it.
+
+Verify first, decode later: the chain speaks of the bytes, the invariants of what they mean.
+Everything here is pure, and whatever was put into a log is a problem, never an exception.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.audit import chain
+from leadhand.audit.chain import Problem
+from leadhand.codec.events import decode
+from leadhand.core import invariants
+from leadhand.core.evolve import evolve
+from leadhand.core.state import State
+from leadhand.core.views import run_status, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from leadhand.core.events import Event
+    from leadhand.ports import Entry, RunHeader
+
+ARTIFACT = "sha256:"
+
+
+def check_log(run: str, entries: Sequence[Entry]) -> list[Problem]:
+    """The chain of a run, then every invariant over its events."""
+    found: list[Problem] = []
+    try:
+        found += chain.verify(entries)
+        events = [(entry.at, decode(entry.version, entry.body)) for entry in entries]
+        found += [Problem(run, seq, rule, text) for rule, seq, text in invariants.check(events)]
+    except Exception as error:  # noqa: BLE001 - what was changed may be anything
+        found.append(unreadable(run, error))
+    return found
+
+
+def check_header(header: RunHeader, entries: Sequence[Entry]) -> list[Problem]:
+    """Whether what stands beside a log is what the log says."""
+    run = header.run
+    if not entries:
+        return [Problem(run, 0, "head", "there is a run of this name, and it has no events")]
+    found = chain.verify_head(entries, header)
+    if (header.created, header.updated) != (entries[0].at, entries[-1].at):
+        message = "its times of beginning and change are not those of its log"
+        found.append(Problem(run, header.seq, "head", message))
+    return found
+
+
+def check_summary(header: RunHeader, entries: Sequence[Entry]) -> list[Problem]:
+    """Whether the summary beside a log is what the log amounted to when it was written."""
+    try:
+        if _was_summary(header.summary, entries):
+            return []
+    except Exception as error:  # noqa: BLE001 - what was changed may be anything
+        return [unreadable(header.run, error)]
+    message = "the summary beside its log does not say what the log says"
+    return [Problem(header.run, header.seq, "summary", message)]
+
+
+def _was_summary(stored: bytes, entries: Sequence[Entry]) -> bool:
+    """A summary is written at each change of status; since then steps may have gone on."""
+    known = msgspec.json.decode(stored, type=dict)
+    state, fits = State(), False
+    for entry in entries:
+        evolve(state, decode(entry.version, entry.body), entry.at)
+        if known.get("status") == run_status(state) and known.get("succeeded") == state.succeeded:
+            fits = msgspec.json.encode(summary(state)) == stored or fits
+    return fits and (state.ended is None or msgspec.json.encode(summary(state)) == stored)
+
+
+def artifacts_of(events: Iterable[Event]) -> dict[str, int]:
+    """The artifacts that events name, each with the number of the first that does."""
+    found: dict[str, int] = {}
+    for seq, event in enumerate(events, 1):
+        names = [getattr(event, field, "") for field in ("data_ref", "output_ref", "result_ref")]
+        for name in (*names, *getattr(event, "artifacts", ())):
+            if isinstance(name, str) and name.startswith(ARTIFACT):
+                found.setdefault(name, seq)
+    return found
+
+
+def unreadable(run: str, error: Exception) -> Problem:
+    """Something that cannot be looked at at all."""
+    return Problem(run, 0, "unreadable", f"{type(error).__name__}: {error}")

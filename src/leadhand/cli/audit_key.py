@@ -1,0 +1,67 @@
+"""`leadhand audit-key`: a key pair that signs anchors and exports."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.errors import NotAllowed, UsageError
+
+FILE = "audit.key"
+
+
+@command("audit-key", "leadhand audit-key")
+@click.argument("path", required=False)
+def audit_key(console: Console, path: str | None) -> int:
+    """Make a key that signs anchors and exports; the private half is readable by you alone.
+
+    PATH gets the private key, PATH.pub the public one, which whoever checks your logs needs.
+    The default is in your configuration folder, outside of every project: whoever may change
+    a database must not have the key. Nothing is overwritten.
+    """
+    from leadhand.audit.keys import PrivateKey
+
+    file = Path(path).expanduser() if path else default_path()
+    key = PrivateKey.new()
+    public = Path(f"{file}.pub")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(file, key.pem(), 0o600)
+        try:
+            _write(public, key.public.pem(), 0o644)
+        except OSError:
+            with suppress(OSError):
+                file.unlink()
+            raise
+    except FileExistsError as error:
+        raise UsageError(
+            f"{error.filename}: is there already, and a key is never replaced"
+        ) from None
+    except OSError as error:
+        raise NotAllowed(f"{error.filename}: cannot be written: {error.strerror}") from None
+    if console.json:
+        console.document({"key": str(file), "public": str(public), "name": key.name})
+        return 0
+    console.out(key.name)
+    console.say(f"private: {file}\npublic:  {public}")
+    console.say(f'Use it in leadhand.toml:\n\n[audit]\nkey = "{file}"')
+    return 0
+
+
+def default_path() -> Path:
+    """In the user's configuration folder."""
+    config = os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
+    return Path(config) / "leadhand" / FILE
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)

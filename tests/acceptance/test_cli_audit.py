@@ -1,0 +1,91 @@
+"""Anchors, keys and exports from the command line."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.support.cli import WORKERS, Folder
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def folder(tmp_path):
+    found = Folder(tmp_path)
+    found.write("workers.py", WORKERS)
+    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
+    found.plan({"id": "a", "worker": "say"}, {"id": "b", "worker": "say", "depends_on": ["a"]})
+    return found
+
+
+def test_a_run_taken_off_the_end_shows(folder):
+    """Also when everything that is left fits together."""
+    store = folder.path / ".leadhand" / "leadhand.db"
+    assert folder.run("run", "plan.json").code == 0
+    shutil.copy(store, folder.path / "early.db")
+    assert folder.run("run", "plan.json").code == 0
+    done = folder.run("verify", "--all", "--json")
+    assert done.code == 0, done
+    assert done.doc["anchors"]["lines"] == 2
+    assert done.doc["cannot_be_shown"] == []
+    shutil.copy(folder.path / "early.db", store)
+    done = folder.run("verify", "--all")
+    assert done.code == 1, done
+    assert "is gone: the log ended at entry" in done.out
+    (folder.path / ".leadhand" / "leadhand.db.anchors").unlink()
+    done = folder.run("verify", "--all")
+    assert done.code == 0, done
+    assert "cannot be shown: that nobody cut off its end" in done.err
+    assert "there is no anchor" in done.err
+
+
+def test_signed_anchors_are_checked_with_the_public_key(folder):
+    made = folder.run("audit-key", "--json")
+    assert made.code == 0, made
+    key, public = made.doc["key"], made.doc["public"]
+    assert key.startswith(str(folder.path / ".config"))
+    assert folder.run("audit-key").code == 2
+    settings = "[project]\nworkers = ['workers.py']\n[audit]\n"
+    anchors = folder.path / "elsewhere.anchors"
+    folder.write("leadhand.toml", f"{settings}key = {key!r}\nanchor = {anchors.name!r}\n")
+    assert folder.run("run", "plan.json").code == 0
+    assert json.loads(anchors.read_bytes())["key"] == made.doc["name"]
+    done = folder.run("verify", "--all")
+    assert done.code == 0, done
+    assert f"signed by {made.doc['name']}" in done.err
+    other = folder.run("audit-key", "other.key", "--json").doc
+    done = folder.run("verify", "--all", "--key", other["public"])
+    assert done.code == 1, done
+    assert "is not signed by this key" in done.out
+    assert folder.run("verify", "--all", "--key", "missing.pub").code == 2
+    assert folder.run("verify", "--all", "--key", public).code == 0
+
+
+def test_a_key_that_others_may_read_is_refused(folder):
+    made = folder.run("audit-key", "a.key", "--json").doc
+    (folder.path / "a.key").chmod(0o644)
+    folder.write(
+        "leadhand.toml", f"[project]\nworkers=['workers.py']\n[audit]\nkey={made['key']!r}\n"
+    )
+    done = folder.run("run", "plan.json")
+    assert done.code == 4, done
+    assert "others may read this key" in done.err
+
+
+def test_words_of_people_are_anchored_without_a_host_too(folder):
+    folder.plan({"id": "a", "worker": "danger"}, name="open.json")
+    assert folder.run("run", "open.json").code == 5
+    run = folder.latest()["run"]
+    assert folder.run("cancel", run).code == 0
+    done = folder.run("verify", "--all", "--json")
+    assert (done.code, done.doc["anchors"]["entries_since"]) == (0, 0), done
+
+
+def test_an_anchor_that_cannot_be_written_is_said_and_harms_nothing(folder):
+    folder.write(
+        "leadhand.toml", "[project]\nworkers=['workers.py']\n[audit]\nanchor='no/such/folder'\n"
+    )
+    done = folder.run("run", "plan.json")
+    assert done.code == 0, done
+    assert "the anchor could not be written" in done.err
