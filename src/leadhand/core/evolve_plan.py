@@ -14,7 +14,8 @@ from leadhand.core.evolve_steps import (
     known,
     make_ready,
 )
-from leadhand.core.graph import dependencies, tails
+from leadhand.core.graph import dependencies
+from leadhand.core.rehearsal import urgency
 from leadhand.core.state import (
     MOVABLE,
     REPLACEABLE,
@@ -175,7 +176,7 @@ def _install(state: State, revision: Revision, instants: dict[str, int], waits: 
 
 
 def _tails(state: State, docs: list[dict[str, Any]], waits: Waits) -> dict[str, float]:
-    """Critical-path tails, from what steps say they take, or else what their workers say."""
+    """How urgent steps are, from what they say they take, or else what their workers say."""
     est = {doc["id"]: seconds(doc["est"]) for doc in docs if "est" in doc}
     specs = state.catalog.workers.values()
     if any(offer.est_s is not None for spec in specs for offer in spec.offers.values()):
@@ -183,7 +184,7 @@ def _tails(state: State, docs: list[dict[str, Any]], waits: Waits) -> dict[str, 
             offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
             if offer is not None and offer.est_s is not None:
                 est.setdefault(doc["id"], offer.est_s)
-    return tails(waits, est) if est else {}
+    return urgency(docs, waits, est, state.policy, state.worker_limit) if est else {}
 
 
 def _wire(state: State, step: StepState, names: dict[str, bool]) -> None:
