@@ -40,6 +40,7 @@ PUBLIC = [
     "Goal",
     "GoalPlanner",
     "Human",
+    "Hybrid",
     "InvalidOutput",
     "Lead",
     "LeadhandError",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         WorkerFailure,
     )
     from leadhand.planners.goal.planner import GoalPlanner
+    from leadhand.planners.hybrid import Hybrid
     from leadhand.planners.script import ScriptPlanner
     from leadhand.ports import Context
     from leadhand.workers.decorator import worker
@@ -44,6 +45,7 @@ _HOMES = {
     "Goal": "core.plan",
     "GoalPlanner": "planners.goal.planner",
     "Human": "workers.human",
+    "Hybrid": "planners.hybrid",
     "InvalidOutput": "errors",
     "Lead": "app",
     "LeadhandError": "errors",
@@ -78,6 +80,7 @@ __all__ = [
     "Goal",
     "GoalPlanner",
     "Human",
+    "Hybrid",
     "InvalidOutput",
     "Lead",
     "LeadhandError",

@@ -17,6 +17,7 @@ from leadhand import (
     GiveUp,
     Goal,
     GoalPlanner,
+    Hybrid,
     InvalidOutput,
     Lead,
     LeadhandError,
@@ -176,7 +177,7 @@ def plan_it() -> Lead:
     goal = Goal(want="prices", have={"competitor": "Acme"}, budget=3.0, deadline="10m")
     Lead(workers=[fetch_prices, in_parts]).run_sync(goal)
     Lead(workers=[fetch_prices], planner="goal")
-    return Lead(workers=[fetch_prices], planner=GoalPlanner(nodes_max=1000))
+    return Lead(workers=[fetch_prices], planner=Hybrid(GoalPlanner(nodes_max=1000)))
 
 
 def run_it_blocking() -> None:

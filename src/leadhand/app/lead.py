@@ -46,6 +46,7 @@ from leadhand.errors import UsageError
 from leadhand.planners.direct import DirectPlanner
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
+from leadhand.planners.hybrid import Hybrid
 from leadhand.planners.script import ScriptPlanner
 from leadhand.stores.sqlite import SqliteStore
 from leadhand.workers.machine import LocalMachine
@@ -255,7 +256,8 @@ class Lead:
     def planner_for(self, goal: Goal) -> Planner:
         """The planner of a goal: the one this Lead was given, else the goal planner."""
         planner = self.planner or GoalPlanner(self.registry.methods)
-        if isinstance(planner, GoalPlanner) and not goal.want:
+        in_the_end = planner.then if isinstance(planner, Hybrid) else planner
+        if isinstance(in_the_end, GoalPlanner) and not goal.want:
             raise UsageError(
                 "the goal names no facts, and the goal planner cannot read sentences: "
                 "say what is wanted, as in Goal(want='summary'), or pass planner="
@@ -267,7 +269,7 @@ class Lead:
             return GoalPlanner(self.registry.methods)
         if isinstance(planner, str):
             raise UsageError(f"{planner!r} is no planner: pass a function, a planner, or 'goal'")
-        if isinstance(planner, GoalPlanner):
+        if isinstance(planner, (GoalPlanner, Hybrid)):
             return planner.with_methods(self.registry.methods)
         if planner is None or hasattr(planner, "decide"):
             return planner  # type: ignore[return-value]

@@ -109,10 +109,9 @@ def planner_of(name: str, root: Path) -> Any:
         raise UsageError(f"{module_name} has no {function!r}")
     if not callable(planner) and not hasattr(planner, "decide"):
         raise UsageError(f"{name} is neither a function nor a planner")
-    if hasattr(planner, "decide"):
-        return planner
-    made = ScriptPlanner(planner)
-    made.source = f"{place}:{function}"
+    made = planner if hasattr(planner, "decide") else ScriptPlanner(planner)
+    if hasattr(made, "source"):
+        made.source = f"{place}:{function}"  # a run that is taken up again finds it there
     return made
 
 

@@ -11,6 +11,7 @@ from leadhand.core.effects import (
     StopAttempt,
 )
 from leadhand.core.moves import Move, stop_failed
+from leadhand.core.report import TOO_LATE
 from leadhand.core.state import STARTABLE
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _expire(state: State, kind: str, ident: str, epoch: int) -> Move:
     if kind == "question":
         return Move(overdue_events(state, ident), [])
     if kind == "planner":
-        failed = ev.PlannerFailed(state.planner.calls, epoch, "the planner took too long")
+        failed = ev.PlannerFailed(state.planner.calls, epoch, TOO_LATE)
         return Move([failed], [StopAttempt("", state.planner.calls, epoch, "timeout")])
     if kind == "run" and ident == "wall":
         return stop_failed("the run took longer than it may", "wall time")

@@ -18,6 +18,9 @@ from leadhand.core.plan import Doc, Json, Plan, Step
 Status = Literal["succeeded", "failed"]
 Effect = Literal["none", "done", "unknown"]
 
+TOO_LATE = "the planner took too long"
+"""The finding that a planner gets whose last call ran out of time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

@@ -1,0 +1,230 @@
+"""Hybrid: a first planner leads, and the goal planner takes over where it goes wrong.
+
+    Lead(workers=[...], planner=Hybrid(next_step))
+
+The first planner (a function, or any planner) is asked as long as what it says can be done. It has
+had its chance when it
+
+- proposes a step whose needs are not met by what is true (or will be, when what the step waits for
+  has succeeded),
+- proposes what lint refuses, or twice in a row what the engine refuses,
+- fails: raises, takes too long, gives up,
+- calls it done while wanted facts are missing.
+
+Then the other one goes on from where things stand, for good: nothing that was done is done again.
+What was handed over and why stands in the notes, so that a run that is taken up again knows, and
+in `because`, so that people do. Questions of the first planner reach people as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.codec.values import plain
+from leadhand.core.check_proposal import proposal
+from leadhand.core.graph import ancestors, dependencies
+from leadhand.core.graph import order as in_order
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.report import TOO_LATE, Ask, Finish, GiveUp, Propose, decision_doc
+from leadhand.core.wording import listed
+from leadhand.planners.goal.operators import Operators, operators_of
+from leadhand.planners.goal.planner import GoalPlanner
+from leadhand.planners.goal.world import World, fold, names_of
+from leadhand.planners.script import ScriptPlanner
+from leadhand.ports import ends_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from leadhand.core.catalog import Catalog, Method
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.report import Decision, PlannerView
+    from leadhand.ports import Planner
+
+REFUSED_MAX = 2
+"""How often in a row the engine may refuse what the first planner proposes."""
+REASON_CHARS_MAX = 1000
+LOOK_MAX = 500
+"""Steps of one proposal whose needs are looked at."""
+
+
+class Notes(msgspec.Struct, omit_defaults=True):
+    """What is kept from one call to the next, beside the notes of whoever was asked."""
+
+    handed: str = ""
+    """Why the first planner is no longer asked."""
+    refused: int = 0
+    """How many proposals in a row the engine has refused."""
+    last: str = ""
+    """A digest of the last proposal."""
+    notes: Any = None
+    """Those of the planner that was asked."""
+
+
+class Hybrid:
+    """Asks the first planner until it goes wrong, then another one for good."""
+
+    name = "hybrid"
+    replans = True
+    consult = "every_report"
+
+    def __init__(self, first: Planner | Callable[..., object], then: Planner | None = None) -> None:
+        """`first` is a planner or a function; `then` is the goal planner unless said otherwise."""
+        self.source = ""
+        """Where it can be loaded from again, if that is known."""
+        self.first: Planner = first if hasattr(first, "decide") else ScriptPlanner(first)  # type: ignore[assignment]
+        self.then: Planner = then or GoalPlanner()
+        self.splits = self.first.splits or self.then.splits
+        self._known: tuple[Catalog, Operators] | None = None
+
+    def with_methods(self, methods: Iterable[Method]) -> Hybrid:
+        """The same planner; if the goal planner is part of it, that one knows these methods too."""
+        first, then = (
+            each.with_methods(methods) if isinstance(each, GoalPlanner) else each
+            for each in (self.first, self.then)
+        )
+        made = Hybrid(first, then)
+        made.source = self.source
+        return made
+
+    async def decide(self, view: PlannerView) -> Decision:
+        """What to do next, by whoever leads."""
+        kept = _read(view.notes)
+        if kept.handed:
+            return _noted(await self.then.decide(replace(view, notes=kept.notes)), kept)
+        kept.refused = kept.refused + 1 if view.findings and kept.last else 0
+        why, decision = await self._ask_first(view, kept)
+        if not why and decision is not None:
+            return _noted(decision, kept)
+        kept = Notes(handed=why)
+        return _told(await self.then.decide(replace(view, notes=None)), kept, self.then.name)
+
+    async def _ask_first(self, view: PlannerView, kept: Notes) -> tuple[str, Decision | None]:
+        """Why the first planner has had its chance, if it has; else its decision."""
+        first, world = self.first, self._world(view)
+        missing = [fact for fact in view.goal.want if fact not in world.facts]
+        if TOO_LATE in view.findings:
+            return f"{first.name} took too long", None
+        if missing and view.why.startswith("surprise: the goal is not met"):
+            return f"all steps of {first.name} are done, and {_not_true(missing)}", None
+        if view.why == "report" and first.consult != self.consult and world.under_way:
+            return "", Propose((), because=f"{first.name} is asked when its steps are done")
+        try:
+            decision = await first.decide(replace(view, notes=kept.notes))
+            if not isinstance(decision, (Propose, Ask, Finish, GiveUp)):
+                raise TypeError(f"{type(decision).__name__} is no decision")
+            doc: Doc = plain(decision_doc(decision), place="decision")
+        except BaseException as error:  # it is user code: whatever it raises is its failure
+            if ends_us(error):
+                raise
+            return f"{first.name} failed ({type(error).__name__}: {error})", None
+        match decision:
+            case GiveUp():
+                return f"{first.name} gave up ({decision.reason})", None
+            case Finish() if missing:
+                return f"{first.name} says that it is done, and {_not_true(missing)}", None
+            case Propose():
+                return self._wrong(doc, view, world, kept), decision
+            case _:
+                return "", decision
+
+    def _wrong(self, doc: Doc, view: PlannerView, world: World, kept: Notes) -> str:
+        """What is wrong with a proposal, if anything is."""
+        last, kept.last = kept.last, digest(canonical(doc))
+        name, steps = self.first.name, doc["steps"]
+        if kept.refused and kept.last == last:
+            return f"{name} proposes again what was refused ({'; '.join(view.findings)})"
+        if kept.refused >= REFUSED_MAX:
+            return f"{name} was refused {kept.refused} times ({'; '.join(view.findings)})"
+        found = proposal(steps, _known(view), view.catalog, view.params)
+        errors = [str(each) for each in found if each.level == "error"]
+        if errors:
+            return f"{name} proposes what cannot be run ({'; '.join(errors[:3])})"
+        return _unmet(steps[:LOOK_MAX], view, world)
+
+    def _world(self, view: PlannerView) -> World:
+        if self._known is None or self._known[0] is not view.catalog:
+            self._known = (view.catalog, operators_of(view.catalog))
+        return fold(view, self._known[1], {})
+
+
+def _unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
+    """The first step that needs what is not true, in words."""
+    graph = {step["id"]: tuple(dependencies(step)) for step in steps}
+    graph |= {each.id: tuple(dependencies(view.steps[each.id].planned)) for each in world.under_way}
+    changes = {each.id: (each.gives, each.drops) for each in world.under_way}
+    changes |= {s["id"]: (_of(s, "gives", view), _of(s, "drops", view)) for s in steps}
+    places = {name: i for i, name in enumerate(in_order(graph))}
+    before = {step["id"]: ancestors(graph, step["id"]) for step in steps}
+    for number, step in enumerate(steps, len(view.timeline) + 1):
+        ident, true = step["id"], set(world.facts)
+        for name in sorted(before[ident], key=places.__getitem__):
+            gives, drops = changes[name]
+            true = true.difference(drops).union(gives)
+        for name, (_, drops) in changes.items():
+            later = ident in before.get(name, ())
+            if name != ident and name not in before[ident] and not later:
+                true.difference_update(drops)
+        given = step.get("parameters") or {}
+        unmet = [n for n in _of(step, "needs", view) if n not in true and n not in given]
+        if unmet:
+            what = " ".join(filter(None, (step["worker"], step.get("action", ""))))
+            return f"step {number} {what} needs {_not_true(unmet, 'which')}"
+    return ""
+
+
+def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
+    """What a step says it needs, gives or drops, or else what its worker says."""
+    if what in step:
+        return names_of(step[what])
+    offer = view.catalog.offer(step["worker"], step.get("action", ""))
+    return getattr(offer, what) if offer else ()
+
+
+def _not_true(facts: Sequence[str], link: str = "") -> str:
+    """`raw is not true`, or with a link: `raw, which is not true`."""
+    verb = "is not true" if len(facts) == 1 else "are not true"
+    return f"{listed(facts, 5)}{f', {link}' if link else ''} {verb}"
+
+
+def _known(view: PlannerView) -> Callable[[str], Doc | None]:
+    """What the run knows of a step, for the checks."""
+    steps: Mapping[str, object] = view.steps
+
+    def look(ident: str) -> Doc | None:
+        if ident not in steps:
+            return None
+        step = view.steps[ident]
+        return {"status": step.status, "doc": step.planned}
+
+    return look
+
+
+def _read(notes: Json) -> Notes:
+    try:
+        return msgspec.convert(notes or {}, Notes)
+    except msgspec.ValidationError:
+        return Notes()
+
+
+def _noted(decision: Decision, kept: Notes) -> Decision:
+    """The decision with our notes around its own."""
+    kept.notes = decision.notes if decision.notes is not None else kept.notes
+    return replace(decision, notes=msgspec.to_builtins(kept))
+
+
+def _told(decision: Decision, kept: Notes, name: str) -> Decision:
+    """The first decision of the one that takes over says why it does."""
+    kept.handed = kept.handed[:REASON_CHARS_MAX]
+    why = f"{kept.handed}; the {name} planner goes on from here"
+    match decision:
+        case GiveUp():
+            decision = replace(decision, reason=f"{why}: {decision.reason}")
+        case Propose() | Finish():
+            decision = replace(decision, because="; ".join(filter(None, (why, decision.because))))
+        case Ask():
+            pass  # A person is asked what there is to ask; the notes say the rest.
+    return _noted(decision, kept)
