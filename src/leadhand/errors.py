@@ -3,6 +3,7 @@
     LeadhandError                 exit
     ├── UsageError                2   the caller's words or files are off
     │   └── DocumentError         2   a plan that cannot be read at all
+    ├── NoPlan                    1   nothing leads to the goal
     ├── PlanInvalid               3   a plan that was read and has findings
     ├── NotAllowed                4   permission, policy, read-only folder
     ├── LimitReached              6   a budget or limit was reached
@@ -50,6 +51,10 @@ class DocumentError(UsageError):
         self.message = message
         self.fix = fix
         super().__init__(f"{place}: {message}" + (f" Fix: {fix}" if fix else ""))
+
+
+class NoPlan(LeadhandError):
+    """A planner found no way to the goal; the message says what is missing."""
 
 
 class PlanInvalid(LeadhandError):

@@ -17,6 +17,7 @@ from leadhand import (
     GiveUp,
     Goal,
     GoalPlanner,
+    Human,
     Hybrid,
     InvalidOutput,
     Lead,
@@ -177,6 +178,8 @@ def plan_it() -> Lead:
     goal = Goal(want="prices", have={"competitor": "Acme"}, budget=3.0, deadline="10m")
     Lead(workers=[fetch_prices, in_parts]).run_sync(goal)
     Lead(workers=[fetch_prices], planner="goal")
+    somebody = Human("editor", "Who reads it?", gives="reader", timeout="1h", default="the board")
+    Lead(workers=[fetch_prices, somebody]).run_sync(goal, mode="whole")
     return Lead(workers=[fetch_prices], planner=Hybrid(GoalPlanner(nodes_max=1000)))
 
 

@@ -42,7 +42,7 @@ from leadhand.core.views import planner_view
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import Host, new_run_id
 from leadhand.engine.service import Service, socket_path
-from leadhand.errors import UsageError
+from leadhand.errors import NoPlan, UsageError
 from leadhand.planners.direct import DirectPlanner
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
@@ -111,7 +111,7 @@ class Lead:
         ask = planner.draft if isinstance(planner, GoalPlanner) else planner.decide
         decision = await ask(planner_view(state, 1, "start"))
         if not isinstance(decision, Propose):
-            raise UsageError(f"the planner proposed no steps: {_said(decision)}")
+            raise NoPlan(_said(decision))
         doc = decision_doc(decision)
         plan: Doc = {"goal": goal.to_doc(), "steps": doc["steps"], "final": doc["final"]}
         if isinstance(planner, GoalPlanner):

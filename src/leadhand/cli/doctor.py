@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import shutil
@@ -11,10 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from leadhand.audit.anchors import file_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import registry_of, settings_of, store_option, workers_option
+from leadhand.cli.options import (
+    read_plan,
+    registry_of,
+    settings_of,
+    store_option,
+    workers_option,
+)
 from leadhand.cli.text import clean, count
 from leadhand.errors import LeadhandError
 from leadhand.settings import Settings
@@ -39,20 +48,33 @@ class Look:
     warning: bool = False
 
 
-@command("doctor", "leadhand doctor")
+@command("doctor", "leadhand doctor\nleadhand doctor plan.yaml")
+@click.argument("plan", required=False)
 @workers_option
 @store_option
-def doctor(console: Console, workers: tuple[str, ...], store: str | None) -> int:
-    """Show what is installed and configured, where each setting came from, and what is wrong."""
-    looks = list(_machine())
+def doctor(console: Console, plan: str | None, workers: tuple[str, ...], store: str | None) -> int:
+    """Show what is installed and configured, where each setting came from, and what is wrong.
+
+    With a PLAN: whether everything it takes is there. Its workers load and offer what it wants,
+    programs exist, environment names are set, resources are declared, hosts resolve. Nothing is
+    called and nothing is executed.
+    """
+    looks = list(_machine()) if plan is None else []
     settings: Settings | None = None
     try:
         settings = settings_of(store, workers)
     except LeadhandError as error:
         looks.append(_broken("settings", error))
     if settings is not None:
-        for part in (_store, _settings, _workers, _notify):
+        parts = (_store, _settings, _workers, _notify)
+        if plan is not None:
+            parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
+        for part in parts:
             looks += _safely(part, settings)
+    return _told(console, looks, settings)
+
+
+def _told(console: Console, looks: list[Look], settings: Settings | None) -> int:
     bad = [look for look in looks if look.problem and not look.warning]
     if console.json:
         console.document(_document(looks, settings, healthy=not bad))
@@ -65,6 +87,23 @@ def doctor(console: Console, workers: tuple[str, ...], store: str | None) -> int
         if look.fix:
             console.out(f"      {clean(look.fix)}")
     return 1 if bad else 0
+
+
+def _plan(plan: str, settings: Settings) -> Iterator[Look]:
+    """What a plan takes; what is wrong with the plan itself comes first."""
+    from leadhand.cli.fitness import fitness
+    from leadhand.core.check import lint
+
+    doc = read_plan(plan)
+    found = lint(doc, None, resources=settings.policy.resources, advice=False)
+    # Resources are among what it takes: they are looked at with the rest.
+    errors = [each for each in found if each.level == "error"]
+    wrong = [each for each in errors if not each.rule.startswith("resource")]
+    for each in wrong:
+        yield Look("plan", each.place, each.message, each.fix)
+    if not wrong:
+        yield Look("plan", f"{plan}: {count(len(doc['steps']), 'step')}")
+        yield from fitness(doc, registry_of(settings), settings.policy)
 
 
 def _document(looks: list[Look], settings: Settings | None, *, healthy: bool) -> Doc:
@@ -89,7 +128,7 @@ def _safely(part: Callable[[Settings], Iterator[Look]], settings: Settings) -> l
     try:
         looks.extend(part(settings))
     except LeadhandError as error:
-        looks.append(_broken(part.__name__.lstrip("_"), error))
+        looks.append(_broken(getattr(part, "__name__", "plan").lstrip("_"), error))
     return looks
 
 

@@ -15,6 +15,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("init", "Write leadhand.toml, a worker stub and an example plan"),
     },
     "Plans": {
+        "plan": ("plan", "Plan how to reach a goal, and what that takes; run nothing"),
         "lint": ("lint", "Check a plan and report everything that is wrong with it"),
         "show": ("show", "Show a plan or a run; --graph draws it"),
         "diff": ("diff", "What differs between two plans, or two revisions of a run"),

@@ -31,5 +31,10 @@ def answer_events(
 
 def overdue_events(state: State, ident: str) -> list[ev.Event]:
     """A question that was to be answered by now: its default counts."""
-    question = state.questions[ident]
-    return answer_events(state, question, question.default, NOBODY, "no answer came in time")
+    question, data = state.questions[ident], None
+    if question.kind == "task" and question.default == "done":
+        step = state.steps[question.step]
+        offer = state.catalog.offer(step.worker, step.action)
+        data = offer.silence if offer else None
+    text = "no answer came in time"
+    return answer_events(state, question, question.default, NOBODY, text, data)

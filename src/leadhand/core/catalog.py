@@ -47,6 +47,8 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     needs: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
+    silence: Any = None
+    """Of a person: what counts as the result when no answer came in time; None: they cannot."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

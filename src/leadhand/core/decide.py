@@ -45,6 +45,7 @@ from leadhand.core.views import (
 )
 
 if TYPE_CHECKING:
+    from leadhand.core.catalog import WorkerSpec
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State, StepState
 
@@ -203,7 +204,7 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     timeout = doc.get("timeout")
     limit_s = seconds(timeout) if timeout is not None else offer.timeout_s
     if spec.kind == "human" and not step.answered:
-        return _task(state, step, parameters, now.at, limit_s)
+        return _task(state, step, spec, parameters, now.at, limit_s)
     deadline = now.at + int((state.policy.timeout_s if limit_s is None else limit_s) * SECOND)
     spec_hash = digest(canonical(doc), spec.name, spec.version)
     exec_hash = "" if parameters is template else digest(spec_hash, canonical(parameters))
@@ -215,9 +216,18 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     return Move([started], [effect])
 
 
-def _task(state: State, step: StepState, parameters: Doc, at: int, limit_s: float | None) -> Move:
+def _task(
+    state: State,
+    step: StepState,
+    spec: WorkerSpec,
+    parameters: Doc,
+    at: int,
+    limit_s: float | None,
+) -> Move:
     """A step that a person does is a question; the answer is its report."""
-    text = task_text(step, parameters)
+    text = task_text(step, spec, parameters, limit_s)
+    offer = spec.offer(step.action)
+    otherwise = "cannot" if offer is None or offer.silence is None else "done"
     asked = ev.QuestionAsked(
         id=f"q{state.asked + 1}",
         kind="task",
@@ -225,7 +235,7 @@ def _task(state: State, step: StepState, parameters: Doc, at: int, limit_s: floa
         choices=["done", "cannot"],
         step=step.id,
         attempt=step.attempts + 1,
-        default="" if limit_s is None else "cannot",
+        default="" if limit_s is None else otherwise,
         until=0 if limit_s is None else at + int(limit_s * SECOND),
     )
     return Move([asked], [Notify("waiting", text)])

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, overload
 import msgspec
 
 from leadhand.core.durations import seconds
+from leadhand.core.durations import text as duration
 from leadhand.core.hashing import canonical
 from leadhand.core.plan import Goal
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, StepView
 from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE
 
 if TYPE_CHECKING:
+    from leadhand.core.catalog import WorkerSpec
     from leadhand.core.plan import Doc, Json
     from leadhand.core.state import State, StepState
 
@@ -119,14 +121,22 @@ def question_text(step: StepState, reason: str, *, replans: bool = False) -> tup
     return f"{head} failed: {reason}. What now?", choices
 
 
-def task_text(step: StepState, parameters: Doc) -> str:
+def task_text(
+    step: StepState, spec: WorkerSpec, parameters: Doc, limit_s: float | None = None
+) -> str:
     """What a person is asked to do."""
-    what = str(step.doc.get("description") or parameters.get("task") or step.action or step.id)
+    own = step.doc.get("description") or parameters.get("task") or step.action
+    what = str(own or spec.description or step.id)
     rest = {key: value for key, value in parameters.items() if key != "task"}
     given = f" With: {canonical(rest).decode()[:2000]}." if rest else ""
     again = (step.failure or {}).get("message", "")
     before = f" Last time: {again}." if again else ""
-    return f"Step {step.id} is yours: {what.rstrip('.')}.{given}{before} Answer done or cannot."
+    offer = spec.offer(step.action)
+    if offer is not None and offer.silence is not None and limit_s is not None:
+        silence = canonical(offer.silence).decode()[:200]
+        before += f" Without an answer within {duration(limit_s)}, {silence} counts."
+    what = what if what.endswith(("?", "!")) else f"{what.rstrip('.')}."
+    return f"Step {step.id} is yours: {what}{given}{before} Answer done or cannot."
 
 
 def step_view(step: StepState, *, data: bool = True) -> StepView:

@@ -114,7 +114,7 @@ class CommandWorker:
 
     async def perform(self, task: Task, context: Context) -> Report:
         """Run the program and report how it ended."""
-        program = self._program(task.action)
+        program = self.program(task.action)
         if program is None:
             return Report.failed("permanent", f"{self.spec.name} offers no {task.action!r}")
         try:
@@ -129,7 +129,7 @@ class CommandWorker:
 
     async def probe(self, task: Task, context: Context) -> Report | None:
         """Run the declared probe."""
-        program = self._program(task.action)
+        program = self.program(task.action)
         if program is None or not program.probe:
             raise LookupError(f"{self.spec.name} declares no probe")
         try:
@@ -147,14 +147,15 @@ class CommandWorker:
 
     def check(self, name: str, action: str, data: Any) -> bool:
         """Whether a declared expression holds for the data."""
-        program = self._program(action)
+        program = self.program(action)
         expression = (program.checks.get(name) if name else program.check) if program else None
         return holds(expression, name, data)
 
     async def close(self) -> None:
         """The processes belong to the host."""
 
-    def _program(self, action: str) -> Program | None:
+    def program(self, action: str) -> Program | None:
+        """The program of an action, the unnamed one answering any."""
         return self._programs.get(action) or self._programs.get("")
 
     async def _run(

@@ -44,14 +44,14 @@ class HttpWorker:
 
     async def perform(self, task: Task, context: Context) -> Report:
         """Send the request and judge the answer."""
-        call = self._call(task.action)
+        call = self.call(task.action)
         if call is None:
             return Report.failed("permanent", f"{self.spec.name} offers no {task.action!r}")
         return await self._send(call, task.parameters, context.key)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
         """Ask the declared address whether it happened."""
-        call = self._call(task.action)
+        call = self.call(task.action)
         if call is None or call.probe is None:
             raise LookupError(f"{self.spec.name} declares no probe")
         # It asks about the same call, and needs only those of its parameters that it names.
@@ -67,14 +67,15 @@ class HttpWorker:
 
     def check(self, name: str, action: str, data: Any) -> bool:
         """Whether a declared expression holds for the data."""
-        call = self._call(action)
+        call = self.call(action)
         expression = (call.checks.get(name) if name else call.check) if call else None
         return holds(expression, name, data)
 
     async def close(self) -> None:
         """Nothing is kept open."""
 
-    def _call(self, action: str) -> Call | None:
+    def call(self, action: str) -> Call | None:
+        """The request of an action, the unnamed one answering any."""
         return self._calls.get(action) or self._calls.get("")
 
     async def _send(self, call: Call, parameters: Mapping[str, Any], key: str) -> Report:

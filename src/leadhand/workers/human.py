@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leadhand.codec.values import plain
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.durations import seconds
 from leadhand.core.report import Report
+from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +25,10 @@ NAME = "human"
 
 
 class Human:
-    """Somebody who does steps. `timeout` bounds how long they may take: then they cannot."""
+    """Somebody who does steps. `timeout` bounds how long they may take: then `default` counts.
+
+    Without a default, they cannot. The description is what they are asked.
+    """
 
     def __init__(
         self,
@@ -35,7 +40,10 @@ class Human:
         cost: float = 0.0,
         est: str | float | None = None,
         timeout: str | float | None = None,
+        default: Any = None,
     ) -> None:
+        if default is not None and timeout is None:
+            raise UsageError(f"{name}: a default counts when time is up. Fix: give timeout= too.")
         offer = Offer(
             idempotent=True,
             needs=_names(needs),
@@ -44,6 +52,7 @@ class Human:
             est_s=None if est is None else seconds(est),
             timeout_s=None if timeout is None else seconds(timeout),
             risk="low",
+            silence=plain(default, place=f"default of {name}"),
         )
         self.spec = WorkerSpec(
             name=name, kind="human", version="1", description=description, offers={"": offer}
