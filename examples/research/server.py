@@ -1,13 +1,14 @@
 """A small server with the bicycles of a town that does not exist. It is not a reliable one.
 
-    python server.py          a free port on this machine; prints its address
-    python server.py 8123     that port
+python server.py          a free port on this machine; prints its address
+python server.py 8123     that port
 
-    /stations          the first request is refused with 429 and Retry-After; then it answers
-    /rides             gone for good (410)
-    /archive/rides     the same rides, from the archive: it works
+/stations          the first request is refused with 429 and Retry-After; then it answers
+/rides             gone for good (410)
+/archive/rides     the same rides, from the archive: it works
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -17,14 +18,14 @@ SLOW_S = 0.7
 STATIONS = [
     {"name": "Harbour", "docks": 18, "bikes": 9},
     {"name": "Old Mill", "docks": 20, "bikes": 16},
-    {"name": "University", "docks": 24, "bikes": 10},
+    {"name": "University", "docks": 24, "bikes": 6},
     {"name": "Castle Park", "docks": 12, "bikes": 8},
 ]
 # Bikes that leave (-) or arrive (+) in each hour of a day, by station.
 FLOWS = {
     "Harbour": {7: +5, 8: +3, 16: -7, 17: -9, 18: -3, 22: +6},
     "Old Mill": {7: -3, 8: -2, 17: +3, 18: +2},
-    "University": {8: +6, 9: +7, 15: -6, 16: -8, 17: -4, 20: +5},
+    "University": {8: +6, 9: +7, 15: -6, 16: -9, 17: -7, 20: +8},
     "Castle Park": {11: -2, 14: +3, 19: -2, 21: +1},
 }
 DAYS = 7
@@ -48,7 +49,7 @@ class Town(BaseHTTPRequestHandler):
 
     refused = False
 
-    def do_GET(self) -> None:  # noqa: N802 - the standard library's name
+    def do_GET(self) -> None:
         """Each path has its own mood."""
         time.sleep(SLOW_S)
         if self.path == "/stations" and not Town.refused:
@@ -85,7 +86,5 @@ def serve(port: int = 0) -> ThreadingHTTPServer:
 if __name__ == "__main__":
     with serve(int(sys.argv[1]) if len(sys.argv) > 1 else 0) as server:
         print(f"http://127.0.0.1:{server.server_port}", flush=True)
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
-        except KeyboardInterrupt:
-            pass

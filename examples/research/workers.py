@@ -21,7 +21,7 @@ SLOW_S = 0.5  # each takes this long at least, so that it can be watched
 def get(url: str) -> list[dict]:
     """What an address answers. What went wrong gets its class here, where it is known."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - the town's address
             return json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
@@ -90,7 +90,7 @@ async def measure_one(part: dict, context: Context) -> dict:
 async def merge(measures: list[dict]) -> list[dict]:
     """Put the stations together, the worst one first."""
     await asyncio.sleep(SLOW_S)
-    return sorted(measures, key=lambda each: -each["hours_empty"])
+    return sorted(measures, key=lambda each: -each["empty"])
 
 
 def parts(stations: list[dict], rides: list[dict]) -> list[dict]:
@@ -105,12 +105,7 @@ def measured(part: dict) -> dict:
     """In how many hours a station had no bike, and when mostly."""
     hours = [row["hour"] for row in part["rows"] if row["bikes"] == 0]
     worst = max(set(hours), key=lambda hour: (hours.count(hour), -hour)) if hours else None
-    return {
-        "station": part["name"],
-        "hours": len(part["rows"]),
-        "hours_empty": len(hours),
-        "worst_hour": worst,
-    }
+    return {"station": part["name"], "empty": len(hours), "of": len(part["rows"]), "at": worst}
 
 
 # --- a person is asked, and need not answer ------------------------------------------------
@@ -132,18 +127,17 @@ editor = Human(
 async def summarise(usage: list[dict], reader: str) -> str:
     """Say it in words."""
     await asyncio.sleep(SLOW_S)
-    empty = [each for each in usage if each["hours_empty"]]
-    fine = [each["station"] for each in usage if not each["hours_empty"]]
+    empty = [each for each in usage if each["empty"]]
+    fine = [each["station"] for each in usage if not each["empty"]]
     lines = [f"For {reader}: where a week of bicycles ran out."]
     lines += [
-        f"- {each['station']} had none in {each['hours_empty']} of {each['hours']} hours, "
-        f"most often at {each['worst_hour']}:00."
+        f"- {each['station']} had none in {each['empty']} of {each['of']} hours, "
+        f"most often at {each['at']}:00."
         for each in empty
     ]
     if fine:
         lines.append(f"- {' and '.join(fine)} always had one.")
     if empty and fine:
-        lines.append(
-            f"Move some from {fine[0]} to {empty[0]['station']} before {empty[0]['worst_hour']}:00."
-        )
+        worst = empty[0]
+        lines.append(f"Move some from {fine[0]} to {worst['station']} before {worst['at']}:00.")
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand import Goal, GoalPlanner, Lead, Permanent, TooComplex, method, worker
-from leadhand.errors import UsageError
+from leadhand.errors import NoPlan, UsageError
 from leadhand.stores.memory import MemoryStore
 from tests.support.cli import Folder
 
@@ -96,7 +96,7 @@ async def test_a_goal_without_facts_is_refused():
     lead = Lead(ALL, store=MemoryStore())
     with pytest.raises(UsageError, match="names no facts"):
         await lead.run(Goal(text="A table, please"))
-    with pytest.raises(UsageError, match="nobody gives magic"):
+    with pytest.raises(NoPlan, match="nobody gives magic"):
         await lead.plan("Do it", want="magic")
 
 
