@@ -110,6 +110,15 @@ class Bug(LeadhandError):
 
     exit_code = 70
 
+    @classmethod
+    def behind(cls, error: Exception) -> Bug:
+        """The bug that an exception of the core stands for."""
+        if isinstance(error, Bug):
+            return error
+        bug = cls(f"the engine failed: {type(error).__name__}: {error}")
+        bug.__cause__ = error
+        return bug
+
 
 class WorkerFailure(LeadhandError):
     """A failure a worker reports, with its class.

@@ -41,6 +41,7 @@ from leadhand.core.state import State
 from leadhand.core.views import planner_view
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import Host, new_run_id
+from leadhand.engine.secrets import check_secrets
 from leadhand.engine.service import Service, socket_path
 from leadhand.errors import NoPlan, UsageError
 from leadhand.planners.direct import DirectPlanner
@@ -210,6 +211,7 @@ class Lead:
         catalog, pools = self.registry.catalog(), self.policy.resources
         refuse_errors(lint(doc, catalog, params=params, resources=pools, advice=False))
         values, _found = bind_params(doc.get("params", {}), params)
+        check_secrets(doc, values)
         return doc, values, digest(canonical(doc["steps"]))
 
     def _started(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.cli.rows import header, planned_s, rows, title
 from leadhand.cli.text import clean, count, iso, table
 from leadhand.core.durations import text
-from leadhand.core.views import exit_code, outcome_doc, run_status
+from leadhand.core.views import exit_code, fresh, outcome_doc, run_status
 from leadhand.engine.results import result_of
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def run_document(reader: Reader, state: State, driver: int) -> Doc:
     doc["result"] = result_of(reader.store, state)
     doc["started"] = iso(state.started_at)
     doc["plan"] = state.started.plan if state.started else {}
-    doc["params"] = state.params
+    doc["params"] = fresh(state.params)
     doc["revision"] = state.revision
     doc["planner"] = state.started.planner if state.started else ""
     doc["seq"] = state.seq

@@ -243,7 +243,22 @@ def _check_ref(here: Here, task: Doc, ref: refs.Ref) -> None:
         what = f"the step starts even if {shown(ref.name)} failed, and then there is no result"
         fix = 'Take out "if": "finished".'
         out.add("reference-uncertain", ref.place, f"{ref.text}: {what}", fix)
+    if holes.is_secret(ref, names):
+        _check_secret(here, task, ref)
     holes.check_ref(ref, names, ref.place, out)
+
+
+def _check_secret(here: Here, task: Doc, ref: refs.Ref) -> None:
+    """A secret is for a worker alone: not for people, and better not for an argument list."""
+    catalog = here.scope.catalog
+    spec = catalog.workers.get(task.get("worker", "")) if catalog else None
+    if spec is not None and spec.kind == "human":
+        fix = "Let the person get it where it is kept."
+        here.out.add("secret-misplaced", ref.place, f"{ref.text} cannot be shown to a person", fix)
+    elif spec is not None and spec.kind == "command":
+        message = f"{ref.text} may stand in the arguments of {shown(spec.name)}, which all can see"
+        fix = 'Name its variable in the worker\'s "secrets", and let the command read that.'
+        here.out.add("secret-exposed", ref.place, message, fix)
 
 
 def _check_used(here: Here, task: Doc, name: str, place: str, text: str) -> bool:

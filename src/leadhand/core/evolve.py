@@ -18,6 +18,7 @@ from leadhand.core.evolve_plan import PLAN_HANDLERS
 from leadhand.core.evolve_steps import (
     STEP_HANDLERS,
 )
+from leadhand.core.params import with_secrets
 from leadhand.core.state import (
     SETTLED,
     IllegalEvent,
@@ -70,7 +71,7 @@ def _run_started(state: State, event: ev.RunStarted, at: int) -> None:
     state.policy = event.policy
     state.consults_reports = event.consult == "every_report"
     state.catalog = Catalog(event.catalog)
-    state.params = event.params
+    state.params = with_secrets(event.plan, event.params)
 
 
 def _run_hosted(state: State, event: ev.RunHosted, _at: int) -> None:

@@ -55,6 +55,8 @@ def _fill_text(text: str, names: Names) -> Json:
     if len(parts) > 1 or not isinstance(parts[0], refs.Ref):
         return PartText(text)
     ref = parts[0]
+    if is_secret(ref, names):
+        return Hole(ref.text, {"type": "string"})
     if ref.kind == "params" and names.values is not None and ref.name in names.values:
         try:
             return refs.follow(names.values[ref.name], ref)
@@ -65,6 +67,11 @@ def _fill_text(text: str, names: Names) -> Json:
 
 def check_ref(ref: Ref, names: Names, place: str, out: Findings) -> None:
     """Report what can be said of a well-formed reference to something that exists."""
+    if is_secret(ref, names):
+        if ref.path:
+            message = f"{ref.text} has no value: a secret has no parts"
+            out.add("reference-unresolved", place, message)
+        return
     if ref.kind == "params" and names.values is not None and ref.name in names.values:
         try:
             value = refs.follow(names.values[ref.name], ref)
@@ -89,6 +96,16 @@ def check_ref(ref: Ref, names: Names, place: str, out: Findings) -> None:
         out.add(
             "reference-wrong", place, f"{ref.text} gives {words}, which cannot stand in a text", fix
         )
+
+
+def is_secret(ref: Ref, names: Names) -> bool:
+    """Whether a reference is to a secret parameter."""
+    if ref.kind != "params":
+        return False
+    declared = names.params.get(ref.name)
+    if declared is not None:
+        return declared.secret
+    return names.values is not None and type(names.values.get(ref.name)) is refs.Secret
 
 
 def _schema(ref: Ref, names: Names) -> Doc | None:

@@ -9,6 +9,7 @@ from leadhand.core import graph, refs
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants_book import Book, Entry, Live, uses
 from leadhand.core.invariants_plan import drop_questions
+from leadhand.core.params import with_secrets
 from leadhand.core.plan import failure_action_of
 from leadhand.core.refs import Artifact, Ref, Unresolved
 
@@ -131,7 +132,7 @@ def _check_inputs(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
 def _lookup(book: Book) -> Callable[[Ref], Json]:
     def lookup(ref: Ref) -> Json:
         if ref.kind == "params":
-            return book.start.params[ref.name]
+            return with_secrets(book.start.plan, book.start.params)[ref.name]
         step = book.follow(ref.name)
         if step is None or step.status != "succeeded":
             raise LookupError(f"step {ref.name} has no data")

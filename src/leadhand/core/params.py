@@ -9,15 +9,22 @@ A parameter is declared in one of two ways:
 An object is a declaration when all its keys are words of one (type, default, ...); any other
 object is itself a default value. A parameter without a default must be given, unless it says
 `required: false`: then it is null.
+
+A secret is declared by where it is, and given by where it is; its value never comes here:
+
+      token: {type: secret, env: API_TOKEN}        # or keyring: service/user
+      other: {type: secret}                        # given as env:NAME or keyring:service/user
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from leadhand.core.findings import Finding, Findings
+from leadhand.core.refs import Secret
 from leadhand.core.wording import TYPE_WORDS, kind_of, listed, named, shown
 
 if TYPE_CHECKING:
@@ -41,6 +48,9 @@ _SCHEMA_WORDS = frozenset(
 )
 _WORDS = _SCHEMA_WORDS | {"default", "description", "title", "required", "examples"}
 _NO_DEFAULT = object()
+_SECRET_WORDS = frozenset({"type", "env", "keyring", "description", "title", "required"})
+_SOURCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]{0,199}|keyring:[^/\s]{1,200}/\S{1,200}")
+_AS_SOURCE = "is a secret: give where it is, as in env:NAME, never the value itself"
 
 
 class Declared(NamedTuple):
@@ -50,10 +60,15 @@ class Declared(NamedTuple):
     default: Json
     has_default: bool
     required: bool
+    secret: bool = False
 
 
 def declaration(entry: Json) -> Declared:
     """Read the declaration of one parameter, or the plain default that stands for one."""
+    if is_secret(entry):
+        source = _source(entry)
+        required = bool(entry.get("required", True)) and not source
+        return Declared({"type": "string"}, source or None, bool(source), required, secret=True)
     if not isinstance(entry, dict) or not set(entry) <= _WORDS:
         kind = kind_of(entry)
         schema = {} if kind == "null" else {"type": kind}
@@ -82,7 +97,7 @@ def check_declared(
             continue
         each = declaration(entry)
         found[name] = each
-        if each.has_default:
+        if each.has_default and not each.secret:
             for problem in out.problems(each.default, each.schema, f"{place}.default"):
                 out.add(
                     "param-wrong",
@@ -93,7 +108,49 @@ def check_declared(
     return found
 
 
+def is_secret(entry: Json) -> bool:
+    """Whether a declaration is of a secret."""
+    return isinstance(entry, dict) and entry.get("type") == "secret"
+
+
+def is_source(value: Json) -> bool:
+    """Whether a value says where a secret is."""
+    return isinstance(value, str) and _SOURCE.fullmatch(value) is not None
+
+
+def with_secrets(plan: Doc, params: Doc) -> Doc:
+    """The parameters of a run, with a placeholder for each that its plan declares a secret."""
+    declared = plan.get("params")
+    if not isinstance(declared, dict) or not any(map(is_secret, declared.values())):
+        return params
+    return {
+        name: Secret(name, value) if is_source(value) and is_secret(declared.get(name)) else value
+        for name, value in params.items()
+    }
+
+
+def _source(entry: Doc) -> str:
+    for word in ("env", "keyring"):
+        if word in entry:
+            return f"{word}:{entry[word]}"
+    return ""
+
+
+def _wrong_secret(entry: Doc) -> str:
+    if unknown := sorted(set(map(str, entry)) - _SECRET_WORDS):
+        return f"a secret has no {shown(unknown[0])}: its value stands nowhere in a plan"
+    if "env" in entry and "keyring" in entry:
+        return "a secret is in one place: env or keyring"
+    if (source := _source(entry)) and not is_source(source):
+        return 'env is the name of a variable, keyring a "service/user"'
+    if not isinstance(entry.get("required", False), bool):
+        return "required must be true or false"
+    return ""
+
+
 def _wrong_declaration(entry: Json) -> str:
+    if is_secret(entry):
+        return _wrong_secret(entry)
     if not isinstance(entry, dict) or not set(entry) <= _WORDS:
         return ""
     kinds = entry.get("type", [])
@@ -142,6 +199,8 @@ def bind(declared: Mapping[str, Declared], given: Mapping[str, Json], out: Findi
                 kind = each.schema.get("type")
                 what = f" ({kind})" if isinstance(kind, str) else ""
                 fix = f"Give it with --set {name}=VALUE, or add a default."
+                if each.secret:
+                    what, fix = " (secret)", f"Say where it is: --set {name}=env:VARIABLE."
                 out.add(
                     "param-missing", f"params.{name}", f'parameter "{name}"{what} has no value', fix
                 )
@@ -149,6 +208,12 @@ def bind(declared: Mapping[str, Declared], given: Mapping[str, Json], out: Findi
         optional = not each.required and not each.has_default
         if given[name] is None and optional:
             values[name] = None
+            continue
+        if each.secret:
+            if not is_source(given[name]):  # and never show what was given
+                out.add("param-wrong", f"params.{name}", f'parameter "{name}" {_AS_SOURCE}')
+                continue
+            values[name] = given[name]
             continue
         for problem in out.problems(given[name], each.schema, f"params.{name}"):
             out.add(

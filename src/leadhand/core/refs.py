@@ -14,6 +14,9 @@ They are typed substitutions, not text pasting:
    stays the text it is. (So a result cannot pull another result into a command.)
 4. `$${{` is a literal `${{`.
 
+A parameter of type secret is never a value here either: its reference becomes a `Secret`, which
+only the shell replaces, just before the worker is called. Hashes are over the placeholder.
+
 A result that was too large for the log is stored apart. Its reference becomes an `Artifact`,
 which the shell replaces by the data. It is a type of its own, not a dict with a special key:
 a worker that returns `{"$artifact": "sha256:…"}` gets no other step's data that way.
@@ -72,6 +75,19 @@ class Artifact(msgspec.Struct, frozen=True):
     path: tuple[str | int, ...] = ()
 
 
+class Secret(msgspec.Struct, frozen=True):
+    """The value of a secret parameter, which only the shell knows: its name and where it is."""
+
+    name: str = msgspec.field(name="$secret")
+    source: str = ""
+
+
+class SecretText(msgspec.Struct, frozen=True):
+    """A text with secrets in it."""
+
+    parts: tuple[str | Secret, ...] = msgspec.field(name="$secret_text")
+
+
 class Unresolved(LookupError):
     """A reference that has no value. `message` says what is missing and what is there."""
 
@@ -121,6 +137,8 @@ def follow(root: Json, ref: Ref) -> Json:
     """Go a reference's path from its root; raises Unresolved saying what is there instead."""
     if type(root) is Artifact:
         return Artifact(root.ref, root.path + ref.path)
+    if type(root) is Secret and ref.path:
+        raise Unresolved(ref.place, ref, f"{ref.text} has no value: a secret has no parts")
     here, value = ref.root, root
     for part in ref.path:
         if isinstance(part, int):
@@ -168,6 +186,8 @@ def describe(value: Json) -> str:
             return "is a number"
         case Artifact():
             return "is stored apart as an artifact"
+        case Secret() | SecretText():
+            return "is a secret"
         case _:
             return f"is a {type(value).__name__}"
 
@@ -216,7 +236,10 @@ def _resolve_text(text: str, lookup: Callable[[Ref], Json]) -> Json:
     parts = pieces(text)
     if len(parts) == 1 and isinstance(parts[0], Ref):
         return _value(parts[0], lookup)
-    return "".join(part if isinstance(part, str) else _as_text(part, lookup) for part in parts)
+    texts = [part if isinstance(part, str) else _as_text(part, lookup) for part in parts]
+    if any(type(text) is Secret for text in texts):
+        return SecretText(tuple(texts))
+    return "".join(texts)  # type: ignore[arg-type]  # all are texts now
 
 
 def _value(ref: Ref, lookup: Callable[[Ref], Json]) -> Json:
@@ -232,9 +255,9 @@ def _value(ref: Ref, lookup: Callable[[Ref], Json]) -> Json:
     return follow(root, ref)
 
 
-def _as_text(ref: Ref, lookup: Callable[[Ref], Json]) -> str:
+def _as_text(ref: Ref, lookup: Callable[[Ref], Json]) -> str | Secret:
     value = _value(ref, lookup)
-    if isinstance(value, str):
+    if isinstance(value, (str, Secret)):
         return value
     if isinstance(value, (bool, int, float)):
         return msgspec.json.encode(value).decode()
@@ -323,14 +346,20 @@ def _advice(inner: str) -> str:
     return "write steps.ID.data.path or params.NAME"
 
 
-def load_artifacts(value: Json, load: Callable[[Artifact], Json]) -> Json:
-    """The value with every `Artifact` replaced by what it names; Unresolved when its path fails."""
+def load_apart(
+    value: Json, load: Callable[[Artifact], Json], reveal: Callable[[Secret], str]
+) -> Json:
+    """The value with what is kept apart put in: large results, and secrets."""
+    if type(value) is Secret:
+        return reveal(value)
+    if type(value) is SecretText:
+        return "".join(part if isinstance(part, str) else reveal(part) for part in value.parts)
     if type(value) is Artifact:
         text = f"{value.ref[:19]}… (a large result)"
         ref = Ref("", "steps", value.ref[:19], value.path, text, whole=True)
         return follow(load(value), ref)
     if type(value) is dict:
-        return {key: load_artifacts(item, load) for key, item in value.items()}
+        return {key: load_apart(item, load, reveal) for key, item in value.items()}
     if type(value) is list:
-        return [load_artifacts(item, load) for item in value]
+        return [load_apart(item, load, reveal) for item in value]
     return value

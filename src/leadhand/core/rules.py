@@ -73,6 +73,8 @@ _STRUCTURE = {
     "supersedes-unknown": ("LH137", _E, "a step takes the place of one that is not there"),
     "findings-cut": ("LH138", _N, "there is more to report than is shown"),
     "field-later": ("LH139", _W, "a field that this version does not act on yet"),
+    "secret-misplaced": ("LH140", _E, "a secret where it would be shown or stored"),
+    "secret-exposed": ("LH141", _W, "a secret in the arguments of a command"),
 }
 
 _SEMANTICS = {

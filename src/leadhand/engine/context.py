@@ -70,7 +70,10 @@ class AttemptContext:
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
         """Say how far it is; shown live, never kept in the log."""
-        self._run.note_progress(self.step, *progress_note(message, fraction))
+        text, share = progress_note(message, fraction)
+        if self._run.secrets is not None:
+            text = self._run.secrets.text(text)
+        self._run.note_progress(self.step, text, share)
 
     def spawned(self, process: Spawned) -> None:
         """A command tells which process carries out the attempt."""

@@ -37,6 +37,7 @@ from leadhand.engine.breakers import Breakers
 from leadhand.engine.clock import SystemClock
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.run import Run
+from leadhand.engine.secrets import secrets_of
 from leadhand.errors import (
     Bug,
     Conflict,
@@ -159,9 +160,12 @@ class Host:
         """Begin a run; returns once its start is durable."""
         self._attach(workers)
         run = Run(self, started.run, workers, planner)
+        run.secrets = secrets_of(started, workers)
+        proposal = getattr(planner, "proposal", None)
+        if run.secrets is not None:
+            run.secrets.refuse([started], proposal)
         self.runs[run.id] = run
         run.driven = True
-        proposal = getattr(planner, "proposal", None)
         if proposal is None:
             await run.said(lambda _state, _now: Move([started, ev.RunHosted(self.owner)], []))
             return run
@@ -190,6 +194,7 @@ class Host:
             if problems:
                 raise StoreCorrupt(f"the log of run {ident} does not verify: {problems[0]}")
             run.load_from(entries)
+        run.secrets = secrets_of(run.state.started, workers)
         self.runs[ident] = run
         return run
 
@@ -200,6 +205,7 @@ class Host:
             return run
         self._attach(workers)
         run.workers = workers
+        run.secrets = secrets_of(run.state.started, workers)
         run.planner = planner
         run.driven = True
 
@@ -287,6 +293,9 @@ class Host:
 
     def notice(self, kind: str, run: str, text: str) -> None:
         """Tell whoever listens; a listener that fails harms nobody."""
+        for hosted in self.runs.values():
+            if hosted.secrets is not None:
+                text = hosted.secrets.text(text)
         try:
             self._on_notice(kind, run, text)
         except Exception as error:  # noqa: BLE001 - user code, and nothing rests on it

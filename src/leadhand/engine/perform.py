@@ -18,12 +18,13 @@ from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core import events as ev
 from leadhand.core.moves import Move
-from leadhand.core.refs import Artifact, Unresolved, load_artifacts
+from leadhand.core.refs import Artifact, Unresolved, load_apart
 from leadhand.core.report import Report, decision_doc
 from leadhand.core.revise import answered
 from leadhand.core.views import acceptance, planner_view
 from leadhand.engine.context import AttemptContext
 from leadhand.engine.results import data_of, result_of, step_views
+from leadhand.engine.secrets import reveal_of
 from leadhand.engine.verdict import Verdict, failure_doc, goal_findings, judge
 from leadhand.errors import StoreError, StoreFull
 from leadhand.ports import Task, ends_us
@@ -76,6 +77,8 @@ async def attempt(
             raise
         report = Report.failed("unavailable", f"{type(error).__name__}: {error}", effect="unknown")
     try:
+        if run.secrets is not None:
+            report = run.secrets.report(report)
         await _hand_in(run, effect, report)
     except Exception as error:  # noqa: BLE001 - nobody waits for this task: the host must hear
         run.host.fail(error)
@@ -91,12 +94,13 @@ def _worker(run: Run, name: str) -> Worker:
 
 
 def fresh_parameters(run: Run, parameters: Doc) -> Doc:
-    """Parameters as the worker gets them: results stored apart are loaded, nothing is shared."""
+    """Parameters as the worker gets them: large results and secrets put in, nothing shared."""
 
     def load(artifact: Artifact) -> Json:
         return msgspec.json.decode(run.host.store.get_artifact(artifact.ref))
 
-    loaded: Doc = msgspec.json.decode(msgspec.json.encode(load_artifacts(parameters, load)))
+    whole = load_apart(parameters, load, reveal_of(run.secrets))
+    loaded: Doc = msgspec.json.decode(msgspec.json.encode(whole))
     return loaded
 
 
@@ -225,6 +229,8 @@ async def probe(
             outcome = "not_done"
         else:
             outcome = "done"
+            if run.secrets is not None:
+                report = run.secrets.report(report)
             step = run.state.steps[effect.step].doc
             verdict, data, raw = verify(run, effect.worker, step, report)
             if len(raw) > run.state.policy.inline_bytes:
@@ -266,6 +272,8 @@ async def ask(run: Run, effect: CallPlanner) -> None:
         view = planner_view(run.state, effect.call, effect.why, load)
         decision = await run.planner.decide(view)
         doc = plain(decision_doc(decision), place="decision")
+        if run.secrets is not None:
+            doc = run.secrets.value(doc)
         answer = msgspec.json.decode(msgspec.json.encode(doc))
     except asyncio.CancelledError:
         reason = "it was stopped"

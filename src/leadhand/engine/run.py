@@ -42,18 +42,13 @@ if TYPE_CHECKING:
 
     from leadhand.core.effects import Effect
     from leadhand.engine.host import Host
+    from leadhand.engine.secrets import Secrets
     from leadhand.ports import Planner, Spawned, Workers
 
 CALENDAR_LOOK_S = 1.0
 """Calendar times are looked at this often, since the calendar may jump."""
 ROOM_LOOK_S = 0.1
 """How often a store without room for new work is asked again."""
-
-
-def _bug(error: Exception) -> Bug:
-    bug = Bug(f"the engine failed: {type(error).__name__}: {error}")
-    bug.__cause__ = error
-    return bug
 
 
 CONFLICTS_MAX = 5
@@ -78,6 +73,8 @@ class Run:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.contexts: dict[str, Any] = {}
         self.progress: dict[str, tuple[str, float | None]] = {}
+        self.secrets: Secrets | None = None
+        """What must not get into the log, if there is something."""
         self.driven = False
         """False for a run that is only spoken to: nothing is decided or performed."""
         self._head = GENESIS
@@ -165,7 +162,7 @@ class Run:
                 self._decide(batch, entries, now)
         except Exception as error:  # noqa: BLE001 - the core never raises; if it does, we stop
             self._inputs.extendleft(reversed(batch.inputs))
-            self.host.fail(error if isinstance(error, Bug) else _bug(error))
+            self.host.fail(Bug.behind(error))
             return
         self._flush(batch, entries)
         if self.driven:
@@ -182,6 +179,8 @@ class Run:
                 continue
             try:
                 move = what(self.state, now)
+                if self.secrets is not None:
+                    self.secrets.refuse(move.events)
             except Exception as error:
                 if waiter is None:
                     raise Bug(f"an input failed: {error!r}") from error
@@ -231,6 +230,8 @@ class Run:
 
     def _apply(self, move: Move, batch: _Batch, entries: list[Entry], now: Now) -> None:
         at, version = now.at, ev.EVENT_VERSION
+        if self.secrets is not None:
+            move = self.secrets.clean(move)
         for event in move.events:
             evolve(self.state, event, at)
             body = encode(event)

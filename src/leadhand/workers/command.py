@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 OUTPUT_BYTES = 1 << 20
 STDERR_CHARS = 8_192
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|PRIVATE|CREDENTIAL", re.IGNORECASE)
 EXIT_CODES = {0: "success", 75: "transient", 77: "denied", 126: "unavailable", 127: "unavailable"}
 """What exit codes mean unless declared otherwise (sysexits.h); the rest is "unavailable"."""
 
@@ -47,6 +49,8 @@ class Program:
     argv: tuple[Template, ...]
     cwd: Path
     env: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    """Variables that are passed on like those of `env`, and kept out of the log."""
     set_env: Mapping[str, str] = field(default_factory=dict)
     output: Literal["text", "json", "report"] = "text"
     exit_codes: Mapping[int, str] = field(default_factory=dict)
@@ -111,6 +115,13 @@ class CommandWorker:
     def attach(self, processes: Processes) -> None:
         """Give it the means to start programs."""
         self.processes = processes
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Variables whose values must not get into the log: declared, or named like one."""
+        programs = self._programs.values()
+        passed = (name for program in programs for name in program.env if SECRET_NAME.search(name))
+        return (*(name for program in programs for name in program.secrets), *passed)
 
     async def perform(self, task: Task, context: Context) -> Report:
         """Run the program and report how it ended."""
@@ -178,7 +189,7 @@ class CommandWorker:
         return await followed(process, context, program.grace_s)
 
     def _environment(self, program: Program, task: Task, context: Context) -> dict[str, str]:
-        names = (*INHERITED, *program.env)
+        names = (*INHERITED, *program.env, *program.secrets)
         inherited = {name: self._environ[name] for name in names if name in self._environ}
         attempt = {
             "LEADHAND_RUN": task.run,

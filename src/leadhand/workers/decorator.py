@@ -77,6 +77,9 @@ class Options(TypedDict, total=False):
     max_concurrency: int
     retry_on: type[BaseException] | tuple[type[BaseException], ...]
     """Exceptions that mean: the same call may work soon."""
+    secrets: Texts
+    """Environment variables whose values must not get into the log, whatever it returns, prints
+    or raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +110,7 @@ class Declaration:
     isolate: Literal["thread", "process"] | None = None
     max_concurrency: int | None = None
     retry_on: tuple[type[BaseException], ...] = ()
+    secrets: tuple[str, ...] = ()
     scope: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Names of the function it was written in, for annotations given as text."""
 
@@ -183,6 +187,7 @@ def declare(
         isolate=isolate,
         max_concurrency=_count(options.get("max_concurrency"), where),
         retry_on=retry_on if isinstance(retry_on, tuple) else (retry_on,),
+        secrets=_texts(options, "secrets", where),
         scope=_needed(plain, scope or {}),
     )
 

@@ -218,6 +218,11 @@ class FunctionWorker:
         self._limit = min((limit for limit in limits if limit), default=None)
         self._lane = Lane(self._limit)
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Variables whose values must not get into the log."""
+        return tuple(name for each in self._all for name in each.declaration.secrets)
+
     @cached_property
     def spec(self) -> WorkerSpec:
         """Its description, made when first asked for: reading sources takes time."""

@@ -42,6 +42,12 @@ class HttpWorker:
         self._environ = os.environ if environ is None else environ
         self._network = Network(resolve, tls)
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Variables whose values must not get into the log: those of headers."""
+        headers = (header for call in self._calls.values() for header in call.headers)
+        return tuple(header.env for header in headers if header.env)
+
     async def perform(self, task: Task, context: Context) -> Report:
         """Send the request and judge the answer."""
         call = self.call(task.action)

@@ -1,0 +1,135 @@
+"""Redaction: known secrets are taken out of whatever is about to be stored, before it is hashed.
+
+What is looked for is each value, and each form in which it may come back: escaped as JSON, as a
+Python text or as HTML, quoted for URLs and shells, in base64 (also inside of something longer
+that was encoded, as in a Basic header) and in hexadecimal, and each longer line of a value that
+has several. Texts that were cut (a message of 2,000 characters, the end of an output) may end
+in the middle of a secret: its pieces at the cuts go too.
+
+Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shlex
+from base64 import b64encode, urlsafe_b64encode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LENGTH_MIN = 4
+"""Shorter values cannot be kept out of anything without taking everything else out too."""
+FORM_MIN = 6
+"""The shortest derived form that is looked for, and the shortest piece of a secret."""
+CUT_LENGTH = 100
+"""Shorter texts are not cut by anybody."""
+
+_CUT = re.compile(r"( \.\.\. |\n\[\.\.\. [\d,]+ (?:characters|bytes) left out \.\.\.\]\n)")
+_HEX = re.compile(r"%[0-9A-F]{2}")
+
+
+class Redactor:
+    """Takes values out of texts; each leaves its name."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        """`values` by name; those that are too short are left alone."""
+        found: dict[str, str] = {}
+        for name, value in values.items():
+            for form in forms(value):
+                found.setdefault(form, f"[secret:{name}]")
+        self._needles = sorted(found.items(), key=lambda item: (-len(item[0]), item[0]))
+        self._bytes = [needle.encode("utf-8", "backslashreplace") for needle, _ in self._needles]
+
+    def __bool__(self) -> bool:
+        return bool(self._needles)
+
+    def finds(self, data: bytes) -> str:
+        """The mark of the first secret in some bytes, or nothing."""
+        for needle, (_, mark) in zip(self._bytes, self._needles, strict=True):
+            if needle in data:
+                return mark
+        return ""
+
+    def text(self, text: str) -> str:
+        """A text without them."""
+        for needle, mark in self._needles:
+            if needle in text:
+                text = text.replace(needle, mark)
+        if len(text) < CUT_LENGTH:
+            return text
+        pieces = _CUT.split(text)
+        pieces[::2] = [self._edges(piece) for piece in pieces[::2]]
+        return "".join(pieces)
+
+    def value(self, value: Any) -> Any:
+        """JSON-like data without them: in texts, in keys, and in numbers that spell one."""
+        kind = type(value)
+        if kind is str:
+            return self.text(value)
+        if kind is dict:
+            return {self.value(key): self.value(item) for key, item in value.items()}
+        if kind is list or kind is tuple:
+            return kind(self.value(item) for item in value)
+        if kind is int or kind is float:
+            return self.finds(msgspec.json.encode(value)) or value
+        return value
+
+    def _edges(self, text: str) -> str:
+        """A text whose ends are no pieces of a secret."""
+        for needle, mark in self._needles:
+            longest = min(len(needle) - 1, len(text))
+            for size in range(longest, FORM_MIN - 1, -1):
+                if text.endswith(needle[:size]):
+                    text = text[:-size] + mark
+                    break
+            for size in range(longest, FORM_MIN - 1, -1):
+                if text.startswith(needle[-size:]):
+                    text = mark + text[size:]
+                    break
+        return text
+
+
+def forms(value: str) -> set[str]:
+    """A value in all the spellings it may come back in."""
+    found = set()
+    for text in {value, value.strip(), *_lines(value)}:
+        if len(text) < LENGTH_MIN:
+            continue
+        found.add(text)
+        found |= {form for form in _spellings(text) if len(form) >= FORM_MIN}
+    return found
+
+
+def _lines(value: str) -> Iterator[str]:
+    """The lines of a value that has several: a key's armour says nothing, its lines do."""
+    lines = value.split("\n")
+    if len(lines) > 1:
+        yield from (line.strip() for line in lines if len(line) >= 8 and not line.startswith("-"))
+
+
+def _spellings(text: str) -> Iterator[str]:
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield repr(text)[1:-1]
+    yield text.encode("unicode_escape").decode()
+    yield html.escape(text)
+    yield html.escape(text, quote=False)
+    yield shlex.quote(text)[1:-1] if shlex.quote(text) != text else text
+    raw = text.encode("utf-8", "backslashreplace")
+    for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+        yield quoted
+        yield _HEX.sub(lambda match: match[0].lower(), quoted)
+    yield raw.hex()
+    yield raw.hex().upper()
+    for shift in range(3):
+        # What does not depend on the neighbours: whole groups of 6 bits of our own.
+        begin, end = -(-shift * 8 // 6), (shift + len(raw)) * 8 // 6
+        for encode in (b64encode, urlsafe_b64encode):
+            yield encode(bytes(shift) + raw).decode()[begin:end]

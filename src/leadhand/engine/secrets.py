@@ -1,0 +1,180 @@
+"""The secrets of a run: read where they are kept, handed to workers, kept out of everything else.
+
+The core knows a secret by its name (`core/refs.py`). Its value is read once, when a run is
+started or taken up, from the environment or a keyring; workers get it with their parameters.
+Everything that enters a run's log passes `clean` first; reports pass `report` before they are
+judged, so that what is verified is what is stored. Variables that workers declare as secret
+(headers, `secrets`) are kept out too.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.audit.redaction import LENGTH_MIN, Redactor
+from leadhand.codec.events import encode
+from leadhand.codec.values import plain
+from leadhand.core import events as ev
+from leadhand.core.effects import Notify
+from leadhand.core.moves import Move
+from leadhand.core.params import with_secrets
+from leadhand.core.refs import Ref, Secret, Unresolved
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from leadhand.core.plan import Doc
+    from leadhand.core.report import Report
+    from leadhand.ports import Workers
+
+WORKER_LENGTH_MIN = 8
+"""Shorter values of workers' variables ("test", "1") are words rather than secrets."""
+
+_FIXED = frozenset(
+    {"type", "step", "id", "run", "worker", "hash", "base", "spec", "exec", "actor", "author"}
+    | {"add", "cancel", "outlook", "strategy", "failure_class", "status", "outcome", "kind"}
+    | {"choice", "choices", "default", "data_ref", "output_ref", "result_ref", "boot_id", "limit"}
+)
+"""What the engine goes by. Plans are refused as a whole: their hash is over what they hold."""
+
+
+class Secrets:
+    """What is known of a run's secrets."""
+
+    def __init__(self, values: Mapping[str, str], redactor: Redactor) -> None:
+        self._values = values
+        self._redactor = redactor
+        self.text = redactor.text
+        self.value = redactor.value
+
+    def reveal(self, secret: Secret) -> str:
+        """The value of a secret, for a worker."""
+        if secret.name not in self._values:
+            raise _missing(
+                secret, f"{secret.source} is not there, in the process that hosts the run"
+            )
+        return self._values[secret.name]
+
+    def refuse(self, events: Iterable[ev.Event], proposal: Doc | None = None) -> None:
+        """A plan that holds a secret itself cannot be stored, and must not be changed."""
+        plans = [each for each in events if isinstance(each, (ev.RunStarted, ev.RevisionProposed))]
+        for data in (*map(encode, plans), msgspec.json.encode(proposal)):
+            if mark := self._redactor.finds(data):
+                raise UsageError(
+                    f"the plan, or what was given for it, holds the value of {mark}, and "
+                    "would be stored with it. Fix: write ${{ params.NAME }} instead."
+                )
+
+    def clean(self, move: Move) -> Move:
+        """A move without them."""
+        events = [self._event(event) for event in move.events]
+        effects = [
+            Notify(effect.kind, self.text(effect.text)) if type(effect) is Notify else effect
+            for effect in move.effects
+        ]
+        return Move(events, effects)
+
+    def report(self, report: Report) -> Report:
+        """A worker's report without them."""
+        clean: Callable[[Any], Any] = self.value
+        error = report.error
+        if error is not None:
+            details = _plain(error.details)
+            error = replace(error, message=clean(error.message), details=clean(details))
+        return replace(
+            report,
+            data=clean(_plain(report.data)),
+            error=error,
+            recommendations=tuple(clean(str(each)) for each in report.recommendations),
+            artifacts=tuple(clean(str(each)) for each in report.artifacts),
+            output=clean(report.output),
+        )
+
+    def _event(self, event: ev.Event) -> ev.Event:
+        if not self._redactor.finds(encode(event)):
+            return event
+        doc: Doc = msgspec.to_builtins(event)
+        for key, value in doc.items():
+            if key not in _FIXED:
+                doc[key] = self.value(value)
+        return msgspec.convert(doc, type(event))
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return plain(value)
+    except ValueError:
+        return value  # whoever judges the report says so
+
+
+def secrets_of(started: ev.RunStarted | None, workers: Workers) -> Secrets | None:
+    """The secrets of a run; None when it has none, which costs nothing from then on."""
+    if started is None:
+        return None
+    values: dict[str, str] = {}
+    params = with_secrets(started.plan, started.params)
+    for name, secret in params.items():
+        if type(secret) is Secret and (value := read_source(secret.source)) is not None:
+            values[name] = value
+    hidden = dict(values)
+    for spec in started.catalog:
+        for variable in getattr(workers.get(spec.name), "secret_names", ()):
+            value = os.environ.get(variable, "")
+            if len(value) >= WORKER_LENGTH_MIN:
+                hidden.setdefault(variable, value)
+    redactor = Redactor(hidden)
+    known = any(type(value) is Secret for value in params.values())
+    return Secrets(values, redactor) if redactor or known else None
+
+
+def read_source(source: str) -> str | None:
+    """The value of a secret, from where it is kept; None when there is none."""
+    kind, _, name = source.partition(":")
+    if kind == "env":
+        return os.environ.get(name)
+    try:
+        import keyring  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise UsageError(
+            f"{source}: reading a keyring needs the package `keyring`. Fix: pip install keyring"
+        ) from None
+    service, _, user = name.partition("/")
+    found = keyring.get_password(service, user)
+    return None if found is None else str(found)
+
+
+def check_secrets(plan: Doc, values: Doc) -> None:
+    """Before a start: that each secret is there, and can be kept out of the log."""
+    for name, secret in with_secrets(plan, values).items():
+        if type(secret) is not Secret:
+            continue
+        value = read_source(secret.source)
+        if value is None:
+            raise UsageError(f'parameter "{name}" is a secret, and {secret.source} is not there')
+        if len(value.strip()) < LENGTH_MIN:
+            raise UsageError(
+                f'parameter "{name}" is a secret of fewer than {LENGTH_MIN} characters, which '
+                "cannot be kept out of a log"
+            )
+
+
+def reveal_of(secrets: Secrets | None) -> Callable[[Secret], str]:
+    """How secrets of a run are put in."""
+    if secrets is not None:
+        return secrets.reveal
+
+    def unknown(secret: Secret) -> str:
+        raise _missing(secret, "this run has no secrets")
+
+    return unknown
+
+
+def _missing(secret: Secret, why: str) -> Unresolved:
+    text = f"${{{{ params.{secret.name} }}}}"
+    ref = Ref("", "params", secret.name, (), text, whole=True)
+    return Unresolved("", ref, f"{text} has no value: {why}")
