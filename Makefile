@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: run-env ## see Leadhand work: no key, no account
+demo: run-env ## see Leadhand work: a goal, a plan, four failures recovered; no key
 	@$(BIN)/leadhand demo
 
 test: dev-env ## run every test

@@ -209,9 +209,12 @@ def test_make_help_lists_every_command():
     assert not done.stderr
 
 
+DEMO = ("leadhand.toml", "server.py", "workers.py")
+
+
 def test_the_wheel_holds_code_and_data(tmp_path):
     """SQL and the typing marker are part of the package, not only of the checkout."""
-    for name in (".gitignore", "pyproject.toml", "LICENSE", "README.md", "src"):
+    for name in (".gitignore", "pyproject.toml", "LICENSE", "README.md", "examples", "src"):
         if (ROOT / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "out"]
@@ -224,6 +227,7 @@ def test_the_wheel_holds_code_and_data(tmp_path):
         if path.suffix in {".py", ".sql"} or path.name == "py.typed"
     }
     assert wanted | {"leadhand/py.typed"} <= held
+    assert {f"leadhand/examples/research/{name}" for name in DEMO} <= held
     assert not [name for name in held if "__pycache__" in name]
 
 

@@ -18,14 +18,14 @@ SLOW_S = 0.5  # each takes this long at least, so that it can be watched
 # --- worker 1 retrieves: raw data, or an error with its class ------------------------------
 
 
-def get(url: str) -> list[dict]:
+def get(api: str, path: str) -> list[dict]:
     """What an address answers. What went wrong gets its class here, where it is known."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - the town's address
+        with urllib.request.urlopen(api + path, timeout=10) as answer:  # noqa: S310 - the town's
             return json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
-            said = f"{error.code} {error.reason} from {url}"
+            said = f"{path}: {error.code} {error.reason}"
             if error.code == 429:
                 seconds = float(error.headers.get("Retry-After", 1))
                 raise RateLimited(said, retry_after_s=seconds) from None
@@ -34,22 +34,22 @@ def get(url: str) -> list[dict]:
             raise Unavailable(said) from None
 
 
-@worker(gives="stations", idempotent=True, cost=1, est="1s")
+@worker(gives="stations", idempotent=True, cost=1, est="2s")
 def fetch_stations(api: str) -> list[dict]:
     """Fetch the stations."""
-    return get(f"{api}/stations")
+    return get(api, "/stations")
 
 
-@worker(gives="rides", idempotent=True, cost=1, est="1s")
+@worker(gives="rides", idempotent=True, cost=1, est="2s")
 def fetch_rides(api: str) -> list[dict]:
     """Fetch a week of rides."""
-    return get(f"{api}/rides")
+    return get(api, "/rides")
 
 
-@worker(gives="rides", idempotent=True, cost=2, est="1s")
+@worker(gives="rides", idempotent=True, cost=2, est="2s")
 def fetch_archive(api: str) -> list[dict]:
     """Fetch the same from the archive, which is dearer."""
-    return get(f"{api}/archive/rides")
+    return get(api, "/archive/rides")
 
 
 # --- worker 2 computes ---------------------------------------------------------------------
@@ -77,7 +77,7 @@ async def split(stations: list[dict], rides: list[dict]) -> list[dict]:
     return parts(stations, rides)
 
 
-@worker(gives="station_usage", cost=0.1, est="1s")
+@worker(gives="station_usage", cost=0.1, est="2s")
 async def measure_one(part: dict, context: Context) -> dict:
     """Measure one station."""
     for done in (1, 2, 3):

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import time
 
 import pytest
 
@@ -10,10 +11,48 @@ from tests.support.cli import Folder
 
 @pytest.mark.real
 @pytest.mark.slow
+def test_the_demo_recovers_from_everything(tmp_path):
+    """A goal, a plan, four kinds of trouble, a summary; and all commands are exact."""
+    folder = Folder(tmp_path)
+    begun = time.monotonic()
+    done = folder.run("demo", "--folder", "show", "--json", timeout_s=120)
+    assert done.code == 0, done
+    assert time.monotonic() - begun < 60
+    told, place = done.doc, Folder(tmp_path / "show")
+    for line in (
+        "fetch_stations: rate_limited, so retry",
+        "fetch_rides: unavailable, so reroute with fetch_archive",
+        "measure: too_complex, so simplify",
+        "question q1 answered by nobody: done",
+        "For the town council: where a week of bicycles ran out.",
+        "Timeline:",
+        "every hash and every rule holds",
+        f"The log is {place.path / '.leadhand' / 'leadhand.db'}",
+    ):
+        assert line in done.err
+    shown = place.run("show", told["run"], "--json").doc
+    assert shown["status"] == "succeeded"
+    won = {(row["class"], row["strategy"]): row["won"] for row in shown["recovery"]["rates"]}
+    assert won == {
+        ("rate_limited", "retry"): 1,
+        ("too_complex", "simplify"): 1,
+        ("unavailable", "reroute"): 1,
+    }
+    verbs = [shlex.split(line)[-1 - 1 :] for line in told["commands"]]
+    assert told["commands"][0] == f"cd {shlex.quote(str(place.path))}"
+    assert verbs[-1] == ["verify", told["run"]]
+    for verb in ("show", "verify"):
+        assert place.run(verb, told["run"]).code == 0
+    assert place.run("metrics", "--json").doc["answered_by_default"] == 1
+    assert folder.run("demo", "--folder", "show").code == 2
+
+
+@pytest.mark.real
+@pytest.mark.slow
 def test_the_demo_kills_and_finishes(tmp_path):
     """Without a terminal too: killed in step-2, probed, adopted, verified, repeatable."""
     folder = Folder(tmp_path)
-    done = folder.run("demo", "--folder", "show", "--json", timeout_s=120)
+    done = folder.run("demo", "--crash", "--folder", "show", "--json", timeout_s=120)
     assert done.code == 0, done
     told = done.doc
     assert "kill -9" in done.err

@@ -455,7 +455,7 @@ LEDGER = [
     (ev.ProposalRefused(2, ["x", "y"]), "proposal refused: x; y"),
     (
         ev.RevisionProposed(number=2, author="p", base="", hash="h", add=[step("a")], because="so"),
-        "revision 2 by p: 1 step, final, risk low: so",
+        "revision 2 by p: 1 step (a), final, risk low: so",
     ),
     (
         ev.RevisionProposed(

@@ -1,179 +1,118 @@
-"""`leadhand demo`: a deployment, killed in the middle before your eyes, and finished all the same.
+"""`leadhand demo`: a goal, a plan, work, four things that go wrong, and a summary all the same.
 
-Every command it shows is really run, as a process of its own, with the words shown. Nothing is
-acted out here; what is acted out stands in `demo_plan.py`.
+What it plays is `examples/research`, copied into a folder of its own. Every command it shows is
+really run, as a process of its own, with the words shown.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+import leadhand
 from leadhand.cli.console import Console
-from leadhand.cli.demo_plan import BACKUP, COUNT, FILES, KILL_AT
 from leadhand.cli.group import command
-from leadhand.errors import Bug, UsageError
+from leadhand.cli.stage import Stage, place_of, program
+from leadhand.errors import Bug
 
-if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-
-WAIT_S = 60.0
-LOOK_S = 0.05
+FILES = ("leadhand.toml", "server.py", "workers.py")
+GOAL = "Where do the bicycles run out?"
+RECOVERED = {"retry", "reroute", "simplify"}
 
 
-@command("demo", "leadhand demo")
+@command("demo", "leadhand demo\nleadhand demo --crash")
 @click.option(
     "--folder", metavar="PATH", help="Keep the demo there; by default a temporary folder."
 )
-def demo(console: Console, folder: str | None) -> int:
-    """See a deployment killed half-way with kill -9, and finished all the same.
+@click.option("--crash", is_flag=True, help="Another one: a deployment killed with kill -9.")
+def demo(console: Console, folder: str | None, *, crash: bool) -> int:
+    """See a goal become a plan, and the plan survive what goes wrong.
 
-    No key, no account, no network; about ten seconds.
+    A server on this machine plays an unreliable source: one request is refused for now, one
+    address is gone, one task is too much at once, and somebody who is asked says nothing. No
+    key, no account, no network beyond this machine; about twenty seconds.
     """
-    place = _place(folder)
-    stage = _Stage(console, place)
+    stage = Stage(console, place_of(folder))
     try:
-        stage.play()
+        if crash:
+            from leadhand.cli.demo_crash import play_crash
+
+            play_crash(stage)
+        else:
+            _play(stage)
     finally:
         stage.end()
     if console.json:
-        console.document({"folder": str(place), "run": stage.run, "commands": stage.commands})
+        place = str(stage.place)
+        console.document({"folder": place, "run": stage.run, "commands": stage.commands})
     return 0
 
 
-def _place(folder: str | None) -> Path:
-    if folder is None:
-        return Path(tempfile.mkdtemp(prefix="leadhand-demo-"))
-    place = Path(folder)
-    if place.exists() and any(place.iterdir()):
-        raise UsageError(f"{place} is not empty. Fix: name a folder that is, or none.")
-    place.mkdir(parents=True, exist_ok=True)
-    return place.resolve()
+def example(name: str) -> Path:
+    """An example's folder: beside the package in a checkout, inside it when it is installed."""
+    package = Path(leadhand.__file__).resolve().parent
+    for folder in (package / "examples" / name, package.parents[1] / "examples" / name):
+        if (folder / "workers.py").exists():
+            return folder
+    raise Bug(f"the example {name} is not part of this installation")
 
 
-class _Stage:
-    """Runs commands in the demo's folder, in front of the audience."""
-
-    def __init__(self, console: Console, place: Path) -> None:
-        self._console = console
-        self._place = place
-        self._child: subprocess.Popen[bytes] | None = None
-        self.commands = [f"cd {shlex.quote(str(place))}"]
-        self.run = ""
-
-    def play(self) -> None:
-        """The whole piece."""
-        for name, content in FILES.items():
-            (self._place / name).write_text(content, encoding="utf-8")
-        self._tell("A deployment in three steps: test, back up the database, deploy.")
-        self._do("show", "plan.json")
-        self._tell("Check it before anything runs.")
-        self._do("lint", "plan.json")
-        self._tell("Run it, and kill the process with SIGKILL in the middle of step-2.")
-        self._run_and_kill()
-        self._tell("Nothing was lost. The log as it stands, read from the database:")
-        self._do("logs", self.run)
-        self._tell(
-            "step-2 was under way, and nobody saw how it ended. It must not be repeated blindly:\n"
-            "its worker has a probe, which looks whether the backup is there. Go on:"
-        )
-        self._do("resume", self.run)
-        self._judge()
-        self._tell("And the proof: every hash of the log, and every rule over it.")
-        self._do("verify", self.run)
-        self._tell("The commands that were run; repeat any of them:")
-        for line in self.commands:
-            self._console.say(f"  {line}")
-
-    def end(self) -> None:
-        """Leave nothing running."""
-        if self._child is not None and self._child.poll() is None:
-            self._child.kill()
-            self._child.wait()
-
-    def _tell(self, text: str) -> None:
-        self._console.say(f"\n{self._console.paint(text, 'bold')}")
-
-    def _start(self, *args: str) -> subprocess.Popen[bytes]:
-        line = f"{program()} {shlex.join(args)}"
-        self.commands.append(line)
-        self._console.say(f"{self._console.paint('$', 'dim')} {self._console.paint(line, 'cyan')}")
-        env = {k: v for k, v in os.environ.items() if not _is_setting(k)}
-        # What it prints as data is part of the show, unless somebody reads our own data.
-        self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "leadhand.cli", *args],
-            cwd=self._place,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr.fileno(),
-        )
-        return self._child
-
-    def _do(self, *args: str) -> None:
-        code = self._start(*args).wait(WAIT_S)
-        if code:
-            raise Bug(f"the demo's `leadhand {args[0]}` ended with {code}")
-
-    def _run_and_kill(self) -> None:
-        child = self._start("run", "plan.json")
-        until = time.monotonic() + WAIT_S
-        while not (self._place / BACKUP).exists():
-            if child.poll() is not None or time.monotonic() > until:
-                raise Bug("the demo's run did not get as far as its backup")
-            time.sleep(LOOK_S)
-        time.sleep(0.6)
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        if child.returncode != -signal.SIGKILL:
-            raise Bug("the demo's run was over before it could be killed")
-        if self._console.colour:
-            self._console.say("\033[?25h")  # the live view hid the cursor and cannot show it again
-        killed = self._console.paint(f"kill -9 {child.pid}", "red")
-        self._console.say(f"{killed}   (it was in the middle of {KILL_AT})")
-        self.run = self._latest()["run"]
-
-    def _latest(self) -> Doc:
-        line = [sys.executable, "-P", "-m", "leadhand.cli", "ls", "--json"]
-        found = subprocess.run(
-            line, cwd=self._place, capture_output=True, check=True, timeout=WAIT_S
-        )
-        latest: Doc = json.loads(found.stdout)[0]
-        return latest
-
-    def _judge(self) -> None:
-        """Say what was seen, after looking."""
-        made = (self._place / COUNT).read_text(encoding="utf-8").splitlines()
-        status = self._latest()["status"]
-        if status != "succeeded" or len(made) != 1:
-            raise Bug(f"the demo ended {status}, with {len(made)} backups")
-        good = self._console.paint("succeeded", "green")
-        self._console.say(
-            f"\n{good}: the backup was there, so step-2 was adopted as done, not made again;\n"
-            "step-1 was not repeated, and step-3 followed."
-        )
+def _play(stage: Stage) -> None:
+    for name in FILES:
+        shutil.copy(example("research") / name, stage.place / name)
+    stage.tell(
+        f"The goal: {GOAL}\n"
+        "Nobody has written a plan. Workers say what they need and what they give; the planner\n"
+        "finds the way. A small server on this machine plays the town, and it is moody:"
+    )
+    api = _serve(stage)
+    goal = (GOAL, "--have", f"api={api}", "--want", "summary")
+    stage.tell("What it would do, and why. Nothing runs yet.")
+    stage.do("plan", *goal)
+    stage.tell(
+        "Now run it. Four things will go wrong, and each is answered in its own way:\n"
+        "  too many requests    retry, after the pause that was asked for\n"
+        "  an address is gone   reroute, to a worker that gives the same\n"
+        "  too much at once     simplify: the planner splits the step\n"
+        "  nobody answers       a question has a default, which counts after 4 seconds"
+    )
+    stage.do("run", *goal, "--why")
+    stage.run = stage.latest()["run"]
+    stage.tell("When it happened, and what each recovery was worth.")
+    stage.do("show", stage.run, "--timeline")
+    _judge(stage)
+    stage.tell("The proof: every hash of the log, and every rule over it.")
+    stage.do("verify", stage.run)
+    log = stage.place / ".leadhand" / "leadhand.db"
+    stage.tell(f"The log is {log}")
+    stage.console.say(f"  {program()} logs {stage.run} --intent    what was decided, and why")
+    stage.list_commands()
+    stage.console.say(
+        f"\nThe workers are in {stage.place / 'workers.py'}: change them, and run it again.\n"
+        f"Another piece, with kill -9 in the middle: {program()} demo --crash"
+    )
 
 
-def program() -> str:
-    """How to call leadhand from where the reader sits."""
-    beside = Path(sys.executable).with_name("leadhand")
-    found = shutil.which("leadhand")
-    if found is not None and Path(found) == beside:
-        return "leadhand"
-    if beside.exists():
-        return shlex.quote(str(beside))
-    return f"{shlex.quote(sys.executable)} -m leadhand.cli"
+def _serve(stage: Stage) -> str:
+    """Start the town; its address."""
+    server = stage.spawn("server.py", stdout=subprocess.PIPE)
+    assert server.stdout is not None
+    address = server.stdout.readline().decode().strip()
+    if not address:
+        raise Bug("the demo's server did not start")
+    port = address.rpartition(":")[2]
+    stage.show(f"{shlex.quote(sys.executable)} server.py {port} &")
+    return address
 
 
-def _is_setting(name: str) -> bool:
-    return name.startswith("LEADHAND_") and name != "LEADHAND_DEBUG"
+def _judge(stage: Stage) -> None:
+    """Say what was seen, after looking."""
+    told = stage.ask("show", stage.run)
+    won = {each["strategy"] for each in told["recovery"]["answers"] if each["won"]}
+    if told["status"] != "succeeded" or not won >= RECOVERED:
+        raise Bug(f"the demo ended {told['status']}, having recovered by {sorted(won)}")

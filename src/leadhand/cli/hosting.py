@@ -51,6 +51,8 @@ class Job:
     stay: bool = False
     """Host it while it waits for a person, instead of leaving."""
     quiet: bool = False
+    why: bool = False
+    """Say above the live picture what was decided, and why."""
     after: int = 0
     """Events up to this seq were shown long ago."""
     started: Callable[[str], None] = lambda _run: None
@@ -94,7 +96,9 @@ class _Session:
                 run = await self._job.begin(lead, opened)
                 self._ident = run.id
                 self._job.started(run.id)
-                view = self._view = view_for(self._console, quiet=self._job.quiet)
+                view = self._view = view_for(
+                    self._console, quiet=self._job.quiet, why=self._job.why
+                )
                 watcher = asyncio.create_task(self._watch(opened, run, view))
                 try:
                     await self._until_over(opened, run, signals)

@@ -11,7 +11,7 @@ import sys
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
-        "demo": ("demo", "See a deployment killed half-way, and finished all the same"),
+        "demo": ("demo", "See a goal become a plan, and the plan survive what goes wrong"),
         "init": ("init", "Write leadhand.toml, a worker stub and an example plan"),
     },
     "Plans": {

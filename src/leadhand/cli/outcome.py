@@ -47,11 +47,12 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
 
 def _print_bad(console: Console, state: State) -> None:
     failed = [step for step in state.steps.values() if step.status == "failed"]
+    made_good = "on the way, " if run_status(state) == "succeeded" else ""
     for step in failed[:LISTED_MAX]:
         failure = step.failure or {}
         kind, message = failure.get("class", "failed"), failure.get("message", step.reason)
         tries = f" after {count(step.attempts, 'attempt')}" if step.attempts > 1 else ""
-        console.say(f"  {clean(step.id)} failed{tries}: {kind}: {clean(message, 500)}")
+        console.say(f"  {made_good}{clean(step.id)} failed{tries}: {kind}: {clean(message, 500)}")
         for finding in step.findings[:5]:
             if finding not in str(message):
                 console.say(f"    {clean(finding, 300)}")
@@ -139,12 +140,17 @@ def run_document(reader: Reader, state: State, driver: int) -> Doc:
     return doc
 
 
-def print_run(console: Console, state: State, *, hosted: bool) -> None:
-    """A run as `show RUN` prints it."""
+def print_head(console: Console, state: State, *, hosted: bool) -> None:
+    """Which run it is, and how it stands."""
     console.out(title(state))
     status = run_status(state)
     lonely = "" if hosted or status in ENDED else NO_HOST
     console.out(f"{status}{lonely} · {header(state, state.last_at, hosted=hosted)}")
+
+
+def print_run(console: Console, state: State, *, hosted: bool) -> None:
+    """A run as `show RUN` prints it."""
+    print_head(console, state, hosted=hosted)
     found, rest = rows(state, state.last_at, {}, 200, hosted=hosted)
     lines = table(
         ("", "STEP", "STATUS", "WORKER", ""),

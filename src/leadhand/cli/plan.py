@@ -108,7 +108,7 @@ def _print(console: Console, doc: Doc, taking: Taking) -> None:
         tail = f"after {', '.join(waits)}" if waits else "at once"
         console.out(f"  {number:>2}  {clean(step['id'], 40):<{wide}}  {tail}")
         if step.get("because"):
-            console.out(f"      {'':<{wide}}  {clean(step['because'])}")
+            console.out(f"      {clean(step['because'])}")
     if not doc.get("final", True):
         console.out("  The planner will be asked again after these.")
     console.out("It takes:")

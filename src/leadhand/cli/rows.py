@@ -185,6 +185,8 @@ def _detail(state: State, step: StepState, now: int, progress: Progress) -> tupl
             parts.append(text(max(0, step.ended - step.started) / 1e6))
     elif step.status == "backing_off":
         parts.append(f"again in {text(max(0, step.until - now) / 1e6)}: {_failure(step)}")
+    elif step.status == "asking" and step.failure is None:
+        parts.append(_asked(state, step, now))
     elif step.status in ("failed", "asking", "undecided"):
         parts.append(_failure(step))
     elif step.status in ("skipped", "cancelled"):
@@ -234,6 +236,15 @@ def _said(note: tuple[str, float | None] | None) -> list[str]:
 def _failure(step: StepState) -> str:
     failure = step.failure or {}
     return clean(f"{failure.get('class', 'failed')}: {failure.get('message', step.reason)}", 100)
+
+
+def _asked(state: State, step: StepState, now: int) -> str:
+    """How long a person has for a step that is theirs."""
+    question = state.questions.get(step.question)
+    if question is None or not question.until:
+        return "yours to do"
+    left = text(max(0, question.until - now) // 1e6)
+    return f"yours to do; {question.default} counts in {left}"
 
 
 def _waits(state: State, step: StepState) -> str:

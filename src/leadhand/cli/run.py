@@ -49,6 +49,7 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--detach", is_flag=True, help="Run in the background; print the run's id."),
         click.option("--budget", type=float, metavar="N", help="Stop when this much was spent."),
         click.option("--concurrency", type=int, metavar="N", help="At most N steps at once."),
+        click.option("--why", is_flag=True, help="On a terminal too, say what is decided and why."),
         click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended."),
         store_option,
     ]
@@ -186,7 +187,7 @@ def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> i
     from leadhand.cli.hosting import host
 
     job = job_of(prepared, approve=options["yes"])
-    return host(console, replace(job, quiet=options["quiet"]))
+    return host(console, replace(job, quiet=options["quiet"], why=options["why"]))
 
 
 def job_of(prepared: Prepared, *, approve: bool = False) -> Any:

@@ -281,7 +281,7 @@ def _show_run(
     console: Console, settings: Any, what: str, form: str | None, *, timeline: bool
 ) -> int:
     from leadhand.cli import worth
-    from leadhand.cli.outcome import print_run, run_document
+    from leadhand.cli.outcome import print_head, print_run, run_document
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
@@ -300,8 +300,10 @@ def _show_run(
             for line in draw([step.doc for step in state.steps.values()], form, statuses):
                 console.out(line)
         else:
-            print_run(console, state, hosted=bool(driver))
-            worth.print_recoveries(console, worth.answers_of(reader, state))
             if timeline:
+                print_head(console, state, hosted=bool(driver))
                 worth.print_timeline(console, reader, state)
+            else:
+                print_run(console, state, hosted=bool(driver))
+            worth.print_recoveries(console, worth.answers_of(reader, state))
     return 0

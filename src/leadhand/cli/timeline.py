@@ -58,8 +58,9 @@ def _bar(spans: Sequence[Span], start: int, end: int, width: int) -> str:
         first, last = place(span.start), place(span.end or end)
         for i in range(first, last + 1):
             cells[i] = fill
+    for span in spans:
         if span.end and span.kind != "question":
-            cells[last] = MARKS[span.ok]
+            cells[place(span.end)] = MARKS[span.ok]
     return "".join(cells)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadhand.cli.rows import PART, Progress, Row, header, rows, title
+from leadhand.cli.story import line_of
 from leadhand.cli.text import clean, clock
 from leadhand.core import events as ev
 from leadhand.core.ledger import describe
@@ -52,6 +53,17 @@ TOLD = (
 """The events that the plain view prints; `leadhand logs` prints all."""
 
 Logged = Sequence[tuple["Entry", ev.Event]]
+
+
+def worth_telling(event: ev.Event) -> bool:
+    """Whether a line says something: a look that changed nothing, and a policy's nod, do not."""
+    match event:
+        case ev.RevisionProposed():
+            return bool(event.add or event.cancel or event.final)
+        case ev.RevisionApproved():
+            return event.actor != "policy"
+        case _:
+            return isinstance(event, TOLD)
 
 
 class View(Protocol):
@@ -129,7 +141,7 @@ class Plain:
             self._spoke = now
             self._console.say(title(state))
         for entry, event in logged:
-            if isinstance(event, TOLD):
+            if worth_telling(event):
                 self._console.say(f"{clock(entry.at)}  {clean(describe(event), 500)}")
                 self._spoke = now
         if now - self._spoke >= HEARTBEAT_S * 1e6 and state.ended is None:
@@ -149,12 +161,12 @@ class Live:
     """A picture that changes in place."""
 
     period_s = LIVE_S
-    reads_log = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, why: bool = False) -> None:
         from rich.console import Console as RichConsole
         from rich.live import Live as RichLive
 
+        self.reads_log = why
         self._rich = RichConsole(file=sys.stderr, highlight=False, emoji=False)
         self._live = RichLive(console=self._rich, auto_refresh=False, vertical_overflow="crop")
         self._live.start()
@@ -170,6 +182,10 @@ class Live:
         hosted: bool = True,
     ) -> None:
         """Draw it anew."""
+        for _entry, event in logged:
+            line, style = line_of(event)
+            if line:
+                self._rich.print(line, style=style, markup=False)
         size = self._rich.size
         second = header(state, now, stopped=stopped, hosted=hosted)
         lines = folded(second, size.width)
@@ -244,10 +260,10 @@ def folded(text: str, width: int) -> list[str]:
     return lines
 
 
-def view_for(console: Console, *, quiet: bool) -> View:
+def view_for(console: Console, *, quiet: bool, why: bool = False) -> View:
     """The view that fits where the output goes."""
     if quiet:
         return Silent()
     if console.terminal and not console.json:
-        return Live()
+        return Live(why=why)
     return Plain(console)

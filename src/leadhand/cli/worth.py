@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WORDS = {True: "won", False: "lost", None: "open"}
 LISTED_MAX = 20
 WIDTH_MAX = 110
+WIDTH_PIPED = 160
 
 
 def answers_of(reader: Reader, state: State) -> list[Answer]:
@@ -61,13 +62,13 @@ def print_recoveries(console: Console, answers: Sequence[Answer]) -> None:
                 each.failure_class,
                 clean(_answer(each), 60),
                 WORDS[each.won],
-                clean(each.reason, 90),
+                clean(each.reason),
             )
             for each in answers
         ),
     )
     for line in lines:
-        console.out(f"  {line}")
+        console.out(clean(f"  {line}", _width()))
 
 
 def _answer(answer: Answer) -> str:
@@ -95,6 +96,11 @@ def print_rates(console: Console, rates: Iterable[WinRate]) -> None:
         console.out(f"  {line}")
 
 
+def _width() -> int:
+    """How wide a line may be."""
+    return max(60, shutil.get_terminal_size((WIDTH_PIPED, 24)).columns)
+
+
 def share(rate: float | None) -> str:
     """A share as people read it."""
     return "" if rate is None else f"{100 * rate:.0f} %"
@@ -106,10 +112,9 @@ def print_timeline(console: Console, reader: Reader, state: State) -> None:
     from leadhand.core.spans import spans
 
     found = spans((entry.at, event) for entry, event in reader.events(state.run))
-    width = min(WIDTH_MAX, shutil.get_terminal_size((WIDTH_MAX, 24)).columns)
     end = state.ended_at or state.last_at
     console.out("Timeline:")
-    for line in timeline(found, state.started_at, end, width):
+    for line in timeline(found, state.started_at, end, min(_width(), WIDTH_MAX)):
         console.out(line)
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+NAMED_MAX = 5
+"""Steps of a revision that its line names."""
+
+
 def ledger_of(event: ev.Event) -> str:
     """Which of the two ledgers an event belongs to."""
     return "intent" if isinstance(event, ev.INTENT) else "execution"
@@ -50,7 +54,9 @@ def _decision(decision: dict[str, object]) -> str:
 
 
 def _revision(event: ev.RevisionProposed) -> str:
-    parts = [f"{len(event.add)} step{'s' if len(event.add) != 1 else ''}"]
+    number, names = len(event.add), ", ".join(str(doc["id"]) for doc in event.add[:NAMED_MAX])
+    more = f" and {number - NAMED_MAX} more" if number > NAMED_MAX else ""
+    parts = [f"{number} step{'s' if number != 1 else ''}" + (f" ({names}{more})" if names else "")]
     if event.cancel:
         parts.append(f"cancels {', '.join(event.cancel)}")
     last = "final" if event.final else "to be continued"

@@ -134,7 +134,7 @@ def task_text(
     offer = spec.offer(step.action)
     if offer is not None and offer.silence is not None and limit_s is not None:
         silence = canonical(offer.silence).decode()[:200]
-        before += f" Without an answer within {duration(limit_s)}, {silence} counts."
+        given = f" Without an answer within {duration(limit_s)}, {silence} counts.{given}"
     what = what if what.endswith(("?", "!")) else f"{what.rstrip('.')}."
     return f"Step {step.id} is yours: {what}{given}{before} Answer done or cannot."
 
