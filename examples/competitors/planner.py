@@ -4,7 +4,7 @@ Five steps: search A, search B (side by side), read A's pricing page, read B's, 
 may come in between: a page is not there, or a firm is not.
 """
 
-from leadhand import GiveUp, PlannerView, Propose, ScriptPlanner
+from leadhand import Finish, GiveUp, PlannerView, Propose, ScriptPlanner
 from leadhand.core.report import Decision
 
 
@@ -14,7 +14,7 @@ def whole_plan(view: PlannerView) -> Decision:
         return Propose(five_steps(view), final=True, because="five steps lead to a comparison")
     gone = [found for found in view.results.values() if found.get("open") is False]
     if gone:
-        return nothing_to_compare(view, gone[0])
+        return nothing_to_compare(gone[0])
     if view.steps["read_a"].status == "failed":
         return compare_brochures(view)
     return GiveUp(f"nothing is known about this: {view.why}")
@@ -48,12 +48,10 @@ def compare_brochures(view: PlannerView) -> Decision:
     return Propose(steps, final=True, because="A's pricing page is gone; both have brochures")
 
 
-def nothing_to_compare(view: PlannerView, gone: dict) -> Decision:
+def nothing_to_compare(gone: dict) -> Decision:
     """A search went well, and what it found makes the rest pointless."""
-    idle = [step.id for step in view.timeline if step.status in ("waiting", "ready")]
     note = f"{gone['firm']} is no more: {gone['note']}. There is nothing to compare."
-    step = {"id": "say_so", "worker": "write", "parameters": {"prices": {}, "note": note}}
-    return Propose([step], final=True, cancel=idle, because=f"{gone['firm']} is no more")
+    return Finish(note, because=f"{gone['firm']} is no more")
 
 
 def searched(ident: str, firm: str) -> dict:

@@ -124,16 +124,15 @@ def test_competitors_is_revised_after_page_not_found(tmp_path):
 
 
 def test_competitors_is_revised_after_a_success_that_makes_the_rest_pointless(tmp_path):
-    """A false `expect` is a surprise: what has not begun is cancelled, nothing failed."""
+    """A false `expect` is a surprise, no failure: the planner ends the run with what it found."""
     with example("competitors", tmp_path) as (folder, site):
         text, run = compared(folder, site, "Kestrel", "Fernlicht")
     assert text == "Fernlicht is no more: taken over by Nordwind. There is nothing to compare.\n"
-    first, second = revisions(folder, run)
-    assert second[0] == ["say_so"]
-    assert {"read_b", "write"} <= set(second[1])
-    shown = folder.run("show", run, "--json").doc
-    assert shown["recovery"]["answers"] == []
-    assert first[0][-1] == "write"
+    assert len(revisions(folder, run)) == 1
+    steps = {step["id"]: step for step in folder.run("show", run, "--json").doc["steps"]}
+    assert steps["search_b"]["status"] == "succeeded"
+    assert steps["write"]["attempts"] == 0
+    assert "finish: Fernlicht is no more" in folder.run("logs", run, "--intent").out
 
 
 def test_competitors_without_a_surprise_asks_its_planner_once(tmp_path):
