@@ -13,6 +13,7 @@ from leadhand.core.host import (
     StopAllRequested,
 )
 from leadhand.core.ledger import LINES, describe, ledger_of
+from leadhand.core.library import LIBRARY_EVENTS, PlanRemoved, PlanSaved
 from leadhand.core.plan import Goal
 from leadhand.core.policy import Policy
 from leadhand.core.report import FailedAttempt, Failure, StepView
@@ -509,6 +510,11 @@ LEDGER = [
     (StopAllLifted("ann"), "stop-all lifted by ann"),
     (CircuitOpened("w", 9, 1, "it asked for 9 s"), "worker w is left alone: it asked for 9 s"),
     (CircuitClosed("w"), "worker w is called again"),
+    (
+        PlanSaved(name="deploy", version=3, hash="h", document={}, actor="ann"),
+        "plan deploy@3 saved by ann",
+    ),
+    (PlanRemoved("deploy", "ann"), "plan deploy removed by ann"),
 ]
 
 
@@ -529,7 +535,7 @@ def test_the_first_line_of_a_ledger():
 def test_every_event_has_a_line_here():
     """The table above speaks of all of them."""
     assert {type(event) for event, _ in LEDGER} | {ev.RunStarted} == set(LINES)
-    assert set(LINES) == {*ev.RUN_EVENTS, *HOST_EVENTS}
+    assert set(LINES) == {*ev.RUN_EVENTS, *HOST_EVENTS, *LIBRARY_EVENTS}
 
 
 def test_the_two_ledgers():

@@ -185,8 +185,12 @@ class Lead:
         run_id: str = "",
         sources: tuple[str, ...] = (),
         mode: str = "",
+        origin: Doc | None = None,
     ) -> Run:
-        """Check everything and start; returns once the start is durable."""
+        """Check everything and start; returns once the start is durable.
+
+        `origin` says where the plan came from (library, context); it is recorded with it.
+        """
         planner: Planner
         refuse_name(host, run_id)
         if isinstance(what, Goal):
@@ -202,6 +206,7 @@ class Lead:
             goal = doc.get("goal", "")
             head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}
             planner = DocumentPlanner(doc)
+        head = {**head, **(origin or {})}
         started = self._started(goal, head, planner, values, sources, run_id, linted)
         return await host.start(started, self.registry, planner)
 

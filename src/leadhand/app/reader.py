@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import msgspec
 
@@ -10,6 +10,7 @@ from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
 from leadhand.engine.fold import collector_resting, fold
+from leadhand.engine.shelf import library_of
 from leadhand.errors import StoreCorrupt, UsageError
 from leadhand.stores.sqlite import SqliteStore
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.events import Event
+    from leadhand.core.library import LibraryState
     from leadhand.core.state import State
     from leadhand.ports import Entry, RunHeader
 
@@ -33,6 +35,8 @@ class Summary(TypedDict):
     failed: int
     waiting: int
     cost: float
+    library: NotRequired[str]
+    """The plan of the library it was started from, as `deploy@3`."""
 
 
 def summary_of(header: RunHeader) -> Summary | None:
@@ -56,7 +60,7 @@ class Reader:
 
     def runs(self) -> list[RunHeader]:
         """All runs, oldest first."""
-        return [header for header in self.store.runs() if header.run != HOST_STREAM]
+        return [header for header in self.store.runs() if header.run[:1] != "$"]
 
     def resolve(self, prefix: str) -> str:
         """The one run whose id begins like that."""
@@ -110,6 +114,10 @@ class Reader:
         for _entry, event in self.events(HOST_STREAM):
             evolve_host(state, event)
         return state
+
+    def library(self) -> LibraryState:
+        """The plans of the library."""
+        return library_of(self.store)
 
     async def close(self) -> None:
         """Let go of the file."""

@@ -164,6 +164,7 @@ def _run_job(request: Doc) -> Any:
         request["values"],
         goal,
         request["planner"],
+        request.get("origin"),
     )
     return job_of(prepared, approve=request["approve"])
 

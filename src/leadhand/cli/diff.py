@@ -8,7 +8,8 @@ import click
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import read_plan, reading, settings_of, store_option
+from leadhand.cli.options import reading, settings_of, store_option
+from leadhand.cli.plans import find_plan, in_library
 from leadhand.cli.text import count
 from leadhand.core.diff import Change
 from leadhand.errors import UsageError
@@ -40,15 +41,16 @@ def diff(
 ) -> int:
     """Show what differs between two plans, by meaning: exit code 0 when nothing, else 1.
 
-    Two PLANs are files. Of a RUN, two revisions are compared: the last two, unless --from
-    and --to name others. White space, the order of keys and steps, and YAML for JSON are no
-    difference; characters that look like others are shown escaped.
+    Two PLANs are files, or names in the library (NAME@VERSION). Of a RUN, two revisions are
+    compared: the last two, unless --from and --to name others. White space, the order of keys
+    and steps, and YAML for JSON are no difference; characters that look like others are shown
+    escaped.
     """
     settings = settings_of(store)
     if b is not None:
         if start is not None or end is not None:
             raise UsageError("--from and --to go with a run, and two plans were given")
-        compared = _plans(a, b)
+        compared = _plans(console, settings, a, b)
     else:
         compared = _revisions(settings, a, start, end)
     if console.json:
@@ -77,19 +79,20 @@ def print_changes(console: Console, changes: list[Change]) -> None:
         console.out(console.paint_data(f"{line.mark} {line.text}", COLOURS[line.mark]))
 
 
-def _plans(a: str, b: str) -> Compared:
+def _plans(console: Console, settings: Settings, a: str, b: str) -> Compared:
     from leadhand.core.diff import diff as compare
 
     if a == b == "-":
         raise UsageError("only one of the two plans can come from standard input")
-    return Compared(a, b, compare(read_plan(a), read_plan(b)))
+    old, new = (find_plan(console, settings, each).doc for each in (a, b))
+    return Compared(a, b, compare(old, new))
 
 
 def _revisions(settings: Settings, run: str, start: int | None, end: int | None) -> Compared:
     from leadhand.core.diff import diff as compare
     from leadhand.core.revisions import revisions
 
-    if run.endswith((".json", ".yaml", ".yml")):
+    if run.endswith((".json", ".yaml", ".yml")) or in_library(settings, run):
         raise UsageError(f"{run} is a plan: name another one to compare it with")
     with reading(settings) as reader:
         ident = reader.resolve(run)

@@ -13,7 +13,6 @@ from leadhand.cli.group import command, finding_document
 from leadhand.cli.options import (
     NO_CATALOG,
     pairs,
-    read_plan,
     registry_of,
     set_option,
     settings_of,
@@ -21,6 +20,7 @@ from leadhand.cli.options import (
     without_echo,
     workers_option,
 )
+from leadhand.cli.plans import find_plan, is_plan, library_names
 from leadhand.cli.text import clean, count
 from leadhand.core.check import Finding
 
@@ -43,20 +43,21 @@ def lint(
 ) -> int:
     """Check a plan and report everything that is wrong with it: rule, place, reason, fix.
 
-    PLAN is a JSON or YAML file, or - for standard input. Errors exit with 3; warnings and notes
-    keep nothing from running. Without workers only the plan itself is checked. Values given with
-    --set are checked too.
+    PLAN is a JSON or YAML file, - for standard input, or a name in the library. Errors exit with
+    3; warnings and notes keep nothing from running. Without workers only the plan itself is
+    checked. Values given with --set are checked too.
     """
     from leadhand.core.check import lint as check
     from leadhand.core.check_later import later
 
     settings = settings_of(workers=workers)
     registry = registry_of(settings)
-    doc = read_plan(plan)
+    doc = find_plan(console, settings, plan).doc
     given = pairs(sets, "--set")
     values, wrong = values_of(doc, given) if given else (None, [])
     catalog = registry.catalog() if len(registry) else None
-    found = check(doc, catalog, params=values, resources=settings.policy.resources)
+    pools, names = settings.policy.resources, library_names(settings)
+    found = check(doc, catalog, params=values, resources=pools, library=names)
     findings = _with_lines(plan, [*without_echo(wrong, found), *later(doc)])
     errors = [each for each in findings if each.level == "error"]
     if console.json:
@@ -89,7 +90,7 @@ def lint(
 def _with_lines(plan: str, findings: list[Finding]) -> list[Finding]:
     """The findings, worst first, each with its line where the plan is a file."""
     findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
-    if plan == "-" or not findings:
+    if plan == "-" or not findings or not is_plan(plan):
         return findings
     from leadhand.codec.lines import Lines
 

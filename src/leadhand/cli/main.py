@@ -19,6 +19,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "lint": ("lint", "Check a plan and report everything that is wrong with it"),
         "show": ("show", "Show a plan or a run; --graph draws it"),
         "diff": ("diff", "What differs between two plans, or two revisions of a run"),
+        "library": ("library", "Plans kept under a name: save, list, show, export, import"),
         "schema": ("schema", "Print the JSON Schema of plan documents"),
     },
     "Runs": {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +14,6 @@ from leadhand.cli.options import (
     json_pairs,
     pairs,
     planner_of,
-    read_plan,
     registry_of,
     set_option,
     settings_of,
@@ -24,6 +21,7 @@ from leadhand.cli.options import (
     values_of,
     workers_option,
 )
+from leadhand.cli.plans import find_plan, in_library, is_plan, library_names
 from leadhand.cli.text import clean
 from leadhand.core.plan import MODES
 from leadhand.errors import PlanInvalid, UsageError
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.settings import Settings
     from leadhand.workers.registry import Registry
-
-PLAN_ENDINGS = (".json", ".yaml", ".yml")
 
 
 def _common(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,6 +66,8 @@ class Prepared:
     values: Doc | None = None
     goal: Any = None
     planner: str = ""
+    origin: Doc | None = None
+    """Where the plan came from, as it is recorded with the run."""
 
 
 @command("run", "leadhand run plan.yaml --set version=v2.1.4")
@@ -82,13 +80,14 @@ class Prepared:
 def run(console: Console, what: str, **options: Any) -> int:
     """Run a plan, or pursue a goal with a planner.
 
-    PLAN is a JSON or YAML file, or - for standard input; any other text is a goal: say with
-    --want which facts should be true in the end, or give a planner of your own. A plan is
-    checked first, and everything wrong with it is reported at once. The result is printed on
-    stdout, progress on stderr. Ctrl-C lets running steps finish and prints how to go on; twice
-    ends at once.
+    PLAN is a JSON or YAML file, - for standard input, or a name in the library (NAME or
+    NAME@VERSION); any other text is a goal: say with --want which facts should be true in the
+    end, or give a planner of your own. A plan is checked first, and everything wrong with it is
+    reported at once. The result is printed on stdout, progress on stderr. Ctrl-C lets running
+    steps finish and prints how to go on; twice ends at once.
     """
-    if is_plan(what):
+    for_goal = any(options[name] for name in ("planner", "have", "want", "mode"))
+    if is_plan(what) or (not for_goal and in_library(_settings(options), what)):
         for name in ("planner", "have", "want", "mode"):
             if options[name]:
                 raise UsageError(f"--{name} goes with a goal, and {what} is a plan")
@@ -113,16 +112,6 @@ def apply(console: Console, plan: str, **options: Any) -> int:
     return _execute(console, prepared, options)
 
 
-def is_plan(what: str) -> bool:
-    """Whether a word names a plan; a file that should be there and is not is one too."""
-    if what == "-" or what.lower().endswith(PLAN_ENDINGS):
-        return True
-    try:
-        return Path(what).exists() or what.startswith((f".{os.sep}", os.sep))
-    except OSError:  # too long for a file's name: a goal
-        return False
-
-
 def _settings(options: dict[str, Any]) -> Settings:
     policy = {"budget": options["budget"], "concurrency": options["concurrency"]}
     if options["review"]:
@@ -135,19 +124,28 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
     from leadhand.core.check import lint
 
     settings = _settings(options)
-    doc = read_plan(plan)
+    doc, origin = find_plan(console, settings, plan)
     registry = registry_of(settings)
     values, wrong = values_of(doc, pairs(options["sets"], "--set"))
     checked = None if wrong else values
     catalog = registry.catalog()
     pools = settings.policy.resources
-    found = [*wrong, *lint(doc, catalog, params=checked, resources=pools, advice=False)]
+    told = lint(
+        doc,
+        catalog,
+        params=checked,
+        resources=pools,
+        library=library_names(settings),
+        advice=False,
+    )
+    found = [*wrong, *told]
     errors = [each for each in found if each.level == "error"]
     if errors:
         raise PlanInvalid(errors)
     for each in found:
         console.say(clean(each))
-    return Prepared(settings, registry, settings.workers, actor_of(settings), doc, values)
+    actor = actor_of(settings)
+    return Prepared(settings, registry, settings.workers, actor, doc, values, origin=origin)
 
 
 def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
@@ -158,7 +156,8 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
     settings = _settings(options)
     if not settings.planner and not options["want"]:
         raise UsageError(
-            f"{clean(text, 60)!r} is not a file, so it is taken for a goal. Fix: say which facts "
+            f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken "
+            "for a goal. Fix: say which facts "
             "are wanted with --want FACT, or give --planner MODULE:FUNCTION, or the path of a plan."
         )
     have = json_pairs(options["have"], "--have")
@@ -211,7 +210,13 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
 
     async def begin(made: Lead, opened: Any) -> Any:
         what = prepared.goal if prepared.doc is None else prepared.doc
-        return await made.begin(opened, what, params=prepared.values, sources=prepared.sources)
+        return await made.begin(
+            opened,
+            what,
+            params=prepared.values,
+            sources=prepared.sources,
+            origin=prepared.origin,
+        )
 
     return Job(
         settings=settings, lead=lead, begin=begin, approve_as=prepared.actor if approve else ""
@@ -233,6 +238,7 @@ def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a fi
         "policy": msgspec.to_builtins(settings.policy),
         "actor": prepared.actor,
         "approve": approve,
+        "origin": prepared.origin,
     }
 
 

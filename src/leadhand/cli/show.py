@@ -24,6 +24,7 @@ from leadhand.cli.options import (
     without_echo,
     workers_option,
 )
+from leadhand.cli.plans import find_plan, in_library
 from leadhand.cli.text import clean, count, table
 from leadhand.core.durations import text as duration
 from leadhand.errors import PlanInvalid, UsageError
@@ -61,8 +62,8 @@ def show(
 ) -> int:
     """Show a plan (what would run, in order, with risk, effects and limits) or a run.
 
-    PLAN is a JSON or YAML file, or - for standard input; anything else is taken for the id of
-    a run. Nothing is executed.
+    PLAN is a JSON or YAML file, - for standard input, or a name in the library; anything else
+    is taken for the id of a run. Nothing is executed.
     """
     settings = settings_of(store=store, workers=workers)
     if (
@@ -72,6 +73,9 @@ def show(
         or what.endswith((".json", ".yaml", ".yml"))
     ):
         doc = read_plan(what)
+        return show_plan(console, doc, registry_of(settings).catalog(), settings.policy, sets, form)
+    if in_library(settings, what):
+        doc = find_plan(console, settings, what).doc
         return show_plan(console, doc, registry_of(settings).catalog(), settings.policy, sets, form)
     if not settings.store.exists():
         raise UsageError(

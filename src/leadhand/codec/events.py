@@ -21,10 +21,11 @@ import msgspec
 
 from leadhand.core.events import EVENT_VERSION, RUN_EVENTS, Event
 from leadhand.core.host import HOST_EVENTS
+from leadhand.core.library import LIBRARY_EVENTS
 from leadhand.core.plan import Doc
 from leadhand.errors import StoreCorrupt, StoreError
 
-EVENTS: tuple[type[Event], ...] = RUN_EVENTS + HOST_EVENTS
+EVENTS: tuple[type[Event], ...] = RUN_EVENTS + HOST_EVENTS + LIBRARY_EVENTS
 
 UPCASTERS: dict[int, Callable[[Doc], Doc]] = {}
 """From a version to the next one."""

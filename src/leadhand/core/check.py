@@ -41,7 +41,7 @@ from leadhand.core.whole import Whole
 from leadhand.core.wording import listed, named, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Json
@@ -78,16 +78,18 @@ def lint(
     *,
     params: Mapping[str, Json] | None = None,
     resources: Mapping[str, int] | None = None,
+    library: Container[str] | None = None,
     advice: bool = True,
 ) -> list[Finding]:
     """Everything there is to say about a plan document.
 
     Without a catalogue nothing is said about workers. With `params` the values given for the
-    plan's parameters are checked too. `resources` are those the host declares. Without `advice`
-    every error is found and little else: it is what a plan costs before each run.
+    plan's parameters are checked too. `resources` are those the host declares, `library` the
+    names of plans to roll back with. Without `advice` every error is found and little else: it
+    is what a plan costs before each run.
     """
     out = Findings()
-    _lint(doc, _Around(catalog, resources or {}, advice), params, "", out)
+    _lint(doc, _Around(catalog, resources or {}, advice, library), params, "", out)
     return name_steps(out.done(), doc)
 
 
@@ -97,6 +99,7 @@ class _Around(NamedTuple):
     catalog: Catalog | None
     resources: Mapping[str, int]
     advice: bool
+    library: Container[str] | None = None
     depth: int = 0
 
 
@@ -140,7 +143,12 @@ def _lint(
     _check_plan(plan, steps, catalog, prefix, out)
     check_whole(whole, out, advice=around.advice)
     inner = plan.get("rollback_plan")
-    if isinstance(inner, dict):
+    if isinstance(inner, str) and around.library is not None:
+        if inner.partition("@")[0] not in around.library:
+            message = f"the library has no plan {shown(inner)} to roll back with"
+            fix = f"Save one: leadhand library save {inner[:60]} PLAN."
+            out.add("rollback-unknown", join(prefix, "rollback_plan"), message, fix)
+    elif isinstance(inner, dict):
         place = join(prefix, "rollback_plan")
         if around.depth >= ROLLBACKS_MAX:
             out.add("field-wrong", place, "plans to roll back with are nested too deeply")

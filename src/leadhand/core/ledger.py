@@ -13,6 +13,7 @@ from leadhand.core.host import (
     StopAllLifted,
     StopAllRequested,
 )
+from leadhand.core.library import PlanRemoved, PlanSaved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,4 +137,6 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     StopAllLifted: lambda e: f"stop-all lifted by {e.actor}",
     CircuitOpened: lambda e: f"worker {e.worker} is left alone: {e.reason}",
     CircuitClosed: lambda e: f"worker {e.worker} is called again",
+    PlanSaved: lambda e: f"plan {e.name}@{e.version} saved by {e.actor}",
+    PlanRemoved: lambda e: f"plan {e.name} removed by {e.actor}",
 }

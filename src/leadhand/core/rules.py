@@ -125,6 +125,7 @@ _RESILIENCE = {
         _W,
         "a step asks for a rollback, and there is nothing to roll back with",
     ),
+    "rollback-unknown": ("LH607", _W, "the plan to roll back with is not in the library"),
 }
 
 RULES: dict[str, Rule] = {

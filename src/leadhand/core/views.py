@@ -331,6 +331,7 @@ def inbox_row(state: State, ident: str) -> Doc:
 
 def summary(state: State) -> Doc:
     """What `leadhand ls` shows of a run, written beside its log at each change of status."""
+    library = state.started.plan.get("library") if state.started else None
     return {
         "status": run_status(state),
         "goal": goal_of(state).text[:500],
@@ -341,6 +342,7 @@ def summary(state: State) -> Doc:
         "failed": _failed(state),
         "waiting": len(state.questions),
         "cost": round(state.spent, 6),
+        **({"library": library} if library else {}),
     }
 
 

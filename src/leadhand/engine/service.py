@@ -20,6 +20,7 @@ import msgspec
 from leadhand.core import control
 from leadhand.core import host as hosting
 from leadhand.core.views import run_status
+from leadhand.engine import shelf
 from leadhand.engine.fold import NoWorkers
 from leadhand.errors import LeadhandError, UsageError
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
 
-LINE_BYTES_MAX = 1 << 20
+LINE_BYTES_MAX = 16 << 20
+"""A plan may be said as a whole: a document has at most 10 MiB."""
 SOCKET_PATH_MAX = 100
 """Unix sockets have short names; a longer path gets a stand-in in the temporary folder."""
 
@@ -59,6 +61,8 @@ async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc)
     if verb == "lift":
         await host.tell_host(hosting.StopAllLifted(actor))
         return {"stopped": False}
+    if verb in shelf.VERBS:
+        return await shelf.word(host, verb, actor, details)
     if run is None:
         raise UsageError(f"{verb} needs a run")
     await run.said(_move(verb, actor, details))
@@ -141,7 +145,7 @@ class Service:
         if verb == "ping":
             return {"pid": os.getpid(), "runs": list(self._host.runs)}
         ident = str(request.get("run", ""))
-        if ident == hosting.HOST_STREAM:
+        if ident.startswith("$"):
             raise UsageError(f"{ident} is not a run")
         run = self._host.runs.get(ident)
         if verb == "progress":

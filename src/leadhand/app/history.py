@@ -1,0 +1,62 @@
+"""How the plans of the library fared: computed from the logs of the runs that used them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.app.reader import summary_of
+from leadhand.core import events as ev
+from leadhand.errors import StoreError
+
+if TYPE_CHECKING:
+    from leadhand.app.reader import Reader
+    from leadhand.core.plan import Doc
+    from leadhand.ports import RunHeader
+
+
+class Use(NamedTuple):
+    """One run of a plan of the library."""
+
+    run: str
+    name: str
+    version: int
+    status: str
+    started: int
+    took_s: float
+
+
+def uses(reader: Reader) -> list[Use]:
+    """Every run that was started from the library, oldest first; no log is opened for it."""
+    return [use for header in reader.runs() if (use := _use(header)) is not None]
+
+
+def _use(header: RunHeader) -> Use | None:
+    told = summary_of(header)
+    label = told.get("library", "") if told else ""
+    name, _, version = label.rpartition("@")
+    if told is None or not name or not version.isdigit():
+        return None
+    took = (header.updated - header.created) / 1e6
+    return Use(header.run, name, int(version), told["status"], header.created, took)
+
+
+def recoveries(reader: Reader, run: str) -> Counter[str]:
+    """How often each answer to a failure was given in a run."""
+    try:
+        log = reader.events(run)
+    except StoreError:  # damaged: `leadhand verify` says how
+        return Counter()
+    return Counter(event.strategy for _, event in log if isinstance(event, ev.RecoveryDecided))
+
+
+def record(found: list[Use]) -> Doc:
+    """What some uses amount to: how many, how they ended, how long they took."""
+    ended = [use.took_s for use in found if use.status == "succeeded"]
+    return {
+        "uses": len(found),
+        "outcomes": dict(Counter(use.status for use in found)),
+        "median_s": round(median(ended), 3) if ended else None,
+        "last_used": max((use.started for use in found), default=None),
+    }

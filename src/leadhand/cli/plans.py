@@ -1,0 +1,65 @@
+"""Where a plan comes from: a file, standard input, or the library."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.cli.options import read_plan, reading
+from leadhand.cli.text import clean
+
+if TYPE_CHECKING:
+    from leadhand.cli.console import Console
+    from leadhand.core.library import Saved
+    from leadhand.core.plan import Doc
+    from leadhand.settings import Settings
+
+PLAN_ENDINGS = (".json", ".yaml", ".yml")
+
+
+class Found(NamedTuple):
+    """A plan, and where it was found."""
+
+    doc: Doc
+    origin: Doc
+    """What a run of it records: `library: deploy@3`."""
+
+
+def is_plan(what: str) -> bool:
+    """Whether a word names a file; one that should be there and is not is one too."""
+    if what == "-" or what.lower().endswith(PLAN_ENDINGS):
+        return True
+    try:
+        return Path(what).exists() or what.startswith((f".{os.sep}", os.sep))
+    except OSError:  # too long for a file's name: a goal
+        return False
+
+
+def find_plan(console: Console, settings: Settings, source: str) -> Found:
+    """The plan a file holds, or the library under a name: a file is tried first."""
+    saved = None if is_plan(source) else in_library(settings, source)
+    if saved is None:
+        return Found(read_plan(source), {})
+    console.say(f"{saved.label} from the library, saved by {clean(saved.actor, 60)}")
+    return Found(saved.document, {"library": saved.label})
+
+
+def in_library(settings: Settings, source: str) -> Saved | None:
+    """The plan of the library that a word names; None when there is no such name."""
+    from leadhand.core.library import find, spoken
+
+    said = spoken(source)
+    if said is None or not settings.store.exists():
+        return None
+    with reading(settings) as reader:
+        state = reader.library()
+    return find(state, source) if said[0] in state.plans else None
+
+
+def library_names(settings: Settings) -> set[str]:
+    """The names of all plans in the library."""
+    if not settings.store.exists():
+        return set()
+    with reading(settings) as reader:
+        return set(reader.library().plans)
