@@ -101,7 +101,7 @@ def verify_database(
         for ident in [run] if run is not None else headers:
             found, size = check_run(reader, ident)
             verdict.problems += found
-            if ident != HOST_STREAM:
+            if not ident.startswith("$"):
                 verdict.runs += 1
                 verdict.entries += size
         batches: dict[int, Batch] = {}
@@ -139,14 +139,15 @@ def check_run(reader: Reader, ident: str) -> tuple[list[Problem], int]:
     entries: list[Entry] = []
     try:
         entries = reader.entries(ident)
-        found = check_log(ident, entries) if ident != HOST_STREAM else chain.verify(entries)
+        of_run = not ident.startswith("$")  # the host and the library have streams of their own
+        found = check_log(ident, entries) if of_run else chain.verify(entries)
         header = reader.store.header(ident)
         if header is not None:
             found += check_header(header, entries)
-            if ident != HOST_STREAM and not found:
+            if of_run and not found:
                 found += check_summary(header, entries)
-            elif ident == HOST_STREAM and header.summary:
-                found.append(Problem(ident, header.seq, "summary", "the host's log has none"))
+            elif not of_run and header.summary:
+                found.append(Problem(ident, header.seq, "summary", f"the log {ident} has none"))
         if not found:
             found += _check_artifacts(reader, ident, entries)
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
