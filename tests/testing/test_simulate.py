@@ -34,6 +34,18 @@ def test_virtual_time_costs_nothing():
     assert done.outcome.duration_s == pytest.approx(86_400, abs=1)
 
 
+def test_without_a_seed_time_is_exact():
+    """Commits take no time, and what ends together is seen together."""
+    worker_ = scripted("w", [after(10)])
+    steps = [{"id": name, "worker": "w"} for name in "abcd"]
+    steps += [{"id": "z", "worker": "w", "depends_on": list("abcd")}]
+    done = simulate(plan(*steps), [worker_], seed=None)
+    assert done.seconds == 20
+    reports = {at for at, event in done.events if isinstance(event, ev.AttemptReported)}
+    assert len(reports) == 2
+    assert simulate(plan(*steps), [worker_], seed=1).seconds > 20
+
+
 def test_a_scripted_worker_gives_its_outcomes_in_order():
     """Exceptions are typed failures; the last outcome stays; calls are remembered."""
     busy = scripted("w", [Transient("busy"), RateLimited("slow down", retry_after_s=30), {"v": 1}])

@@ -6,6 +6,10 @@
 No time passes, nothing is written, and the same seed gives the same run. `crash_after` kills
 the host after its n-th commit and lets another take up the run: what your workers would see
 if the machine went down just there. Sync functions run in place, not in threads.
+
+A commit takes a millisecond, and what happens at the same moment happens in an order drawn from
+the seed. With `seed=None` a commit takes no time and the order is asyncio's: what should take an hour
+takes an hour, and what ends together ends together.
 """
 
 from __future__ import annotations
@@ -70,9 +74,10 @@ class Simulation:
 class _Store(MemoryStore):
     """Commits a moment after the first append of a group."""
 
-    def __init__(self, disk: MemoryDisk, committed: Callable[[int], None]) -> None:
+    def __init__(self, disk: MemoryDisk, committed: Callable[[int], None], commit_s: float) -> None:
         super().__init__(auto=False, disk=disk)
         self._due = False
+        self._commit_s = commit_s
         self._process = PROCESS.get()
         self._committed = committed
 
@@ -84,7 +89,7 @@ class _Store(MemoryStore):
         future = super().append(*args, **more)
         if not self._due:
             self._due = True
-            asyncio.get_running_loop().call_later(COMMIT_S, self._commit)
+            asyncio.get_running_loop().call_later(self._commit_s, self._commit)
         return future
 
     def _commit(self) -> None:
@@ -111,9 +116,11 @@ class _Threads(Threads):
 class _Simulator:
     """Boots hosts until the run rests."""
 
-    def __init__(self, lead: Lead, seed: int, crash_after: Iterable[int]) -> None:
+    def __init__(self, lead: Lead, seed: int | None, crash_after: Iterable[int]) -> None:
         self.lead = lead
-        self.loop = SimLoop(Random(seed))  # noqa: S311 - chance that can be repeated is the point
+        chance = Random(seed)  # noqa: S311 - chance that can be repeated is the point
+        self.loop = SimLoop(chance, shuffle=seed is not None)
+        self.commit_s = 0.0 if seed is None else COMMIT_S
         self.calendar = Calendar(self.loop)
         self.disk = MemoryDisk()
         self.process = 0
@@ -131,7 +138,7 @@ class _Simulator:
 
     async def live(self, process: int, begin: Callable[[Host], Any], people: Answers) -> None:
         """One host's life."""
-        store = _Store(self.disk, self.committed)
+        store = _Store(self.disk, self.committed, self.commit_s)
         latest = max((header.updated for header in store.runs()), default=0)
         host = _Host(store, clock=SimClock(self.loop, self.calendar, latest))
         await host.open()
@@ -185,7 +192,7 @@ def simulate(
     workers: Iterable[Any] = (),
     planner: Planner | Callable[..., object] | None = None,
     *,
-    seed: int = 0,
+    seed: int | None = 0,
     params: Doc | None = None,
     policy: Policy | None = None,
     answers: Answers | None = None,
