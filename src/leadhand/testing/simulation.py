@@ -8,8 +8,8 @@ the host after its n-th commit and lets another take up the run: what your worke
 if the machine went down just there. Sync functions run in place, not in threads.
 
 A commit takes a millisecond, and what happens at the same moment happens in an order drawn from
-the seed. With `seed=None` a commit takes no time and the order is asyncio's: what should take an hour
-takes an hour, and what ends together ends together.
+the seed. With `seed=None` a commit takes no time and the order is asyncio's: what should take an
+hour takes an hour, and what ends together ends together.
 """
 
 from __future__ import annotations
