@@ -16,7 +16,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check bench calibrate sim mutants lock clean python run-env dev-env
+.PHONY: help demo test fast check bench calibrate evals sim mutants lock clean python run-env dev-env
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,9 @@ bench: dev-env ## measure, beside the peers, in one run
 
 calibrate: dev-env ## how often each lint rule fires on good and on bad plans
 	@$(BIN)/python -m bench.calibration $(ARGS)
+
+evals: dev-env ## plan and schedule what others have set: figures beside the wanted ones
+	@$(BIN)/python -m tests.external.evals --jobs $(JOBS) $(ARGS)
 
 sim: dev-env ## simulate faults: SEEDS=10000, or SEED=42 to repeat one
 	@$(BIN)/python -m leadhand.testing $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)

@@ -18,8 +18,9 @@ in `because`, so that people do. Questions of the first planner reach people as 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -80,14 +81,13 @@ class Hybrid:
         self.splits = self.first.splits or self.then.splits
         self._known: tuple[Catalog, Operators] | None = None
 
-    def with_methods(self, methods: Iterable[Method]) -> Hybrid:
+    def with_methods(self, methods: Iterable[Method]) -> Self:
         """The same planner; if the goal planner is part of it, that one knows these methods too."""
-        first, then = (
-            each.with_methods(methods) if isinstance(each, GoalPlanner) else each
-            for each in (self.first, self.then)
-        )
-        made = Hybrid(first, then)
-        made.source = self.source
+        made = copy(self)
+        if isinstance(self.first, GoalPlanner):
+            made.first = self.first.with_methods(methods)
+        if isinstance(self.then, GoalPlanner):
+            made.then = self.then.with_methods(methods)
         return made
 
     async def decide(self, view: PlannerView) -> Decision:

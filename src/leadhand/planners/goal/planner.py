@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from copy import copy
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -86,9 +87,11 @@ class GoalPlanner:
         self.proposal: Doc | None = None
         self._known: tuple[Catalog, Operators] | None = None
 
-    def with_methods(self, methods: Iterable[Method]) -> GoalPlanner:
+    def with_methods(self, methods: Iterable[Method]) -> Self:
         """The same planner, knowing these methods too."""
-        return GoalPlanner(dict.fromkeys((*self.methods, *methods)), nodes_max=self.nodes_max)
+        made = copy(self)
+        made.methods = tuple(dict.fromkeys((*self.methods, *methods)))
+        return made
 
     async def decide(self, view: PlannerView) -> Decision:
         """What to do next."""
