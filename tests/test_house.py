@@ -30,6 +30,7 @@ TARGETS = [
     "check",
     "clean",
     "demo",
+    "evals",
     "fast",
     "help",
     "lock",
