@@ -141,7 +141,7 @@ def _settings(request: Doc) -> Settings:
 
     from leadhand.core.policy import Policy
 
-    settings = load_settings({"project.store": request["store"]})
+    settings = load_settings({"project.store": request["store"]}, context=request.get("context"))
     if request.get("policy") is None:
         return settings
     return replace(settings, policy=msgspec.convert(request["policy"], Policy))
@@ -149,6 +149,7 @@ def _settings(request: Doc) -> Settings:
 
 def _run_job(request: Doc) -> Any:
     from leadhand.cli.options import registry_of
+    from leadhand.cli.plans import goal_registry
     from leadhand.cli.run import Prepared, job_of
     from leadhand.core.plan import Goal
 
@@ -157,7 +158,7 @@ def _run_job(request: Doc) -> Any:
     goal = None if request["goal"] is None else Goal.from_doc(request["goal"])
     prepared = Prepared(
         settings,
-        registry_of(settings, sources),
+        registry_of(settings, sources) if goal is None else goal_registry(settings, sources),
         sources,
         request["actor"],
         request["doc"],

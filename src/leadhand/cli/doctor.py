@@ -234,6 +234,8 @@ def _settings(settings: Settings) -> Iterator[Look]:
     for key, value, origin in setting_rows(settings):
         if origin != "default":
             yield Look("", f"{key} = {value}   (from {origin})")
+    if settings.contexts:
+        yield Look("contexts", ", ".join(settings.contexts))
 
 
 def _workers(settings: Settings) -> Iterator[Look]:

@@ -12,15 +12,16 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command, finding_document
 from leadhand.cli.options import (
     NO_CATALOG,
+    context_option,
     pairs,
     registry_of,
     set_option,
     settings_of,
-    values_of,
+    told_values,
     without_echo,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, is_plan, library_names
+from leadhand.cli.plans import find_plan, in_context, is_plan, library_names
 from leadhand.cli.text import clean, count
 from leadhand.core.check import Finding
 
@@ -32,12 +33,14 @@ SHOWN_MAX = 5
 @click.argument("plan")
 @workers_option
 @set_option
+@context_option
 @click.option("--all", "everything", is_flag=True, help="Show notes and every warning too.")
 def lint(
     console: Console,
     plan: str,
     workers: tuple[str, ...],
     sets: tuple[str, ...],
+    context: str | None,
     *,
     everything: bool,
 ) -> int:
@@ -50,11 +53,12 @@ def lint(
     from leadhand.core.check import lint as check
     from leadhand.core.check_later import later
 
-    settings = settings_of(workers=workers)
+    settings = settings_of(workers=workers, context=context)
     registry = registry_of(settings)
     doc = find_plan(console, settings, plan).doc
+    doc = in_context(settings, doc, registry.catalog()).doc
     given = pairs(sets, "--set")
-    values, wrong = values_of(doc, given) if given else (None, [])
+    values, wrong = told_values(doc, given, settings.context)
     catalog = registry.catalog() if len(registry) else None
     pools, names = settings.policy.resources, library_names(settings)
     found = check(doc, catalog, params=values, resources=pools, library=names)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.core.state import State
+    from leadhand.settings.contexts import Context
     from leadhand.workers.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,14 +55,27 @@ def set_option(function: F) -> F:
     return made(function)
 
 
+def context_option(function: F) -> F:
+    """`--context NAME`."""
+    made = click.option(
+        "--context", metavar="NAME", help="The place it runs in: [context.NAME] of the settings."
+    )
+    return made(function)
+
+
 def settings_of(
-    store: str | None = None, workers: Iterable[str] = (), planner: str | None = None, **policy: Any
+    store: str | None = None,
+    workers: Iterable[str] = (),
+    planner: str | None = None,
+    *,
+    context: str | None = None,
+    **policy: Any,
 ) -> Settings:
     """Settings with a command's flags put in."""
     flags = {"project.store": store, "project.planner": planner}
     flags["project.workers"] = list(workers) or None  # type: ignore[assignment]
     flags |= {f"policy.{key}": value for key, value in policy.items()}
-    return load_settings(flags)
+    return load_settings(flags, context=context)
 
 
 def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
@@ -155,8 +169,10 @@ def read_plan(source: str) -> Doc:
     return read_document(Path(source))
 
 
-def values_of(doc: Doc, sets: Mapping[str, str]) -> tuple[Doc, list[Any]]:
-    """The plan's parameters with `--set` put in, and what is wrong with them."""
+def values_of(
+    doc: Doc, sets: Mapping[str, str], context: Context | None = None
+) -> tuple[Doc, list[Any]]:
+    """The plan's parameters with `--set` and the context put in, and what is wrong with them."""
     from leadhand.codec.documents import is_json, read_value
     from leadhand.core.check import bind_texts
     from leadhand.core.params import is_text
@@ -166,7 +182,20 @@ def values_of(doc: Doc, sets: Mapping[str, str]) -> tuple[Doc, list[Any]]:
     for name, text in sets.items():
         if not is_text(declared.get(name)) and is_json(text):
             read_value(text, f"--set {name}")  # numbers that do not fit, keys that stand twice
-    return bind_texts(declared, sets)
+    return bind_texts(declared, sets, context.params if context else None)
+
+
+def told_values(
+    doc: Doc, sets: Mapping[str, str], context: Context | None
+) -> tuple[Doc | None, list[Any]]:
+    """The same for a plan that need not run yet: without `--set`, values may be missing."""
+    if not sets and context is None:
+        return None, []
+    values, wrong = values_of(doc, sets, context)
+    if sets:
+        return values, wrong
+    kept = [each for each in wrong if each.rule != "param-missing"]
+    return (values if len(kept) == len(wrong) else None), kept
 
 
 def without_echo(wrong: Iterable[Finding], found: Iterable[Finding]) -> list[Finding]:

@@ -12,12 +12,13 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
+    context_option,
     json_pairs,
     planner_of,
-    registry_of,
     settings_of,
     workers_option,
 )
+from leadhand.cli.plans import goal_registry
 from leadhand.cli.taking import Taking, taking_document, taking_of, taking_rows
 from leadhand.cli.text import clean, count
 from leadhand.core.graph import dependencies
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @command("plan", 'leadhand plan "Sum it up" --have topic=prices --want summary -o plan.json')
 @click.argument("goal")
 @workers_option
+@context_option
 @click.option("--planner", metavar="M:F", help="module:function, or goal (built in, the default).")
 @click.option("--have", multiple=True, metavar="K=V", help="Something given.")
 @click.option("--want", multiple=True, metavar="FACT", help="A fact that is wanted.")
@@ -45,17 +47,20 @@ def plan(console: Console, goal: str, **options: Any) -> int:
     from leadhand.app.lead import Lead
     from leadhand.core.plan import Goal
 
-    settings = settings_of(workers=options["workers"], planner=options["planner"])
+    settings = settings_of(
+        workers=options["workers"], planner=options["planner"], context=options["context"]
+    )
     if not settings.planner and not options["want"]:
         raise UsageError(
             "nothing is wanted. Fix: say which facts should be true with --want FACT, "
             "or give --planner MODULE:FUNCTION."
         )
     file = _writable(options["output"])
-    registry = registry_of(settings)
+    registry = goal_registry(settings)
     planner = planner_of(settings.planner or "goal", settings.root)
     lead = Lead(registry, planner, policy=settings.policy)
-    have = json_pairs(options["have"], "--have")
+    place = settings.context
+    have = {**(place.params if place else {}), **json_pairs(options["have"], "--have")}
     wanted = Goal(text=goal, want=options["want"], have=have, budget=options["budget"])
     made = asyncio.run(lead.plan(wanted)).to_doc()
     taking = taking_of(made, registry)

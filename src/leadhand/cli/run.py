@@ -11,6 +11,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
     actor_of,
+    context_option,
     json_pairs,
     pairs,
     planner_of,
@@ -21,7 +22,14 @@ from leadhand.cli.options import (
     values_of,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, in_library, is_plan, library_names
+from leadhand.cli.plans import (
+    find_plan,
+    goal_registry,
+    in_context,
+    in_library,
+    is_plan,
+    library_names,
+)
 from leadhand.cli.text import clean
 from leadhand.core.plan import MODES
 from leadhand.errors import PlanInvalid, UsageError
@@ -39,6 +47,7 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         workers_option,
         set_option,
+        context_option,
         click.option("--review", is_flag=True, help="Wait for a person whatever the risk."),
         click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this."),
         click.option("--dry-run", is_flag=True, help="Show what would run; execute nothing."),
@@ -116,7 +125,13 @@ def _settings(options: dict[str, Any]) -> Settings:
     policy = {"budget": options["budget"], "concurrency": options["concurrency"]}
     if options["review"]:
         policy["review"] = True
-    return settings_of(options["store"], options["workers"], options.get("planner"), **policy)
+    return settings_of(
+        options["store"],
+        options["workers"],
+        options.get("planner"),
+        context=options["context"],
+        **policy,
+    )
 
 
 def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepared:
@@ -126,7 +141,8 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
     settings = _settings(options)
     doc, origin = find_plan(console, settings, plan)
     registry = registry_of(settings)
-    values, wrong = values_of(doc, pairs(options["sets"], "--set"))
+    doc, place = in_context(settings, doc, registry.catalog())
+    values, wrong = values_of(doc, pairs(options["sets"], "--set"), settings.context)
     checked = None if wrong else values
     catalog = registry.catalog()
     pools = settings.policy.resources
@@ -145,7 +161,7 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
     for each in found:
         console.say(clean(each))
     actor = actor_of(settings)
-    return Prepared(settings, registry, settings.workers, actor, doc, values, origin=origin)
+    return Prepared(settings, registry, settings.workers, actor, doc, values, origin=origin | place)
 
 
 def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
@@ -160,7 +176,8 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
             "for a goal. Fix: say which facts "
             "are wanted with --want FACT, or give --planner MODULE:FUNCTION, or the path of a plan."
         )
-    have = json_pairs(options["have"], "--have")
+    context = settings.context
+    have = {**(context.params if context else {}), **json_pairs(options["have"], "--have")}
     goal = Goal(
         text=text,
         want=tuple(options["want"]),
@@ -168,11 +185,17 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
         budget=options["budget"],
         mode=options["mode"],
     )
-    registry = registry_of(settings)
+    registry = goal_registry(settings)
     name = settings.planner or "goal"
     planner_of(name, settings.root)
     return Prepared(
-        settings, registry, settings.workers, actor_of(settings), goal=goal, planner=name
+        settings,
+        registry,
+        settings.workers,
+        actor_of(settings),
+        goal=goal,
+        planner=name,
+        origin={"context": context.name} if context else None,
     )
 
 
@@ -239,6 +262,7 @@ def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a fi
         "actor": prepared.actor,
         "approve": approve,
         "origin": prepared.origin,
+        "context": settings.context.name if settings.context else None,
     }
 
 

@@ -12,6 +12,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.graph import draw
 from leadhand.cli.group import command
 from leadhand.cli.options import (
+    context_option,
     driver_of,
     pairs,
     read_plan,
@@ -20,11 +21,12 @@ from leadhand.cli.options import (
     set_option,
     settings_of,
     store_option,
+    told_values,
     values_of,
     without_echo,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, in_library
+from leadhand.cli.plans import find_plan, in_context, in_library
 from leadhand.cli.text import clean, count, table
 from leadhand.core.durations import text as duration
 from leadhand.errors import PlanInvalid, UsageError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
+    from leadhand.settings import Settings
 
 VALUE_MAX = 40
 
@@ -50,6 +53,7 @@ VALUE_MAX = 40
 @click.option("--timeline", is_flag=True, help="Of a run: when each step was worked on.")
 @workers_option
 @set_option
+@context_option
 @store_option
 def show(
     console: Console,
@@ -58,6 +62,7 @@ def show(
     timeline: bool,  # noqa: FBT001 - an option
     workers: tuple[str, ...],
     sets: tuple[str, ...],
+    context: str | None,
     store: str | None,
 ) -> int:
     """Show a plan (what would run, in order, with risk, effects and limits) or a run.
@@ -65,18 +70,16 @@ def show(
     PLAN is a JSON or YAML file, - for standard input, or a name in the library; anything else
     is taken for the id of a run. Nothing is executed.
     """
-    settings = settings_of(store=store, workers=workers)
+    settings = settings_of(store=store, workers=workers, context=context)
     if (
         what == "-"
         or Path(what).exists()
         or os.sep in what
         or what.endswith((".json", ".yaml", ".yml"))
     ):
-        doc = read_plan(what)
-        return show_plan(console, doc, registry_of(settings).catalog(), settings.policy, sets, form)
+        return show_plan(console, settings, read_plan(what), sets, form)
     if in_library(settings, what):
-        doc = find_plan(console, settings, what).doc
-        return show_plan(console, doc, registry_of(settings).catalog(), settings.policy, sets, form)
+        return show_plan(console, settings, find_plan(console, settings, what).doc, sets, form)
     if not settings.store.exists():
         raise UsageError(
             f"{what}: there is no such plan file, and no database at {settings.store} "
@@ -86,18 +89,15 @@ def show(
 
 
 def show_plan(
-    console: Console,
-    doc: Doc,
-    catalog: Catalog,
-    policy: Policy,
-    sets: tuple[str, ...],
-    form: str | None = None,
+    console: Console, settings: Settings, doc: Doc, sets: tuple[str, ...], form: str | None = None
 ) -> int:
     """A plan as it would run, once it was checked."""
     from leadhand.core.check import lint
 
+    catalog, policy, place = registry_of(settings).catalog(), settings.policy, settings.context
+    doc = in_context(settings, doc, catalog).doc
     given = pairs(sets, "--set")
-    values, wrong = values_of(doc, given) if given else (None, [])
+    values, wrong = told_values(doc, given, place)
     known = catalog if catalog.workers else None
     told = lint(doc, known, params=values, resources=policy.resources, advice=False)
     found = without_echo(wrong, told)
@@ -110,7 +110,7 @@ def show_plan(
         for line in draw(doc["steps"], form):
             console.out(line)
         return 0
-    return show_checked(console, doc, catalog, policy, values_of(doc, given)[0])
+    return show_checked(console, doc, catalog, policy, values_of(doc, given, place)[0])
 
 
 def show_checked(

@@ -234,11 +234,16 @@ def bind(declared: Mapping[str, Declared], given: Mapping[str, Json], out: Findi
     return values
 
 
-def bind_texts(declared: Mapping[str, Json], texts: Mapping[str, str]) -> tuple[Doc, list[Finding]]:
-    """`bind_params` for values typed on a command line: each text is read by its declared type."""
+def bind_texts(
+    declared: Mapping[str, Json], texts: Mapping[str, str], more: Mapping[str, Json] | None = None
+) -> tuple[Doc, list[Finding]]:
+    """`bind_params` for values typed on a command line: each text is read by its declared type.
+
+    `more` holds values that are read already and may be for another plan; a text comes before.
+    """
     out = Findings()
     read = check_declared(declared, out)
-    given: Doc = {}
+    given: Doc = {name: value for name, value in (more or {}).items() if name in declared}
     for name, text in texts.items():
         try:
             given[name] = parse_param(text, declared.get(name))

@@ -35,7 +35,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ from leadhand.core.plan import Doc
 from leadhand.core.policy import Policy
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
+from leadhand.settings.contexts import Context, check_context, chosen
 from leadhand.settings.keys import KEYS, TABLES
 
 PROJECT_FILE = "leadhand.toml"
@@ -73,6 +74,10 @@ class Settings:
     notify_webhook: str = ""
     anchoring: Anchoring = field(default_factory=Anchoring)
     """Where and how often the head of the log is written down outside the database."""
+    context: Context | None = None
+    """The place that was chosen, as `[context.NAME]` describes it."""
+    contexts: tuple[str, ...] = ()
+    """The places that can be chosen."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """For each key that was set: the flag, variable or file it came from."""
     files: tuple[Path, ...] = ()
@@ -94,11 +99,12 @@ def load_settings(
     *,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    context: str | None = None,
 ) -> Settings:
     """Read everything that applies in a folder; `flags` holds dotted keys ("project.store").
 
-    A flag that is None was not given. UsageError names the file or variable, the key, and
-    what was probably meant.
+    A flag that is None was not given; `context` chooses a `[context.NAME]`. UsageError names
+    the file or variable, the key, and what was probably meant.
     """
     env = os.environ if environ is None else environ
     here = (folder or Path.cwd()).resolve()
@@ -110,11 +116,21 @@ def load_settings(
         if path.name in (PROJECT_FILE, "pyproject.toml"):
             root = path.parent
         found |= {key: _Value(value, str(path), path.parent) for key, value in _flat(path, table)}
+    places = {
+        key.partition(".")[2]: found.pop(key) for key in list(found) if key.startswith("context.")
+    }
+    tables = {name: each.value for name, each in places.items()}
+    place = None if context is None else chosen(tables, context)
+    if place is not None:
+        given = places[place.name]
+        policy = given.value.get("policy", {})
+        found |= {f"policy.{key}": given._replace(value=value) for key, value in policy.items()}
     found |= {key: _Value(value, name, here) for key, name, value in _from_environment(env)}
     for key, value in (flags or {}).items():
         if value is not None:
             found[key] = _Value(value, f"flag --{key.rpartition('.')[2].replace('_', '-')}", here)
-    return _settings(found, root, tuple(reversed(files)))
+    made = _settings(found, root, tuple(reversed(files)))
+    return replace(made, context=place, contexts=tuple(places))
 
 
 def _documents(env: Mapping[str, str], here: Path) -> Iterator[tuple[Path, Doc]]:
@@ -174,7 +190,9 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
         if not isinstance(content, dict):
             raise UsageError(f"{path}: {table} must be a table, written [{table}]")
         for key, value in content.items():
-            if table == "workers":
+            if table == "context":
+                check_context(path, key, value)
+            elif table == "workers":
                 if not isinstance(value, dict):
                     raise UsageError(
                         f"{path}: workers.{key} must be a table, written [workers.{key}]. "

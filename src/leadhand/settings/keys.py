@@ -129,4 +129,4 @@ KEYS: dict[str, dict[str, Kind]] = {
     "notify": {"command": Kind(_argv), "webhook": Kind(_webhook)},
     "audit": {"anchor": Kind(_text), "every": Kind(_duration), "key": Kind(_text)},
 }
-TABLES = (*KEYS, "workers")
+TABLES = (*KEYS, "workers", "context")

@@ -74,6 +74,11 @@ class Registry:
         """A worker by name."""
         return self._workers.get(name) or (self._somebody if name == HUMAN else None)
 
+    def leave_out(self, names: Iterable[str]) -> None:
+        """Forget some workers: others do their work here."""
+        for name in names:
+            self._workers.pop(name, None)
+
     def __iter__(self) -> Iterator[Worker]:
         return iter(self._workers.values())
 

@@ -1,0 +1,86 @@
+"""`[context.NAME]`: the same plan in another place.
+
+    [context.staging]
+    workers.k8s-deployer = "staging-deployer"
+    params.environment = "staging"
+    policy.auto_risk = "low"
+
+It binds the names of workers that plans use to those of this place, gives values to parameters,
+and puts its policy in the place of the files'. Flags and variables come before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core.wording import closest, listed, shown
+from leadhand.errors import UsageError
+from leadhand.settings.keys import KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from leadhand.core.plan import Doc
+
+PARTS = ("workers", "params", "policy")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A place where plans can run."""
+
+    name: str
+    workers: Mapping[str, str] = field(default_factory=dict)
+    """The worker a plan names, to the one that does it here."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Values for parameters, for plans that have them."""
+
+
+def check_context(path: Path, name: str, table: Any) -> Doc:
+    """A context's table as it stands in a file; UsageError names what is wrong with it."""
+    place = f"{path}: [context.{name}]"
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: context.{name} must be a table, written [context.{name}]")
+    for part, content in table.items():
+        if part not in PARTS:
+            raise UsageError(f"{place} has no key {shown(part)}. {_meant(part, PARTS)}")
+        if not isinstance(content, dict):
+            raise UsageError(f"{place}: {part} must be a table, as in {part}.NAME = ...")
+    for worker, other in table.get("workers", {}).items():
+        if not isinstance(other, str) or not other:
+            raise UsageError(f"{place}: workers.{worker} must be the name of a worker")
+    for key in table.get("policy", {}):
+        if key not in KEYS["policy"]:
+            meant = _meant(key, KEYS["policy"])
+            raise UsageError(f"{place} policy has no key {shown(key)}. {meant}")
+    for key, value in table.get("params", {}).items():
+        if not _is_json(value):
+            raise UsageError(f"{place}: params.{key} must be a value that JSON has; quote a date")
+    return table
+
+
+def chosen(tables: Mapping[str, Doc], name: str) -> Context:
+    """The context of a name; UsageError says which there are."""
+    if name not in tables:
+        there = _meant(name, tables) if tables else "Fix: add [context.NAME] to leadhand.toml."
+        raise UsageError(f"there is no context {shown(name)}. {there}")
+    table = tables[name]
+    return Context(name, table.get("workers", {}), table.get("params", {}))
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    known = tuple(known)
+    meant = closest(word, known)
+    return f'Did you mean "{meant}"?' if meant else f"There are: {listed(known, 40)}."
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_json, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    if isinstance(value, float):
+        return value - value == 0  # neither infinite nor NaN
+    return value is None or isinstance(value, str | bool | int)
