@@ -12,13 +12,22 @@ from leadhand.core.policy import Policy
 SECOND = 1_000_000
 
 
+START = ("splits", "params", "decide_version")
+"""What else a run may be started with."""
+
+
 class Log:
     """Builds a log event by event, a second apart, with the hashes that belong there."""
 
     def __init__(self, *steps, policy=None, goal="g", replans=False, planner="document", **worker):
+        started = {key: worker.pop(key) for key in START if key in worker}
         offer = Offer(idempotent=worker.pop("idempotent", True), **worker)
-        plain = WorkerSpec(name="other", version="1", offers={"": Offer()})
-        self.specs = {"w": WorkerSpec(name="w", version="1", offers={"": offer}), "other": plain}
+        described = {"w": ("function", offer), "other": ("function", Offer())}
+        described["hand"] = ("human", Offer(idempotent=True, risk="low"))
+        self.specs = {
+            name: WorkerSpec(name=name, version="1", kind=kind, offers={"": each})
+            for name, (kind, each) in described.items()
+        }
         self.at = 0
         self.entries = []
         self.epoch = self.calls = self.revision = 0
@@ -32,6 +41,7 @@ class Log:
                 planner=planner,
                 catalog=list(self.specs.values()),
                 replans=replans,
+                **started,
             ),
             ev.RunHosted(1),
         )
@@ -98,7 +108,7 @@ class Log:
         return self.add(ev.AttemptLost(step, attempt, self.epoch, kind, "gone"), **more)
 
     def decide(self, step, strategy, attempt=1, kind="transient", **more):
-        worker = more.pop("worker", "w" if strategy == "retry" else "")
+        worker = more.pop("worker", "w" if strategy in ("retry", "park") else "")
         return self.add(
             ev.RecoveryDecided(
                 step=step,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
-from leadhand.core.invariants_book import Book, Violation
+from leadhand.core.invariants_book import Book, Violation, several
 from leadhand.core.invariants_plan import PLAN_CHECKS
 from leadhand.core.invariants_steps import STEP_CHECKS
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["RULES", "Violation", "check"]
+
+FACTS_SINCE = 2
+"""The version of decisions that first looks for the wanted facts."""
 
 RULES: dict[str, str] = {
     "I5": "a run starts once, ends once, and nothing comes after its end",
@@ -97,6 +100,8 @@ def _run_started(book: Book, event: ev.RunStarted) -> None:
     book.started = event
     book.started_at = book.at
     book.catalog = {spec.name: spec for spec in event.catalog}
+    have = event.goal.get("have") or () if isinstance(event.goal, dict) else ()
+    book.facts = dict.fromkeys((*have, *event.params), book.at)
 
 
 def _run_hosted(book: Book, event: ev.RunHosted) -> None:
@@ -167,6 +172,10 @@ def _check_success(book: Book) -> None:
     wanted = goal.get("acceptance") if isinstance(goal, dict) else None
     if wanted and not book.goal_met:
         book.wrong("L5", "success though the goal's acceptance criteria were not found to hold")
+    if book.start.decide_version >= FACTS_SINCE and isinstance(goal, dict):
+        absent = [fact for fact in several(goal.get("want")) if fact not in book.facts]
+        if absent:
+            book.wrong("L5", f"success though nothing has given {_some(absent)}")
     if book.finish:
         return
     if not book.final:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Offer, WorkerSpec
-    from leadhand.core.events import RunStarted
+    from leadhand.core.events import QuestionAsked, RunStarted
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
 
@@ -46,11 +46,13 @@ class Entry:
 
     __slots__ = (
         "attempts",
+        "depth",
         "doc",
         "done_by",
         "failure",
         "happened",
         "id",
+        "parked_s",
         "status",
         "tolerated",
         "tries",
@@ -71,6 +73,10 @@ class Entry:
         """Failed attempts by worker since a person let it start over."""
         self.failure: Doc = {}
         self.until = 0
+        self.parked_s = 0.0
+        """How long it was parked in all."""
+        self.depth = 0
+        """How often it, or what it is part of, was split."""
         self.unseen = False
         """Nobody saw how an attempt ended, and nobody has looked since."""
         self.happened = False
@@ -134,8 +140,9 @@ class Book:
         self.final = False
         self.idle = 0
         self.pending: Pending | None = None
-        self.questions: dict[str, tuple[str, str, list[str]]] = {}
-        """Open questions: kind, step, choices."""
+        self.facts: dict[str, int] = {}
+        """Facts that are true, with when they became so."""
+        self.questions: dict[str, QuestionAsked] = {}
         self.asked: set[str] = set()
         self.said: dict[str, str] = {}
         """A person's word on a step that its own event must follow: skip."""
@@ -216,6 +223,19 @@ class Book:
         offer = self.offer(worker, step.doc.get("action", ""))
         return offer.cost if offer and self.policy.budget is not None else 0.0
 
+    def succeed(self, step: Entry, data: Any) -> None:
+        """A step is done: its data is there, its facts are true, and others are no longer."""
+        step.status = "succeeded"
+        self.data[step.id] = data
+        self.idle = 0
+        offer = self.offer(step.worker, step.doc.get("action", ""))
+        drops, gives = (offer.drops, offer.gives) if offer else ((), ())
+        for fact in several(step.doc.get("drops", drops)):
+            if self.facts.get(fact, self.at) < self.at:
+                del self.facts[fact]
+        for fact in several(step.doc.get("gives", gives)):
+            self.facts[fact] = self.at
+
     # What is in flight.
 
     def take(self, step: Entry, live: Live) -> None:
@@ -242,6 +262,11 @@ class Book:
         if epoch <= self.epoch:
             self.wrong("I11", f"{what} has epoch {epoch}, and {self.epoch} was given out before")
         self.epoch = max(self.epoch, epoch)
+
+
+def several(names: Any) -> tuple[str, ...]:
+    """One name, or several."""
+    return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def uses(doc: Doc) -> dict[str, int]:

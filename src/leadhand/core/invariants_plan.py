@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from leadhand.core.plan import Doc
 
+NOBODY = "nobody"
+"""Who answers when a question's time is up."""
+
 
 # The planner.
 
@@ -143,12 +146,14 @@ def _cancel(book: Book, ident: str) -> None:
 
 
 def _accept(book: Book, pending: Pending) -> None:
+    depth = max((step.depth for step in book.forsaken), default=0)
     for doc in pending.add:
         ident = doc["id"]
         if ident in book.steps:
             book.wrong("I15", f"step {ident} is in the plan twice")
             continue
         book.steps[ident] = Entry(doc)
+        book.steps[ident].depth = depth
         for name in (doc["worker"], *doc.get("alternatives", ())):
             if book.offer(name, doc.get("action", "")) is None:
                 what = f"{doc.get('action') or 'this'}, which {name} does not offer"
@@ -226,7 +231,7 @@ def _names_of(book: Book, ident: str) -> list[str]:
 
 def drop_questions(book: Book, ident: str) -> None:
     """A step that is settled has nothing to ask."""
-    for name in [name for name, (_, step, _) in book.questions.items() if step == ident]:
+    for name in [name for name, asked in book.questions.items() if asked.step == ident]:
         del book.questions[name]
 
 
@@ -234,7 +239,9 @@ def _question_asked(book: Book, event: ev.QuestionAsked) -> None:
     if event.id in book.asked:
         book.wrong("I6", f"question {event.id} was asked twice")
     book.asked.add(event.id)
-    book.questions[event.id] = (event.kind, event.step, event.choices)
+    book.questions[event.id] = event
+    if event.until and event.choices and event.default not in event.choices:
+        book.wrong("I6", f"question {event.id} has {event.default!r} as its default, no choice")
     if not event.step:
         return
     step = book.step(event.step, f"question {event.id}")
@@ -253,9 +260,11 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
     if question is None:
         book.wrong("I6", f"an answer to question {event.id}, which is not open")
         return
-    kind, ident, choices = question
-    if choices and event.choice not in choices:
+    kind, ident = question.kind, question.step
+    if question.choices and event.choice not in question.choices:
         book.wrong("I6", f"{event.choice!r} is no answer to question {event.id}")
+    if event.actor == NOBODY:
+        _check_default(book, question, event)
     if not event.actor:
         book.wrong("I6", f"question {event.id} was answered by nobody")
     step = book.steps.get(ident)
@@ -267,20 +276,29 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
         case "cannot" if kind == "task":
             step.status, step.failure = "open", {"class": "permanent", "effect": "none"}
         case "replan":
+            if not book.start.replans:
+                book.wrong("I21", f"{ident} was left to a planner that cannot do that")
             step.status = "failed"
             book.forsaken.append(step)
         case "retry":
             step.status, step.tries, step.until = "again", {}, 0
             step.unseen = step.happened = False
         case "done":
-            step.status = "succeeded"
-            book.data[ident] = event.data
-            book.idle = 0
+            book.succeed(step, event.data)
         case "skip":
             book.said[ident] = "skip"
             book.expect = ("StepSkipped", ident)
         case "abort" if not book.stopping:
             book.expect = ("StopDecided", "")
+
+
+def _check_default(book: Book, question: ev.QuestionAsked, event: ev.QuestionAnswered) -> None:
+    """Nobody answers only with what was said beforehand, and only when the time is up."""
+    if not question.until or book.at < question.until:
+        early = (question.until - book.at) / 1e6
+        book.wrong("I40", f"question {event.id} was answered by default {early:.6f} s too early")
+    if event.choice != question.default:
+        book.wrong("I6", f"nobody said {event.choice!r} to question {event.id}")
 
 
 PLAN_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {

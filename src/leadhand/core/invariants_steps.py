@@ -9,24 +9,14 @@ from leadhand.core import graph, refs
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants_book import Book, Entry, Live, uses
 from leadhand.core.invariants_plan import drop_questions
+from leadhand.core.invariants_recovery import RECOVERY_CHECKS, attempts_max
 from leadhand.core.params import with_secrets
-from leadhand.core.plan import failure_action_of
 from leadhand.core.refs import Artifact, Ref, Unresolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.plan import Json
-
-SAME_AGAIN = frozenset(
-    {"transient", "rate_limited", "timeout", "lost", "invalid_output", "criteria_unmet"}
-)
-"""Classes after which the same worker may try the same again."""
-
-NOBODY_ELSE = frozenset({"needs_info", "permanent", "policy", "budget"})
-"""Classes that another worker cannot help either."""
-
-ONCE_MORE = frozenset({"invalid_output", "criteria_unmet"})
 
 ROUNDING = 1e-6
 
@@ -43,6 +33,7 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
     _check_turn(book, step, event)
     if book.is_for_people(event.worker) and not step.done_by:
         book.wrong("L5", f"{event.step} was started, and nobody said that it is done")
+    step.done_by = ""
     _check_allowed(book, step, event)
     _check_inputs(book, step, event)
     _check_limits(book, step, event.worker)
@@ -87,19 +78,12 @@ def _check_allowed(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
     if (step.unseen or step.happened) and not book.idempotent(step, event.worker):
         why = "nobody saw how the last one ended" if step.unseen else "the last one had its effect"
         book.wrong("I17", f"{what} started though {why}, and the step is not idempotent")
-    most = _attempts_max(book, step)
+    most = attempts_max(book, step)
     if step.tries.get(event.worker, 0) >= most:
         book.wrong("I19", f"{what}: {event.worker} has had its {most} attempts")
     if book.at < step.until:
         early = (step.until - book.at) / 1e6
         book.wrong("I19", f"{what} started {early:.6f} s before it was allowed to")
-
-
-def _attempts_max(book: Book, step: Entry) -> int:
-    own = step.doc.get("retry")
-    if isinstance(own, int):
-        return own
-    return int((own or {}).get("attempts", book.policy.attempts_max))
 
 
 def _check_inputs(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
@@ -204,9 +188,7 @@ def _attempt_reported(book: Book, event: ev.AttemptReported) -> None:
 
 
 def _succeed(book: Book, step: Entry, data: Json, data_ref: str) -> None:
-    step.status = "succeeded"
-    book.data[step.id] = Artifact(data_ref) if data_ref else data
-    book.idle = 0
+    book.succeed(step, Artifact(data_ref) if data_ref else data)
 
 
 def _report_ignored(book: Book, event: ev.ReportIgnored) -> None:
@@ -235,6 +217,8 @@ def _attempt_lost(book: Book, event: ev.AttemptLost) -> None:
     step.tries[step.worker] = step.tries.get(step.worker, 0) + 1
     step.status, step.unseen = "open", True
     step.failure = {"class": event.failure_class, "effect": "unknown"}
+    if book.is_for_people(step.worker):
+        step.done_by = "whoever did it"  # what they said is not lost with the host
 
 
 def _probe_started(book: Book, event: ev.ProbeStarted) -> None:
@@ -284,74 +268,6 @@ def _step_refused(book: Book, event: ev.StepRefused) -> None:
     step.failure = {"class": event.failure_class, "effect": "none"}
 
 
-# What follows a failure.
-
-
-def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
-    step = book.step(event.step, "a decision")
-    if step is None:
-        return
-    if step.status != "open":
-        book.wrong("I21", f"a decision about {event.step}, which is {step.status}")
-        return
-    kind = str(step.failure.get("class", ""))
-    if event.attempt != step.attempts or event.failure_class != kind:
-        book.wrong("I21", f"the decision about {event.step} speaks of another failure")
-    match event.strategy:
-        case "retry" | "reroute" | "park":
-            _check_repeat(book, step, event, kind)
-            step.status, step.worker, step.until = "again", event.worker, event.until
-        case "probe":
-            step.status, book.expect = "probing", ("ProbeStarted", step.id)
-        case "ask":
-            step.status, book.expect = "asking", ("QuestionAsked", step.id)
-        case "replan" | "simplify":
-            if not (book.start.splits or (book.start.replans and event.strategy == "replan")):
-                book.wrong("I21", f"{event.step} was left to a planner that cannot do that")
-            step.status = "failed"
-            book.forsaken.append(step)
-        case "continue":
-            if failure_action_of(step.doc.get("failure_action")) != "continue":
-                book.wrong("L5", f"the run goes on without {event.step}, and no plan says so")
-            step.status, step.tolerated = "failed", True
-        case "abort":
-            step.status, book.expect = "failed", ("StopDecided", "")
-        case "abandon":
-            if not book.stopping:
-                book.wrong("I21", f"{event.step} was abandoned though the run is not stopping")
-            step.status = "failed"
-        case _:
-            book.wrong("form", f"{event.strategy} is no decision")
-
-
-def _check_repeat(book: Book, step: Entry, event: ev.RecoveryDecided, kind: str) -> None:
-    what = f"{event.strategy} of {step.id}"
-    if (step.unseen or step.happened) and not book.idempotent(step, event.worker):
-        why = "nobody saw whether it happened" if step.unseen else "it has happened"
-        book.wrong("I17", f"{what} though {why}, and the step is not idempotent")
-    if event.strategy == "reroute":
-        known = (step.doc["worker"], *step.doc.get("alternatives", ()))
-        if event.worker == step.worker or event.worker not in known:
-            book.wrong("I21", f"{what} to {event.worker}, which the plan does not name for it")
-        if kind in NOBODY_ELSE:
-            book.wrong("I20", f"{what} after {kind}")
-        return
-    if event.worker != step.worker:
-        book.wrong("I21", f"{what} by {event.worker}, and {step.worker} had failed")
-    if kind not in SAME_AGAIN and event.strategy != "park":
-        book.wrong("I20", f"{what} after {kind}")
-    tries, most = step.tries.get(step.worker, 0), _attempts_max(book, step)
-    asked = step.failure.get("retry_after")
-    if event.strategy == "park":
-        step.tries[step.worker] = tries - 1
-        if asked is None or float(asked) <= book.start.policy.park_s:
-            book.wrong("I19", f"{what}, and nobody asked for a long wait")
-    elif tries >= (min(2, most) if kind in ONCE_MORE else most):
-        book.wrong("I19", f"{what} after {tries} attempts")
-    if asked is not None and event.until < book.at + int(float(asked) * 1e6):
-        book.wrong("I19", f"{what} does not wait the {asked:g} s it was asked to")
-
-
 def _step_skipped(book: Book, event: ev.StepSkipped) -> None:
     step = book.step(event.step, "a skip")
     if step is None:
@@ -389,7 +305,7 @@ STEP_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.ProbeStarted: _probe_started,
     ev.ProbeReported: _probe_reported,
     ev.StepRefused: _step_refused,
-    ev.RecoveryDecided: _recovery_decided,
+    **RECOVERY_CHECKS,
     ev.StepSkipped: _step_skipped,
     ev.StepCancelled: _step_cancelled,
 }
