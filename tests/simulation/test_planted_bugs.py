@@ -25,7 +25,7 @@ from leadhand.core import (
 from leadhand.core import events as ev
 from leadhand.core.moves import Move
 from leadhand.core.recovery import Recovery
-from leadhand.engine import host, perform, run
+from leadhand.engine import breakers, host, perform, run
 from leadhand.engine.verdict import Verdict
 from leadhand.errors import Conflict
 from leadhand.stores import memory
@@ -328,6 +328,98 @@ def adopted_runs_start_everything_again(patch):
     handle(patch, ev.RunHosted, hosted)
 
 
+# Outages, splits and people.
+
+
+@bug("circuit: .* left alone")
+def the_circuit_is_ignored(patch):
+    """Workers that are to be left alone are called all the same."""
+    patch.setattr(breakers.Breakers, "__contains__", lambda _self, _worker: False)
+
+
+@bug("circuit: .* is trying")
+def everybody_tries_at_once(patch):
+    """When a circuit's time is up, all are let through."""
+    patch.setattr(breakers.Breakers, "_trying", lambda _self, _worker: False)
+
+
+@bug("did not end|nothing is left")
+def nobody_looks_when_a_circuit_closes(patch):
+    """Steps that wait for a worker are never told that it is well."""
+    patch.setattr(breakers.Breakers, "_look_again", lambda _self: None)
+
+
+@bug("I21")
+def a_parked_step_burns_tries(patch):
+    """An outage that was waited out counts as a try."""
+
+    def decided(real, of, event, at):
+        before = of.steps[event.step].tries
+        real(of, event, at)
+        if event.strategy == "park":
+            of.steps[event.step].tries = before
+
+    handle(patch, ev.RecoveryDecided, decided)
+
+
+@bug("I19")
+def outages_have_no_end(patch):
+    """How long a step was parked already is forgotten."""
+
+    def decided(real, of, event, at):
+        real(of, event, at)
+        of.steps[event.step].parked_s = 0.0
+
+    handle(patch, ev.RecoveryDecided, decided)
+
+
+@bug("I31")
+def parts_are_split_for_ever(patch):
+    """How often something was split is forgotten."""
+
+    def simplify(of, step, message):
+        step.depth = 0
+        return recovery._simplify(of, step, message)
+
+    patch.setitem(recovery._RUNGS, "simplify", simplify)
+
+
+@bug("I40")
+def a_default_answer_comes_early(patch):
+    """Half a second before the time is up, nobody is waited for any longer."""
+
+    def asked(real, of, event, at):
+        until = max(event.until - 500_000, 0)
+        real(of, msgspec.structs.replace(event, until=until), at)
+
+    handle(patch, ev.QuestionAsked, asked)
+
+
+@bug("L5")
+def a_persons_word_is_not_judged(patch):
+    """Whatever a person calls done is done."""
+    real = perform.judge
+
+    def judge(step, offer, worker, report, data):
+        if worker.spec.kind == "human":
+            return Verdict(met=True, failure=None, findings=[])
+        return real(step, offer, worker, report, data)
+
+    patch.setattr(perform, "judge", judge)
+
+
+@bug("L5")
+def a_person_is_not_asked(patch):
+    """A step that a person does is started like any other."""
+
+    def approved(real, of, event, at):
+        real(of, event, at)
+        for step in of.steps.values():
+            step.answered = True
+
+    handle(patch, ev.RevisionApproved, approved)
+
+
 # The plan.
 
 
@@ -366,6 +458,12 @@ def failures_are_forgiven(patch):
 def the_goal_is_not_checked(patch):
     """The acceptance criteria are passed over."""
     patch.setattr(decide, "acceptance", lambda _state: ())
+
+
+@bug("L5: .*wanted|L5.*nothing has given")
+def a_wanted_fact_is_not_looked_for(patch):
+    """Steps that succeeded are taken for what they should have given."""
+    patch.setattr(decide, "missing", lambda _state, _goal: [])
 
 
 @bug("I24")

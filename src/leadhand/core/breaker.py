@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 TROUBLE = frozenset({"transient", "rate_limited", "unavailable", "timeout"})
 """Classes that speak of the worker, not of the task."""
+SILENT = frozenset({"lost"})
+"""Classes that say nothing of the worker."""
+UNHEARD: Doc = {"class": "lost"}
+"""An outcome of one of these."""
 FAILURES = 5
 STEPS = 3
 OPEN_S = 30.0
@@ -69,7 +73,7 @@ def is_trouble(failure: Doc | None) -> bool:
 
 def is_silent(failure: Doc | None) -> bool:
     """Whether an outcome says nothing of the worker: its host died, or it was told to stop."""
-    return (failure or {}).get("class") == "lost"
+    return (failure or {}).get("class") in SILENT
 
 
 def open_for_s(trips: int) -> float:

@@ -63,13 +63,18 @@ class Breakers:
 
     def heard(self, run: Run, step: str, worker: str, failure: Doc | None) -> None:
         """What became of an attempt."""
+        trial = self._is_trial(run, step, worker)
+        if trial:
+            del self._trials[worker]
         if is_silent(failure):
+            if trial:
+                self._look_again()  # the next one may try
             return
         now, circuit = self._host.time().at, self._host.shared.circuits.get(worker)
         if not is_trouble(failure):
             self._records.pop(worker, None)
             # What began before the circuit opened does not end it before its time.
-            if circuit is not None and (circuit.until <= now or self._is_trial(run, step, worker)):
+            if circuit is not None and (trial or circuit.until <= now):
                 self._tell(CircuitClosed(worker))
             return
         record = self._records.setdefault(worker, Record())
@@ -88,13 +93,6 @@ class Breakers:
         until = now + int(wait_s * 1e6)
         if wait_s > 0 and (circuit is None or until > circuit.until):
             self._tell(CircuitOpened(worker, until, trips, reason))
-
-    def over(self, run: Run, step: str) -> None:
-        """An attempt is over, reported or not: if it was a trial, the next may come."""
-        for worker, (whose, what, _) in list(self._trials.items()):
-            if whose is run and what == step:
-                del self._trials[worker]
-                self._look_again()
 
     def close(self) -> None:
         """Let go of timers."""

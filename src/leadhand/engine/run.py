@@ -26,6 +26,7 @@ from leadhand.audit.chain import GENESIS, link
 from leadhand.codec.events import encode
 from leadhand.core import control
 from leadhand.core import events as ev
+from leadhand.core.breaker import UNHEARD
 from leadhand.core.decide import decide, next_wake
 from leadhand.core.effects import StartAttempt
 from leadhand.core.evolve import evolve
@@ -136,8 +137,6 @@ class Run:
             del self.contexts[key], self.tasks[key]
             if self.progress:
                 self.progress.pop(key, None)
-        if self.host.shared.circuits:
-            self.host.breakers.over(self, key)
         if self.host.starved:
             self.host.wake_starved()
 
@@ -216,9 +215,10 @@ class Run:
 
     def _heard(self, ident: str, epoch: int, failure: Any) -> None:
         """What became of a current attempt, for the host's breakers."""
-        worker = self.state.steps[ident].worker if ident in self.state.steps else ""
-        if control.is_current(self.state, ident, epoch) and self.workers.get(worker) is not None:
-            self.host.breakers.heard(self, ident, worker, failure)
+        if control.is_current(self.state, ident, epoch):
+            worker = self.state.steps[ident].worker
+            loaded = self.workers.get(worker) is not None
+            self.host.breakers.heard(self, ident, worker, failure if loaded else UNHEARD)
 
     def _recount(self) -> None:
         """Keep the host's count of attempts in flight, over all runs, up to date."""

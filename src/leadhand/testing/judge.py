@@ -32,6 +32,7 @@ def judge(world: World) -> None:
         _judge_claims(world, plan)
         _judge_effects(world, plan)
     _judge_order(world)
+    _judge_circuits(world)
     judge_troubles(world)
 
 
@@ -101,10 +102,10 @@ def _judge_claims(world: World, plan: RunPlan) -> None:
         elif isinstance(event, ev.QuestionAsked) and event.kind == "task":
             tasks[event.id] = event.step
         elif isinstance(event, ev.QuestionAnswered) and event.id in tasks:
-            said[tasks[event.id]] = event.choice
+            good = isinstance(event.data, dict) and event.data.get("v", -1) >= 0
+            said[tasks[event.id]] = "nothing" if event.choice != "done" else ("lie", "ok")[good]
         elif isinstance(event, ev.AttemptReported) and event.met:
-            said_done = "ok" if said.get(event.step) == "done" else "nothing"
-            claim = world.claims.get((plan.ident, event.epoch), said_done)
+            claim = world.claims.get((plan.ident, event.epoch), said.get(event.step, "nothing"))
             unchecked = "success_criteria" not in docs[event.step]
             if claim not in GOOD and not (claim == "lie" and unchecked):
                 world.wrong(f"L5: {plan.ident} {event.step} counts as done after {claim}")
@@ -153,3 +154,36 @@ def _judge_order(world: World) -> None:
             hosting.evolve_host(shared, event)
         elif shared.stopped and isinstance(event, ev.AttemptStarted):
             world.wrong(f"I29: {entry.run} {event.step} started after stop-all")
+
+
+def _judge_circuits(world: World) -> None:
+    """A worker whose circuit is open is left alone, then tried by one attempt.
+
+    What was decided in the same moment may be stored in any order: starts are looked at last.
+    """
+    events = [(each, decode(each.version, each.body)) for each in world.disk.order]
+    events.sort(key=lambda pair: (pair[0].at, isinstance(pair[1], ev.AttemptStarted)))
+    shared = hosting.HostState()
+    opened: dict[str, int] = {}
+    trials: dict[str, tuple[str, str, int]] = {}
+    for entry, event in events:
+        if entry.run == hosting.HOST_STREAM:
+            hosting.evolve_host(shared, event)
+        if isinstance(event, hosting.HostOpened):
+            trials.clear()
+        elif isinstance(event, hosting.CircuitOpened):
+            opened[event.worker] = entry.at
+            trials.pop(event.worker, None)
+        elif isinstance(event, (ev.AttemptReported, ev.AttemptLost)):
+            over = (entry.run, event.step, event.epoch)
+            trials = {worker: trial for worker, trial in trials.items() if trial != over}
+        elif isinstance(event, ev.AttemptStarted):
+            circuit = shared.circuits.get(event.worker)
+            if circuit is None or entry.at <= opened[event.worker]:
+                continue  # it was decided before the circuit opened
+            what = f"circuit: {entry.run} {event.step} was given to {event.worker}"
+            if entry.at < circuit.until:
+                world.wrong(f"{what}, which is to be left alone")
+            elif event.worker in trials:
+                world.wrong(f"{what}, which {trials[event.worker]} is trying")
+            trials[event.worker] = (entry.run, event.step, event.epoch)

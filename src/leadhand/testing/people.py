@@ -129,7 +129,7 @@ def _sensible(world: World, run: Run, question: Question) -> Doc:
         choice = "go on"
     elif question.kind == "task":
         choice = "done" if world.random.random() < 0.8 else "cannot"
-        details["data"] = {"v": 1, "ok": True}
+        details["data"] = {"v": world.random.choice((1, 1, 1, -1)), "ok": True}
     elif question.step:
         happened = bool(world.effects.get((run.id, question.step)))
         if "done" in question.choices and happened:

@@ -117,6 +117,8 @@ class Scenario:
     failing: float
     """Share of worker calls that do not simply succeed."""
     stubborn: float
+    outages: float
+    """Share of worker calls that ask to be left alone for a while."""
     words: list[tuple[float, str]] = field(default_factory=list)
     """What people say on their own, and when."""
 
@@ -148,6 +150,7 @@ def draw(seed: int, random: Random) -> Scenario:
         chaos_s=chaos_s,
         failing=random.choice((0.0, 0.1, 0.3, 0.6)),
         stubborn=random.choice((0.0, 0.0, 0.3)),
+        outages=random.choice((0.0, 0.0, 0.0, 0.0, 0.5)),
     )
     for number in range(count):
         scenario.runs.append(_run(random, scenario, number))
@@ -186,6 +189,7 @@ def _worker(random: Random, name: str) -> WorkerSpec:
         probe=random.random() < 0.5,
         timeout_s=random.choice((None, 2.0, 10.0)),
         cost=random.choice((0.0, 0.0, 1.0, 2.5)),
+        gives=some(random, 0.3, (f"{name}-result",), ()),
     )
     limit = some(random, 0.2, random.randint(1, 2), None)
     return WorkerSpec(name=name, version="1", offers={"": offer}, max_concurrency=limit)
@@ -218,7 +222,10 @@ def _run(random: Random, scenario: Scenario, number: int) -> RunPlan:
         inline_bytes=some(random, 0.15, 64, 65_536),
     )
     acceptance = some(random, 0.15, [random.choice(("data != 3", "len(steps) > 3"))], [])
+    wanted = some(random, 0.15, [random.choice(_facts(scenario))], [])
     goal: Any = {"text": "a goal", "acceptance": acceptance} if acceptance else "a goal"
+    if wanted:
+        goal = {"text": "a goal", "acceptance": acceptance, "want": wanted}
     steps = plan_steps(random, scenario, resources)
     doc: Doc = {"plan_id": f"plan-{number}", "goal": goal, "steps": steps}
     if script and random.random() < 0.5:
@@ -234,6 +241,12 @@ def _run(random: Random, scenario: Scenario, number: int) -> RunPlan:
         calls=random.randint(1, 6),
         trouble=random.choice((0.0, 0.1, 0.3)),
     )
+
+
+def _facts(scenario: Scenario) -> list[str]:
+    """What somebody gives, and something that nobody does."""
+    offers = [spec.offer("") for spec in scenario.workers]
+    return [*(fact for offer in offers if offer for fact in offer.gives), "nobodys-result"]
 
 
 def plan_steps(random: Random, scenario: Scenario, resources: Doc, prefix: str = "s") -> list[Doc]:
@@ -267,7 +280,8 @@ def make_step(
     step: Doc = {"id": ident, "worker": random.choice(names)}
     chance = random.random
     if len(names) < len(scenario.workers) and chance() < 0.3:
-        return {"id": ident, "worker": HAND, "depends_on": waits_for}
+        step = {"id": ident, "worker": HAND, "depends_on": waits_for}
+        return {**step, "success_criteria": "data.v >= 0"} if chance() < 0.5 else step
     tolerant = [each for each in waits_for if chance() < 0.15]
     if waits_for:
         step["depends_on"] = [
@@ -321,6 +335,10 @@ def draw_act(random: Random, scenario: Scenario) -> Act:
     act.cost = random.choice((0.0, 0.0, 0.5, 1.0, 3.0))
     if random.random() < scenario.stubborn:
         act.stubborn_s = random.choice((0.01, 1.0, 15.0))
+    if random.random() < scenario.outages:
+        act.kind, act.effect = random.choice(("transient", "rate_limited", "unavailable")), False
+        act.retry_after_s = random.choice((0.3, 6.0, 7.0, 90.0))
+        return act
     if random.random() >= scenario.failing:
         return act
     act.kind = random.choice(
