@@ -166,13 +166,13 @@ def test_how_a_task_is_put(doc, parameters, what):
     """Its description, else the task among its parameters, else its action, else its name."""
     run = drive(step("a", worker="hand", **doc))
     expected = f"Step a is yours: {what} Answer done or cannot."
-    assert task_text(run.state.steps["a"], parameters) == expected
+    assert task_text(run.state.steps["a"], HAND, parameters) == expected
 
 
 def test_long_parameters_are_cut():
     """A question is read by people."""
     run = drive(step("a", worker="hand"))
-    assert len(task_text(run.state.steps["a"], {"text": "x" * 9000})) < 2200
+    assert len(task_text(run.state.steps["a"], HAND, {"text": "x" * 9000})) < 2200
 
 
 def test_only_what_was_offered_is_an_answer():

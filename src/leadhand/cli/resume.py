@@ -97,8 +97,7 @@ def loaded(settings: Settings, ident: str, workers: tuple[str, ...], planner: st
     if started is None:
         raise UsageError(f"run {ident} has no beginning")
     registry, trouble = _registry(settings, workers, started.workers)
-    known = {worker.spec.name for worker in registry}
-    missing = sorted(needed(state) - known)
+    missing = sorted(name for name in needed(state) if registry.get(name) is None)
     if missing:
         because = f" ({'; '.join(trouble)})" if trouble else ""
         raise UsageError(
