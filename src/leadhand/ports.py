@@ -215,6 +215,16 @@ class Planner(Protocol):
     async def decide(self, view: PlannerView) -> Decision: ...
 
 
+class Reviewer(Protocol):
+    """Looks at a revision before anybody decides about it. A function will do."""
+
+    def __call__(self, revision: dict[str, Any]) -> Any:
+        """What it finds: nothing, a sentence, several; or an awaitable of that.
+
+        `revision` is a copy: run, goal, number, author, steps, cancel, because, risk, envelope.
+        """
+
+
 class Clock(Protocol):
     """Two kinds of time: elapsed since a start, and the calendar."""
 

@@ -111,6 +111,8 @@ def brief(event):
             return f"propose {event.number}"
         case ev.RevisionApproved():
             return f"approve {event.number} {event.actor}"
+        case ev.ApprovalGiven():
+            return f"allow {event.number} {event.actor}"
         case ev.RevisionRejected():
             return f"reject {event.number} {event.actor}"
         case ev.ReviewRequested():
@@ -219,11 +221,11 @@ class Drive:
         known = self.state.steps[ident]
         return self.say(ev.ProbeReported(ident, known.attempts, known.epoch, outcome, **more))
 
-    def reply(self, choice, ident=None, **more):
+    def reply(self, choice, ident=None, actor="ann", **more):
         """A person answers a question, the only open one unless named."""
         if ident is None:
             (ident,) = self.state.questions
-        return self.hear(control.answer(self.state, ident, choice, "ann", self.now, **more))
+        return self.hear(control.answer(self.state, ident, choice, actor, self.now, **more))
 
     def cancel(self, reason=""):
         """A person cancels the run."""
@@ -296,7 +298,7 @@ def fold(log):
     return state
 
 
-AGENDA = {"awake", "ready", "timers", "calendar", "catalog", "limits"}
+AGENDA = {"awake", "ready", "timers", "calendar", "catalog", "limits", "down"}
 """What is built from the rest when somebody asks: no part of what is known."""
 
 

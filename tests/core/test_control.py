@@ -220,7 +220,10 @@ def test_approval_is_of_exactly_what_waits():
     run = waiting()
     digest = run.state.pending.hash
     run.reply("approve", text="fine")
-    assert run.events[0] == ev.RevisionApproved(1, digest, "ann", "fine")
+    given, approved = run.events[:2]
+    assert (given.number, given.hash, given.actor, given.reason) == (1, digest, "ann", "fine")
+    assert (approved.hash, approved.actor, approved.reason) == (digest, "ann", "fine")
+    assert approved.envelope["workers"] == ["risky"]
     assert run.running == ["a"]
 
 

@@ -1003,7 +1003,7 @@ def test_the_planner_is_not_asked_while_a_revision_waits():
     run.done("b")
     assert run.news == ["report b met"]
     run.reply("approve")
-    assert run.news == ["approve 2 ann", "start r 1 risky", "consult report"]
+    assert run.news == ["allow 2 ann", "approve 2 ann", "start r 1 risky", "consult report"]
 
 
 def test_finish_ends_what_has_not_started():

@@ -4,6 +4,7 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core import views
+from leadhand.core.catalog import WorkerSpec
 from leadhand.core.host import (
     HOST_EVENTS,
     CircuitClosed,
@@ -496,6 +497,18 @@ LEDGER = [
     ),
     (ev.StepSkipped("a", "so"), "a: skipped: so"),
     (ev.StepCancelled("a", "so"), "a: cancelled: so"),
+    (ev.RevisionExamined(1, "h"), "reviewers looked at revision 1: nothing found"),
+    (ev.RevisionExamined(1, "h", ["x"]), "reviewers looked at revision 1: x"),
+    (ev.RevisionExamined(1, "h", [], "down"), "a reviewer of revision 1 failed: down"),
+    (
+        ev.ApprovalGiven(number=1, hash="h", actor="ann", binding="b", reason="fine"),
+        "revision 1 allowed by ann: fine",
+    ),
+    (ev.ChangesRequested(1, "h", "ann", "less"), "ann asks for changes of revision 1: less"),
+    (ev.StepsHeld(["a", "b"], "wait", "ann", "q1"), "held by ann: a, b: wait"),
+    (ev.StepsReleased(["a"], "ann"), "released by ann: a"),
+    (ev.WorkersChanged([WorkerSpec(name="w")]), "workers have changed: w"),
+    (ev.RedoRequested("a", "ann", "fixed"), "a: ann wants it done again: fixed"),
     (ev.RunPaused("ann", "lunch"), "paused by ann: lunch"),
     (ev.RunResumed("ann"), "resumed by ann"),
     (ev.CancelRequested("ann", 0), "cancel asked by ann"),

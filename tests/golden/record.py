@@ -19,8 +19,10 @@ sys.path[:0] = [str(FOLDER.parents[1])]
 
 from leadhand.audit.chain import GENESIS, link  # noqa: E402 - found by the line above
 from leadhand.codec.events import encode  # noqa: E402
+from leadhand.core import control, holds  # noqa: E402
 from leadhand.core import events as ev  # noqa: E402
-from leadhand.core.policy import Policy  # noqa: E402
+from leadhand.core.moves import Move  # noqa: E402
+from leadhand.core.policy import Policy, Rule  # noqa: E402
 from tests.core.driver import Drive, finished, propose, spec, step  # noqa: E402
 from tests.golden.meaning import digest_of  # noqa: E402
 
@@ -175,7 +177,31 @@ def skipped():
     return run.done("d")
 
 
+def control_story():
+    """Two people, changes asked for, a hold, another version of a worker, a step done again."""
+    policy = Policy(
+        rules=(Rule(name="deploys", workers=("risky",), then="two"),),
+        reviewers=("style",),
+        approval_s=600.0,
+        jitter=0.0,
+    )
+    run = Drive(bare=True, replans=True, policy=policy).go()
+    run.answer(propose(step("a", worker="risky")))
+    run.hear(control.examined(run.state, 1, ["too large"], "", run.now))
+    run.reply("request_changes", text="smaller, please")
+    plan = (step("a", worker="risky"), step("b", "a", failure_action="continue"))
+    run.answer(propose(*plan, step("c", worker="safe")))
+    run.hear(control.examined(run.state, 2, [], "", run.now))
+    run.reply("approve", text="fine").reply("approve", actor="bob")
+    run.hear(control.hold(run.state, ["b"], "ann", "not yet")).later(5).done("a").host_again()
+    run.hear(Move(*holds.workers_changed(run.state, [spec("w", version="2")])))
+    run.reply("release").later(5).fail("b", "permanent")
+    run.hear(control.redo(run.state, "b", "ann", "the disk is there now")).done("b", "c")
+    return run
+
+
 STORIES = (
+    control_story,
     chain,
     fan_out,
     retry,

@@ -469,16 +469,15 @@ def a_wanted_fact_is_not_looked_for(patch):
 @bug("I24")
 def nobody_reviews(patch):
     """The policy lets everything through."""
-    real = revise._reviewed
+    real = revise.ruled
 
-    def reviewed(of, revision, now):
-        events, effects = real(of, revision, now)
+    def ruled(of, revision, wanted, findings, now):
+        events, effects = real(of, revision, wanted, findings, now)
         if isinstance(events[-1], ev.ReviewRequested):
-            name = (revision.number, revision.hash, revision.add)
-            events = [revision, revise.approval(*name, "policy", "why not", now)]
+            events = [ev.RevisionApproved(revision.number, revision.hash, "policy", "why not")]
         return events, effects
 
-    patch.setattr(revise, "_reviewed", reviewed)
+    patch.setattr(revise, "ruled", ruled)
 
 
 # Control and limits.

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
     from leadhand.core.plan import Doc, Json
-    from leadhand.core.state import Question, State
+    from leadhand.core.records import Question
+    from leadhand.core.state import State
 
 LISTED_MAX = 10
 COLOURS = {"succeeded": "green", "failed": "red", "rejected": "red", "waiting": "yellow"}

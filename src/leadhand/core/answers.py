@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
+from leadhand.core.holds import released
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Json
-    from leadhand.core.state import Question, State
+    from leadhand.core.records import Question
+    from leadhand.core.state import State
 
 NOBODY = "nobody"
 """The actor of an answer that was given by default, because nobody else gave one in time."""
@@ -24,8 +26,11 @@ def answer_events(
     because = f"{actor} said so" + (f": {text}" if text else "")
     if question.step and choice == "skip":
         events.append(ev.StepSkipped(question.step, because, tolerated=True))
-    elif question.step and choice == "abort" and state.stopping is None:
-        events.append(ev.StopDecided("failed", f"step {question.step} failed; {because}"))
+    elif question.kind == "hold" and choice == "release":
+        events.append(ev.StepsReleased(released(state, question.id), actor, text))
+    elif (question.step or question.kind == "hold") and choice == "abort" and not state.stopping:
+        what = f"step {question.step} failed" if question.step else "it was held"
+        events.append(ev.StopDecided("failed", f"{what}; {because}"))
     return events
 
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
+from leadhand.core import holds, reviewing
 from leadhand.core.answers import answer_events
 from leadhand.core.effects import Effect, StopAttempt
 from leadhand.core.facts import broken_promises, given
 from leadhand.core.moves import SECOND, Move
-from leadhand.core.revise import approval, findings
-from leadhand.errors import Conflict, UsageError
+from leadhand.core.reviewing import approve, reject, request_changes
+from leadhand.core.revise import findings, propose
+from leadhand.errors import Conflict, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Json
-    from leadhand.core.state import Now, Question, State
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.records import Question
+    from leadhand.core.state import Now, State
 
 
 def is_current(state: State, step: str, epoch: int) -> bool:
@@ -73,8 +76,9 @@ def answer(
     *,
     text: str = "",
     data: Json = None,
+    approval: Doc | None = None,
 ) -> Move:
-    """A person's answer to a question or a review."""
+    """A person's answer to a question or a review; `approval`: when it ends, its signature."""
     _open(state)
     question = state.questions.get(ident)
     if question is None:
@@ -85,10 +89,51 @@ def answer(
             f"{choice!r} is no answer to {ident}; choose: {', '.join(question.choices)}"
         )
     if question.kind == "review":
-        return _review(state, question, choice, actor, text, now)
+        return _review(state, question, choice, actor, text, now, approval or {})
     if choice == "done" and question.kind == "unseen":
         _vouched(state, question.step, data)
     return Move(answer_events(state, question, choice, actor, text, data), [])
+
+
+def hold(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
+    """Steps that must not start until somebody releases them."""
+    _open(state)
+    return Move(list(holds.hold(state, steps, actor, reason)), [])
+
+
+def redo(state: State, ident: str, actor: str, reason: str) -> Move:
+    """A step that failed is tried again, by a person's word."""
+    _open(state)
+    step = state.steps.get(ident)
+    if step is None:
+        raise UsageError(f"there is no step {ident} in run {state.run}")
+    if step.status != "failed" or state.stopping is not None:
+        why = "the run is stopping" if state.stopping is not None else f"it is {step.status}"
+        raise Conflict(f"step {ident} cannot be done again: {why}")
+    if not reason:
+        raise UsageError("say why it should be done again: --reason")
+    return Move([ev.RedoRequested(ident, actor, reason)], [])
+
+
+def examined(state: State, number: int, findings: list[str], failed: str, now: Now) -> Move:
+    """What the automatic reviewers found."""
+    return Move(*reviewing.examined(state, number, findings, failed, now))
+
+
+def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
+    """A person's own revision: of the one that waits, or of the plan as it stands."""
+    _open(state)
+    waiting, events = state.pending, []
+    if waiting is not None:
+        gone = ev.RevisionRejected(waiting.number, waiting.hash, actor, "amended")
+        events.append(gone)
+    found = findings(
+        state, answer.get("steps", []), answer.get("cancel", []), final=bool(answer.get("final"))
+    )
+    if found:
+        raise PlanInvalid([f"the amended plan does not fit: {'; '.join(found)}"])
+    proposed, effects = propose(state, actor, answer, now)
+    return Move([*events, *proposed], effects)
 
 
 def _vouched(state: State, ident: str, data: Json) -> None:
@@ -103,24 +148,22 @@ def _vouched(state: State, ident: str, data: Json) -> None:
         )
 
 
-def _review(state: State, question: Question, choice: str, actor: str, text: str, now: Now) -> Move:
+def _review(
+    state: State, question: Question, choice: str, actor: str, text: str, now: Now, more: Doc
+) -> Move:
     revision = state.pending
     if revision is None or revision.number != question.revision:
         raise Conflict(f"revision {question.revision} no longer waits")
-    if choice == "approve":
-        stale = findings(state, revision.add, revision.cancel, final=revision.final)
-        if stale:
-            reason = f"{actor} approved it, but it no longer fits: {'; '.join(stale)}"
-            refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
-            return Move([refused, ev.ProposalRefused(state.planner.calls, stale)], [])
-        approved = approval(revision.number, revision.hash, revision.add, actor, text, now)
-        return Move([approved], [])
-    rejected = ev.RevisionRejected(revision.number, revision.hash, actor, text)
-    events: list[ev.Event] = [rejected]
-    if state.stopping is None:
-        reason = f"{actor} rejected revision {revision.number}" + (f": {text}" if text else "")
-        events.append(ev.StopDecided("rejected", reason))
-    return Move(events, [])
+    if choice == "request_changes":
+        return Move(request_changes(state, revision, actor, text), [])
+    if choice != "approve":
+        return Move(reject(state, revision, actor, text), [])
+    stale = findings(state, revision.add, revision.cancel, final=revision.final)
+    if stale:
+        reason = f"{actor} approved it, but it no longer fits: {'; '.join(stale)}"
+        refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
+        return Move([refused, ev.ProposalRefused(state.planner.calls, stale)], [])
+    return Move(approve(state, revision, actor, text, now, **more), [])
 
 
 def _open(state: State) -> None:

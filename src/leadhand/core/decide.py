@@ -31,6 +31,7 @@ from leadhand.core.effects import (
 )
 from leadhand.core.facts import missing
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.holds import lapsed
 from leadhand.core.moves import SECOND, Move, stop_failed
 from leadhand.core.overdue import lost, overdue
 from leadhand.core.refs import Unresolved, resolve
@@ -164,6 +165,8 @@ def _start(state: State, now: Now, room: int) -> Move | None:
         step = state.next_ready()
     if step is None:
         return None
+    if step.expires and now.wall >= step.expires:
+        return Move(*lapsed(state, step))
     if policy.budget is not None and _over_budget(state, step, policy.budget):
         if state.in_flight:
             return None

@@ -52,6 +52,12 @@ class CallPlanner(Effect, frozen=True):
     why: str
 
 
+class Examine(Effect, frozen=True):
+    """Have the automatic reviewers look at a revision."""
+
+    number: int
+
+
 class VerifyGoal(Effect, frozen=True):
     """Check the goal's acceptance criteria against the result."""
 

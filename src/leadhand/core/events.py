@@ -14,20 +14,75 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from leadhand.core.catalog import WorkerSpec
+from leadhand.core.events_base import DECIDE_VERSION, EVENT_VERSION, Doc, Event
+from leadhand.core.events_review import (
+    REVIEW_EVENTS,
+    ApprovalGiven,
+    CancelRequested,
+    ChangesRequested,
+    QuestionAnswered,
+    QuestionAsked,
+    RedoRequested,
+    ReviewRequested,
+    RevisionApproved,
+    RevisionExamined,
+    RevisionRejected,
+    RunPaused,
+    RunResumed,
+    StepsHeld,
+    StepsReleased,
+    WorkersChanged,
+)
 from leadhand.core.policy import Policy
 
-EVENT_VERSION = 1
-DECIDE_VERSION = 2
-"""2: parking, splitting, people, circuits, answers by default; wanted facts are checked."""
-
-Doc = dict[str, Any]
-
-
-class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
-    """Base of all events."""
+__all__ = [
+    "DECIDE_VERSION",
+    "EVENT_VERSION",
+    "EXECUTION",
+    "INTENT",
+    "NO_COST",
+    "RUN_EVENTS",
+    "ApprovalGiven",
+    "AttemptLost",
+    "AttemptReported",
+    "AttemptSpawned",
+    "AttemptStarted",
+    "CancelRequested",
+    "ChangesRequested",
+    "Doc",
+    "Event",
+    "GoalCheckStarted",
+    "GoalChecked",
+    "PlannerAnswered",
+    "PlannerAsked",
+    "PlannerFailed",
+    "ProbeReported",
+    "ProbeStarted",
+    "ProposalRefused",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "RecoveryDecided",
+    "RedoRequested",
+    "ReportIgnored",
+    "ReviewRequested",
+    "RevisionApproved",
+    "RevisionExamined",
+    "RevisionProposed",
+    "RevisionRejected",
+    "RunEnded",
+    "RunHosted",
+    "RunPaused",
+    "RunResumed",
+    "RunStarted",
+    "StepCancelled",
+    "StepRefused",
+    "StepSkipped",
+    "StepsHeld",
+    "StepsReleased",
+    "StopDecided",
+    "WorkersChanged",
+]
 
 
 class RunStarted(Event, frozen=True, tag=True, kw_only=True):
@@ -111,58 +166,6 @@ class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
     outlook: list[Doc] = []
     because: str = ""
     risk: str = "low"
-
-
-class ReviewRequested(Event, frozen=True, tag=True):
-    """A revision waits for a person."""
-
-    number: int
-    hash: str
-    reason: str
-
-
-class RevisionApproved(Event, frozen=True, tag=True):
-    """A revision was let through, by the policy or by a person."""
-
-    number: int
-    hash: str
-    actor: str
-    reason: str = ""
-    instants: dict[str, int] = {}
-    """When the steps with a `not_before` may start, in UTC microseconds."""
-
-
-class RevisionRejected(Event, frozen=True, tag=True):
-    """A revision was refused by a person."""
-
-    number: int
-    hash: str
-    actor: str
-    reason: str = ""
-
-
-class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
-    """Something waits for a person's answer."""
-
-    id: str
-    kind: str
-    text: str
-    choices: list[str] = []
-    step: str = ""
-    attempt: int = 0
-    default: str = ""
-    """What counts as the answer when nobody gives one by `until`."""
-    until: int = 0
-
-
-class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):
-    """A person answered."""
-
-    id: str
-    choice: str
-    actor: str
-    text: str = ""
-    data: Any = None
 
 
 class AttemptStarted(Event, frozen=True, tag=True, gc=False):
@@ -294,27 +297,6 @@ class StepCancelled(Event, frozen=True, tag=True):
     reason: str
 
 
-class RunPaused(Event, frozen=True, tag=True):
-    """No new starts until resumed."""
-
-    actor: str
-    reason: str = ""
-
-
-class RunResumed(Event, frozen=True, tag=True):
-    """Starts are allowed again."""
-
-    actor: str
-
-
-class CancelRequested(Event, frozen=True, tag=True):
-    """A person wants the run to stop; what is in flight is ended, at the latest by `deadline`."""
-
-    actor: str
-    deadline: int
-    reason: str = ""
-
-
 class StopDecided(Event, frozen=True, tag=True):
     """No further step will start; what is in flight may finish, then the run ends."""
 
@@ -351,17 +333,10 @@ INTENT: tuple[type[Event], ...] = (
     PlannerFailed,
     ProposalRefused,
     RevisionProposed,
-    ReviewRequested,
-    RevisionApproved,
-    RevisionRejected,
-    QuestionAsked,
-    QuestionAnswered,
+    *REVIEW_EVENTS,
     RecoveryDecided,
     StepSkipped,
     StepCancelled,
-    RunPaused,
-    RunResumed,
-    CancelRequested,
     StopDecided,
     RunEnded,
 )

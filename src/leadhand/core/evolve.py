@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
+from leadhand.core.evolve_people import PEOPLE_HANDLERS
 from leadhand.core.evolve_plan import PLAN_HANDLERS
 from leadhand.core.evolve_steps import (
     STEP_HANDLERS,
@@ -71,6 +72,7 @@ def _run_started(state: State, event: ev.RunStarted, at: int) -> None:
     state.policy = event.policy
     state.consults_reports = event.consult == "every_report"
     state.catalog = Catalog(event.catalog)
+    state.permits.untrusted = frozenset(spec.name for spec in event.catalog if not spec.trusted)
     state.params = with_secrets(event.plan, event.params)
 
 
@@ -141,6 +143,7 @@ def _run_ended(state: State, event: ev.RunEnded, at: int) -> None:
 HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     **STEP_HANDLERS,
     **PLAN_HANDLERS,
+    **PEOPLE_HANDLERS,
     ev.RunStarted: _run_started,
     ev.RunHosted: _run_hosted,
     ev.RunPaused: _run_paused,

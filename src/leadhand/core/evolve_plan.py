@@ -15,14 +15,13 @@ from leadhand.core.evolve_steps import (
     make_ready,
 )
 from leadhand.core.graph import dependencies
+from leadhand.core.records import Question, Revision
 from leadhand.core.rehearsal import urgency
 from leadhand.core.state import (
     MOVABLE,
     REPLACEABLE,
     SETTLED,
     IllegalEvent,
-    Question,
-    Revision,
     State,
     StepState,
 )
@@ -84,8 +83,10 @@ def _proposal_refused(state: State, event: ev.ProposalRefused, _at: int) -> None
 
 
 def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> None:
-    if event.number != state.revision + 1 or event.base != state.head or state.pending:
+    following = event.number in (state.revision + 1, state.planner.proposed + 1)
+    if not following or event.base != state.head or state.pending:
         raise IllegalEvent(f"revision {event.number} does not follow revision {state.revision}")
+    state.planner.proposed = event.number
     planner = state.planner
     planner.answer = None
     if event.add or event.cancel or not state.goal_findings:
@@ -93,16 +94,44 @@ def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> No
     planner.findings = []
     state.outlook = event.outlook
     state.pending = Revision(
-        event.number, event.hash, event.add, event.cancel, event.final, event.author, event.risk
+        event.number,
+        event.hash,
+        event.add,
+        event.cancel,
+        event.final,
+        event.author,
+        event.risk,
+        examined=not (state.policy.reviewers and event.add),
     )
+
+
+def _revision_examined(state: State, event: ev.RevisionExamined, _at: int) -> None:
+    _pending(state, event.number, event.hash).examined = True
 
 
 def _review_requested(state: State, event: ev.ReviewRequested, at: int) -> None:
-    _pending(state, event.number, event.hash)
+    revision = _pending(state, event.number, event.hash)
+    revision.people = event.people
     ident = f"review-{event.number}"
-    state.questions[ident] = Question(
-        ident, "review", event.reason, ["approve", "reject"], "", at, event.number
-    )
+    choices = ["approve", "reject"]
+    if state.started is not None and state.started.replans:
+        choices.append("request_changes")
+    state.questions[ident] = Question(ident, "review", event.reason, choices, "", at, event.number)
+
+
+def _approval_given(state: State, event: ev.ApprovalGiven, _at: int) -> None:
+    revision = _pending(state, event.number, event.hash)
+    if any(each.actor == event.actor for each in revision.approvals):
+        raise IllegalEvent(f"{event.actor} has allowed revision {event.number} already")
+    revision.approvals.append(event)
+
+
+def _changes_requested(state: State, event: ev.ChangesRequested, _at: int) -> None:
+    _pending(state, event.number, event.hash)
+    state.questions.pop(f"review-{event.number}", None)
+    state.pending = None
+    state.planner.findings = [event.text]
+    state.planner.due = f"changes: {event.actor} asks for them: {event.text}"
 
 
 def _revision_rejected(state: State, event: ev.RevisionRejected, _at: int) -> None:
@@ -118,13 +147,16 @@ def _revision_approved(state: State, event: ev.RevisionApproved, at: int) -> Non
     state.questions.pop(f"review-{event.number}", None)
     state.pending = None
     state.revision = revision.number
+    if event.envelope:
+        state.permits.envelope = event.envelope
+        state.permits.approved_by = event.actor
     state.head = revision.hash
     state.final = revision.final
     if revision.add or revision.cancel:
         state.revisions_idle += 1
     for ident in revision.cancel:
         cancel_step(state, ident, f"revision {revision.number} took it out", at)
-    _install(state, revision, event.instants, waits)
+    _install(state, revision, event, waits)
     if revision.add or revision.final:
         _forsake(state, f"revision {revision.number} goes on without it", at)
 
@@ -152,7 +184,7 @@ def _fits(state: State, revision: Revision, waits: Waits) -> None:
             raise IllegalEvent(f"revision {number} depends on a step that is not in the plan")
 
 
-def _install(state: State, revision: Revision, instants: dict[str, int], waits: Waits) -> None:
+def _install(state: State, revision: Revision, event: ev.RevisionApproved, waits: Waits) -> None:
     steps = state.steps
     tail = _tails(state, revision.add, waits)
     depth = max((steps[ident].depth for ident in state.forsaken), default=0)
@@ -164,7 +196,10 @@ def _install(state: State, revision: Revision, instants: dict[str, int], waits: 
             doc["worker"],
             tail.get(ident, 0.0),
             depth=depth,
-            not_before=instants.get(ident, 0),
+            not_before=event.instants.get(ident, 0),
+            revision=revision.number,
+            approved=bool(revision.approvals),
+            expires=event.expires,
         )
     state.unsettled += len(revision.add)
     for doc in revision.add:
@@ -255,7 +290,10 @@ PLAN_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     ev.PlannerFailed: _planner_failed,
     ev.ProposalRefused: _proposal_refused,
     ev.RevisionProposed: _revision_proposed,
+    ev.RevisionExamined: _revision_examined,
     ev.ReviewRequested: _review_requested,
+    ev.ApprovalGiven: _approval_given,
+    ev.ChangesRequested: _changes_requested,
     ev.RevisionApproved: _revision_approved,
     ev.RevisionRejected: _revision_rejected,
 }

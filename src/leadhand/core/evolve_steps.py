@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.ready import uses_of
+from leadhand.core.records import Question
 from leadhand.core.state import (
     MOVABLE,
     STARTABLE,
     IllegalEvent,
-    Question,
     State,
     StepState,
 )
@@ -120,6 +120,8 @@ def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
         state.recommendations.extend(event.recommendations)
     if state.consults_reports and not state.planner.due:
         state.planner.due = "report"
+    if step.worker in state.permits.untrusted:
+        state.permits.tainted = True
     if event.met:
         step.data = event.data
         step.data_ref = event.data_ref
@@ -267,6 +269,9 @@ def end(
         state.bad += 1
     if step.question:
         close_question(state, step)
+    if step.held:
+        state.held.discard(step.id)
+        step.held = ""
     if not settle or not step.dependents:
         return
     dependents, step.dependents = step.dependents, ()

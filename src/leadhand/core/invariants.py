@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.invariants_book import Book, Violation, several
+from leadhand.core.invariants_people import PEOPLE_CHECKS
 from leadhand.core.invariants_plan import PLAN_CHECKS
 from leadhand.core.invariants_steps import STEP_CHECKS
 
@@ -191,6 +192,7 @@ def _some(names: list[str]) -> str:
 
 _CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     **PLAN_CHECKS,
+    **PEOPLE_CHECKS,
     **STEP_CHECKS,
     ev.RunStarted: _run_started,
     ev.RunHosted: _run_hosted,

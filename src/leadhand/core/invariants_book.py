@@ -104,6 +104,10 @@ class Pending(NamedTuple):
     final: bool
     person: bool
     """Whether only a person may let it through."""
+    people: list[int]
+    """How many must, once they were asked."""
+    allowed: dict[str, Any]
+    """Who did."""
 
 
 class Book:
@@ -116,6 +120,10 @@ class Book:
         self.started: RunStarted | None = None
         self.started_at = 0
         self.catalog: dict[str, WorkerSpec] = {}
+        self.envelope: Doc | None = None
+        self.proposed = 0
+        self.barred: dict[str, str] = {}
+        """Steps that people hold, each with the question that lets them go."""
         self.owner = 0
         self.epoch = 0
         self.steps: dict[str, Entry] = {}

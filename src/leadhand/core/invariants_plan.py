@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core import graph
+from leadhand.core.approval import bind, versions
+from leadhand.core.catalog import Catalog
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants_book import Book, Entry, Pending
 from leadhand.core.plan import RISKS, worst
+from leadhand.core.review import outside, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +75,10 @@ def _proposal_refused(book: Book, event: ev.ProposalRefused) -> None:
 
 def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
     what = f"revision {event.number}"
-    if event.number != book.revision + 1 or book.pending is not None:
+    following = event.number in (book.revision + 1, book.proposed + 1)
+    if not following or book.pending is not None:
         book.wrong("I6", f"{what} follows revision {book.revision}, or another one waits")
+    book.proposed = event.number
     if event.base != book.head:
         book.wrong("I24", f"{what} stands on {event.base[:12]}, not on {book.head[:12]}")
     if event.hash != digest(event.base, canonical([event.add, event.cancel, event.final])):
@@ -82,8 +87,20 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
     if RISKS.index(risk) > RISKS.index(worst(event.risk)):
         book.wrong("I24", f"{what} calls its risk {event.risk}, and it is {risk}")
     high = RISKS.index(risk) > RISKS.index(worst(book.policy.auto_risk))
-    person = bool(event.add) and (high or book.policy.review)
-    book.pending = Pending(event.number, event.hash, event.add, event.cancel, event.final, person)
+    lenient = any(rule.then == "allow" for rule in book.policy.rules)
+    person = bool(event.add) and (high or book.policy.review) and not lenient
+    person = person and _beyond(book, event.add)
+    book.pending = Pending(
+        event.number, event.hash, event.add, event.cancel, event.final, person, [], {}
+    )
+
+
+def _beyond(book: Book, add: list[Doc]) -> bool:
+    """Whether nobody has drawn an envelope that has all of it inside."""
+    if book.envelope is None:
+        return True
+    wanted = reach(add, Catalog(book.catalog.values()), book.start.plan.get("risk_level"))
+    return bool(outside(book.envelope, wanted, book.spent))
 
 
 def _risk(book: Book, doc: Doc) -> str:
@@ -105,7 +122,32 @@ def _waits(book: Book, number: int, hash_: str, what: str) -> Pending | None:
 
 
 def _review_requested(book: Book, event: ev.ReviewRequested) -> None:
-    _waits(book, event.number, event.hash, "a review")
+    pending = _waits(book, event.number, event.hash, "a review")
+    if pending is not None:
+        pending.people[:] = [event.people]
+
+
+def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
+    pending = _waits(book, event.number, event.hash, "an approval")
+    if pending is None:
+        return
+    if not event.actor or event.actor == "policy" or event.actor in pending.allowed:
+        book.wrong("I26", f"revision {event.number} was allowed by {event.actor or 'nobody'} twice")
+    workers = versions(pending.add, Catalog(book.catalog.values()))
+    if event.binding != bind(book.start, event.hash, workers, event.expires):
+        book.wrong("I24", f"{event.actor} allowed something else than revision {event.number}")
+    if book.policy.approvers and event.actor not in book.policy.approvers:
+        book.wrong("I26", f"{event.actor} allowed revision {event.number}, and may not")
+    pending.allowed[event.actor] = event
+
+
+def _changes_requested(book: Book, event: ev.ChangesRequested) -> None:
+    if _waits(book, event.number, event.hash, "a wish for changes") is not None:
+        book.pending = None
+
+
+def _revision_examined(book: Book, event: ev.RevisionExamined) -> None:
+    _waits(book, event.number, event.hash, "a look at it")
 
 
 def _revision_rejected(book: Book, event: ev.RevisionRejected) -> None:
@@ -119,6 +161,14 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
         return
     if pending.person and event.actor in ("", "policy"):
         book.wrong("I24", f"revision {event.number} needs a person, and the policy approved it")
+    needed = pending.people[0] if pending.people else 0
+    if book.start.decide_version > 1 and event.actor != "policy":
+        needed = max(needed, 1)
+    if book.start.decide_version > 1 and len(pending.allowed) < needed:
+        who = f"{len(pending.allowed)} of {needed} people"
+        book.wrong("I24", f"revision {event.number} goes on, allowed by {who}")
+    if event.envelope:
+        book.envelope = event.envelope
     book.pending = None
     book.revision, book.head, book.final = pending.number, pending.hash, pending.final
     if pending.add or pending.cancel:
@@ -308,6 +358,9 @@ PLAN_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.ProposalRefused: _proposal_refused,
     ev.RevisionProposed: _revision_proposed,
     ev.ReviewRequested: _review_requested,
+    ev.RevisionExamined: _revision_examined,
+    ev.ApprovalGiven: _approval_given,
+    ev.ChangesRequested: _changes_requested,
     ev.RevisionRejected: _revision_rejected,
     ev.RevisionApproved: _revision_approved,
     ev.QuestionAsked: _question_asked,

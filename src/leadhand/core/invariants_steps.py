@@ -31,6 +31,8 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
         book.wrong("I24", f"step {event.step} started, and no approved revision has it")
         return
     _check_turn(book, step, event)
+    if event.step in book.barred:
+        book.wrong("I24", f"{event.step} started though it is held")
     if book.is_for_people(event.worker) and not step.done_by:
         book.wrong("L5", f"{event.step} was started, and nobody said that it is done")
     step.done_by = ""

@@ -94,6 +94,13 @@ def _started(event: ev.RunStarted) -> str:
     return f"{event.actor or 'somebody'} started the run: {goal} (planner: {event.planner})"
 
 
+def _examined(event: ev.RevisionExamined) -> str:
+    if event.failed:
+        return f"a reviewer of revision {event.number} failed: {event.failed}"
+    found = "; ".join(event.findings) or "nothing found"
+    return f"reviewers looked at revision {event.number}: {found}"
+
+
 def _recovery(event: ev.RecoveryDecided) -> str:
     to = f" with {event.worker}" if event.worker else ""
     return f"{event.step}: {event.failure_class}, so {event.strategy}{to}: {event.reason}"
@@ -109,6 +116,15 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.RevisionProposed: _revision,
     ev.ReviewRequested: lambda e: e.reason,
     ev.RevisionApproved: lambda e: f"revision {e.number} approved by {e.actor}{_because(e.reason)}",
+    ev.RevisionExamined: _examined,
+    ev.ApprovalGiven: lambda e: f"revision {e.number} allowed by {e.actor}{_because(e.reason)}",
+    ev.ChangesRequested: lambda e: f"{e.actor} asks for changes of revision {e.number}: {e.text}",
+    ev.StepsHeld: lambda e: f"held by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",
+    ev.StepsReleased: lambda e: f"released by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",
+    ev.WorkersChanged: lambda e: (
+        f"workers have changed: {', '.join(spec.name for spec in e.specs)}"
+    ),
+    ev.RedoRequested: lambda e: f"{e.step}: {e.actor} wants it done again{_because(e.reason)}",
     ev.RevisionRejected: lambda e: f"revision {e.number} rejected by {e.actor}{_because(e.reason)}",
     ev.QuestionAsked: lambda e: f"question {e.id}: {e.text} [{' / '.join(e.choices)}]",
     ev.QuestionAnswered: lambda e: (

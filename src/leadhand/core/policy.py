@@ -9,6 +9,26 @@ from __future__ import annotations
 import msgspec
 
 
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """When all that it names is so, `then` follows."""
+
+    name: str = ""
+    risk: str = ""
+    """The revision's effective risk is at least this."""
+    workers: tuple[str, ...] = ()
+    """It uses one of these."""
+    effects: tuple[str, ...] = ()
+    """It has one of these effects."""
+    cost_over: float | None = None
+    """It is expected to cost more."""
+    untrusted: bool = False
+    """It was proposed after data from outside was read."""
+    findings: bool = False
+    """An automatic reviewer found something."""
+    then: str = "one"
+    """allow, one (person), two (different people), refuse."""
+
+
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The constants a run was started with. Recorded once; read from the state, never from here."""
 
@@ -43,6 +63,14 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The highest effective risk that runs without a person."""
     review: bool = False
     """Wait for a person whatever the risk."""
+    rules: tuple[Rule, ...] = ()
+    """Who must allow what, before these two; the first that fits decides."""
+    reviewers: tuple[str, ...] = ()
+    """Automatic reviewers that look at each revision before anybody decides."""
+    approvers: dict[str, str] = {}
+    """People by name, each with a public key: where there are any, only their word counts."""
+    approval_s: float | None = None
+    """How long an approval holds when the one who gives it does not say."""
     cancel_grace_s: float = 10.0
     inline_bytes: int = 65_536
     """Data above this size is kept as an artifact."""

@@ -4,9 +4,8 @@ The answer is checked against the state at the time it arrives: what the planner
 moved on. A revision is a delta on the one before, and its hash covers that base, so that a
 chain of small revisions costs what it adds and still names the whole plan.
 
-The policy until a person says otherwise: effective risk up to `auto_risk` goes through, the
-rest waits. Risk is the maximum of what worker, step and plan declare; a planner cannot talk
-it down.
+Who must allow it is `review.py`'s to say. What follows from that, and from what people then say,
+stands here and in `reviewing.py`.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
-from leadhand.core.calendar import next_instant
-from leadhand.core.catalog import effective_risk
 from leadhand.core.check import proposal
 from leadhand.core.durations import SECONDS_MAX
-from leadhand.core.effects import Effect, Notify
+from leadhand.core.effects import Effect, Examine, Notify
 from leadhand.core.graph import dependencies
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.plan import RISKS, worst
+from leadhand.core.review import reach_of
+from leadhand.core.reviewing import ruled
 from leadhand.core.state import MOVABLE, REPLACEABLE
 from leadhand.core.views import goes_on
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc, Risk
+    from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State, StepState
 
 Moves = tuple[list[ev.Event], list[Effect]]
@@ -100,9 +98,18 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
     if (add or cancel) and state.revisions_idle > state.policy.replans_idle_max:
         reason = f"stuck: {state.revisions_idle} revisions in a row brought no new result"
         return [ev.StopDecided("failed", reason, "replans")], []
+    author = state.started.planner if state.started else ""
+    return propose(state, author, answer, now)
+
+
+def propose(state: State, author: str, answer: Doc, now: Now) -> Moves:
+    """A revision by somebody, and what follows from who must allow it."""
+    add: list[Doc] = answer.get("steps", [])
+    cancel: list[str] = answer.get("cancel", [])
+    wanted = reach_of(state, add)
     revision = ev.RevisionProposed(
-        number=state.revision + 1,
-        author=state.started.planner if state.started else "",
+        number=max(state.revision, state.planner.proposed) + 1,
+        author=author,
         base=state.head,
         hash=revision_hash(state.head, add, cancel, final=bool(answer.get("final"))),
         add=add,
@@ -110,49 +117,17 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
         final=bool(answer.get("final")),
         outlook=answer.get("outlook", []),
         because=str(answer.get("because", "")),
-        risk=_risk(state, add),
+        risk=wanted.risk,
     )
-    return _reviewed(state, revision, now)
+    if state.policy.reviewers and add:
+        return [revision], [Examine(revision.number)]
+    events, effects = ruled(state, revision, wanted, [], now)
+    return [revision, *events], effects
 
 
 def revision_hash(base: str, add: list[Doc], cancel: list[str], *, final: bool) -> str:
     """The name of a plan revision: what it stands on and what it changes."""
     return digest(base, canonical([add, cancel, final]))
-
-
-def _risk(state: State, add: list[Doc]) -> Risk:
-    """The highest effective risk; steps that say the same of it are looked at once."""
-    plan = state.started.plan.get("risk_level") if state.started else None
-    alike = {
-        (s["worker"], s.get("action"), s.get("risk_level"), *s.get("alternatives", ())): s
-        for s in add
-    }
-    return worst(*(effective_risk(plan, step, state.catalog) for step in alike.values()))
-
-
-def _reviewed(state: State, revision: ev.RevisionProposed, now: Now) -> Moves:
-    policy = state.policy
-    waits = RISKS.index(worst(revision.risk)) > RISKS.index(worst(policy.auto_risk))
-    if revision.add and (waits or policy.review):
-        why = f"its risk is {revision.risk}" if waits else "a review was asked for"
-        text = f"revision {revision.number} ({len(revision.add)} steps) needs a person: {why}"
-        requested = ev.ReviewRequested(revision.number, revision.hash, text)
-        return [revision, requested], [Notify("waiting", text)]
-    reason = f"risk {revision.risk} runs without a person"
-    approved = approval(revision.number, revision.hash, revision.add, "policy", reason, now)
-    return [revision, approved], []
-
-
-def approval(
-    number: int, hash_: str, add: list[Doc], actor: str, reason: str, now: Now
-) -> ev.RevisionApproved:
-    """Letting a revision through turns its calendar times into instants."""
-    instants = {
-        step["id"]: next_instant(step["not_before"], now.wall)
-        for step in add
-        if step.get("not_before")
-    }
-    return ev.RevisionApproved(number, hash_, actor, reason, instants)
 
 
 def findings(state: State, add: list[Doc], cancel: list[str], *, final: bool) -> list[str]:

@@ -35,6 +35,7 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.policy import Policy
 from leadhand.core.ready import Group, Ready, uses_of
+from leadhand.core.records import Permits, PlannerState, Question, Revision
 from leadhand.core.recovery import alternative
 from leadhand.core.refs import Artifact
 from leadhand.errors import Bug
@@ -95,6 +96,14 @@ class StepState(msgspec.Struct, gc=False):
     answered: bool = False
     """A person has done it and said so; the report of that is still to be judged."""
     not_before: int = 0
+    revision: int = 0
+    """Which revision put it into the plan."""
+    approved: bool = False
+    """A person allowed it, not the policy."""
+    expires: int = 0
+    """When its approval ends, in UTC microseconds; 0 for never."""
+    held: str = ""
+    """The question whose answer lets it go on, while it must not start."""
     data: Any = None
     data_ref: str = ""
     failure: dict[str, Any] | None = None
@@ -134,50 +143,6 @@ class StepState(msgspec.Struct, gc=False):
         return self.tries.get(worker, 0) if self.tries else 0
 
 
-class PlannerState(msgspec.Struct):
-    """Where the conversation with the planner stands."""
-
-    calls: int = 0
-    epoch: int = 0
-    """The epoch of the call in flight, or 0."""
-    deadline: int = 0
-    due: str = "start"
-    """Why it should be asked, or empty."""
-    answer: dict[str, Any] | None = None
-    """An answer that was given and not yet acted on."""
-    rounds: int = 0
-    """Refused or failed answers in a row."""
-    findings: list[str] = []
-    notes: Any = None
-
-
-class Revision(msgspec.Struct):
-    """A proposed delta that nobody has let through yet."""
-
-    number: int
-    hash: str
-    add: list[dict[str, Any]]
-    cancel: list[str]
-    final: bool
-    author: str
-    risk: str
-
-
-class Question(msgspec.Struct):
-    """Something that waits for a person."""
-
-    id: str
-    kind: str
-    text: str
-    choices: list[str]
-    step: str
-    at: int
-    revision: int = 0
-    default: str = ""
-    """What counts as the answer when nobody gives one by `until`."""
-    until: int = 0
-
-
 class State:
     """One run, folded."""
 
@@ -198,6 +163,9 @@ class State:
         self.final = False
         self.outlook: list[Doc] = []
         self.pending: Revision | None = None
+        self.permits = Permits()
+        self.held: set[str] = set()
+        """Steps that must not start until a person says so."""
         self.revisions_idle = 0
         self.planner = PlannerState()
         self.awake = False
@@ -343,14 +311,16 @@ class State:
 
     def offer(self, step: StepState) -> None:
         """A step that became ready: into the queue, or into the calendar when it must wait."""
-        if self.awake:
+        if self.awake and not step.held:
             if step.not_before:
                 self.add_calendar(step.not_before, step.id)
             else:
                 self.enqueue(step)
 
     def enqueue(self, step: StepState) -> None:
-        """Put a step in the queue of those that could start."""
+        """Put a step in the queue of those that could start, unless it is held."""
+        if step.held:
+            return
         key = (-step.tail, step.order)
         own = step.id if "alternatives" in step.doc else ""
         group = Group(step.worker, uses_of(step.doc), own)

@@ -62,7 +62,8 @@ def goes_on(state: State) -> bool:
         return True
     if any(limit.startswith("circuit ") for limit in state.ready.parked):
         return True
-    return any(state.steps[step].status in STARTABLE for _, step in state.calendar)
+    waiting = [state.steps[step] for _, step in state.calendar]
+    return any(step.status in STARTABLE and not step.held for step in waiting)
 
 
 def exit_code(state: State) -> int:
@@ -285,6 +286,8 @@ def _proposed_rows(state: State) -> list[Doc]:
 def shown_status(step: StepState) -> str:
     """The word people see for a step's state."""
     words = {"asking": "waiting_for_person", "undecided": "running", "backing_off": "retrying"}
+    if step.held and step.status in STARTABLE:
+        return "held"
     if step.status == "ready" and step.not_before and not step.ticket:
         return "scheduled"
     return words.get(step.status, step.status)

@@ -23,18 +23,21 @@ from leadhand.core import events as ev
 from leadhand.core import host as hosting
 from leadhand.core.effects import (
     CallPlanner,
+    Examine,
     Notify,
     StartAttempt,
     StartProbe,
     StopAttempt,
     VerifyGoal,
 )
+from leadhand.core.holds import workers_changed
 from leadhand.core.moves import SECOND, Move
 from leadhand.core.revise import answered
 from leadhand.core.state import Now
 from leadhand.engine import perform
 from leadhand.engine.breakers import Breakers
 from leadhand.engine.clock import SystemClock
+from leadhand.engine.examine import changed_specs, examine
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.run import Run
 from leadhand.engine.secrets import secrets_of
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.effects import Effect
     from leadhand.core.state import State
-    from leadhand.ports import Machine, Planner, Store, Workers
+    from leadhand.ports import Machine, Planner, Reviewer, Store, Workers
 
 T = TypeVar("T")
 VERSION = "0.1.0"
@@ -94,6 +97,8 @@ class Host:
         self.full_since: int | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self.breakers = Breakers(self)
+        self.reviewers: dict[str, Reviewer] = {}
+        """Automatic reviewers, by the names that runs record."""
 
     async def open(self) -> None:
         """Become the owner of the store and say so in the `$host` stream."""
@@ -212,10 +217,15 @@ class Host:
         def hosted(state: State, _now: Now) -> Move:
             if state.owner > self.owner:
                 self.fail(Fenced(f"another host has taken over run {ident}"))
-            ours = state.owner >= self.owner or state.ended is not None
-            return Move([] if ours else [ev.RunHosted(self.owner)], [])
+            if state.owner >= self.owner or state.ended is not None:
+                return Move([], [])
+            changed = changed_specs(state, workers)
+            events, effects = workers_changed(state, changed) if changed else ([], [])
+            return Move([ev.RunHosted(self.owner), *events], effects)
 
         await run.said(hosted)
+        if run.state.pending is not None and not run.state.pending.examined:
+            self.perform(run, Examine(run.state.pending.number))
         return run
 
     def _attach(self, workers: Workers) -> None:
@@ -263,6 +273,8 @@ class Host:
                 self._run_task(run, effect.step, perform.probe(run, effect, context, before))
             case CallPlanner():
                 self._run_task(run, "", perform.ask(run, effect))
+            case Examine():
+                self.spawn(examine(run, effect.number))
             case VerifyGoal():
                 self.spawn(perform.verify_goal(run, effect))
             case Notify():

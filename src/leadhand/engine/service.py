@@ -87,7 +87,14 @@ def _move(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
                 now,
                 text=str(details.get("text", "")),
                 data=details.get("data"),
+                approval=details.get("approval"),
             )
+        case "hold":
+            return lambda state, _now: control.hold(state, details["steps"], actor, reason)
+        case "redo":
+            return lambda state, _now: control.redo(state, str(details["step"]), actor, reason)
+        case "amend":
+            return lambda state, now: control.amend(state, details["revision"], actor, now)
         case _:
             raise UsageError(f"{verb} is nothing a run understands")
 

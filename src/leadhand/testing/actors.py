@@ -12,6 +12,8 @@ import math
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from leadhand.core.catalog import Catalog
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Report
 from leadhand.ports import Spawned
@@ -20,6 +22,8 @@ from leadhand.testing.scenario import Act, make_step, plan_steps
 from leadhand.workers.human import Human
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leadhand.core.catalog import WorkerSpec
     from leadhand.core.plan import Doc
     from leadhand.core.report import Decision, PlannerView
@@ -134,8 +138,14 @@ def _report(act: Act, value: int) -> Report:
 class SimWorkers:
     """The workers a host has loaded; one may be missing."""
 
-    def __init__(self, world: World, missing: str = "") -> None:
-        specs = world.scenario.workers
+    def __init__(
+        self, world: World, missing: str = "", newer: Mapping[str, str] | None = None
+    ) -> None:
+        newer = newer or {}
+        specs = [
+            msgspec.structs.replace(spec, version=newer.get(spec.name, spec.version))
+            for spec in world.scenario.workers
+        ]
         self._workers: dict[str, Any] = {spec.name: SimWorker(world, spec) for spec in specs}
         for spec in specs:
             if spec.kind == "human":
@@ -150,6 +160,22 @@ class SimWorkers:
     def catalog(self) -> Catalog:
         """What they offer."""
         return Catalog(worker.spec for worker in self._workers.values())
+
+
+class Auditor:
+    """An automatic reviewer: finds things, breaks, or says nothing."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def __call__(self, revision: Doc) -> list[str]:  # noqa: ARG002 - it does not look
+        """Whatever comes to mind."""
+        world = self._world
+        await _wait(world.random.choice((0.0, 0.1, 2.0)))
+        mood = "" if world.healed else world.random.choice(("", "", "finds", "breaks"))
+        if mood == "breaks":
+            raise RuntimeError("the auditor broke")
+        return ["too many words"] if mood == "finds" else []
 
 
 class SimPlanner:

@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.engine.host import Host
+from leadhand.testing.actors import Auditor
+from leadhand.testing.scenario import AUDITOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,7 @@ class SimHost(Host):
         self.ready = False
         """Whether it has opened."""
         self._world = world
+        self.reviewers = {AUDITOR: Auditor(world)}
         self._lines: set[str] = set()
 
     def perform(self, run: Run, effect: Effect) -> None:

@@ -16,7 +16,7 @@ from leadhand.errors import LeadhandError
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
-    from leadhand.core.state import Question
+    from leadhand.core.records import Question
     from leadhand.engine.run import Run
     from leadhand.testing.host import SimHost
     from leadhand.testing.world import World
@@ -41,6 +41,10 @@ def say_something(world: World, verb: str) -> None:
             question = world.random.choice(questions)
             details = {"id": question.id, "choice": _whatever(world, question)}
             world.loop.run_in(world.current, _say(world, host, run, verb, details))
+    elif verb in ("hold", "redo"):
+        ident = world.random.choice(list(run.state.steps) or ["nobody"])
+        wish = {"steps": [ident], "step": ident, "reason": "a whim"}
+        world.loop.run_in(world.current, _say(world, host, run, verb, wish))
     else:
         for _ in range(world.random.choice((1, 1, 2))):  # two people may have the same idea
             world.loop.run_in(world.current, _say(world, host, run, verb, {}))
@@ -58,7 +62,7 @@ async def _say(world: World, host: SimHost, run: Run | None, verb: str, details:
     before = world.log(name)
     world.note(f"a person says {verb} {details or ''} to {name or 'the host'}")
     try:
-        await word(host, run, verb, "person", details)
+        await word(host, run, verb, world.random.choice(("person", "person", "other")), details)
     except LeadhandError as error:
         world.note(f"the person hears: {error}")
         del world.unanswered[number]
@@ -78,6 +82,9 @@ def _durable(world: World, run: str, verb: str, details: Doc, before: int) -> bo
             if any(isinstance(event, kinds) for event in log[before:]):
                 return True
             return _paused(log[:before]) == (verb == "pause")
+        case "hold" | "redo":
+            kinds = (ev.StepsHeld, ev.RedoRequested)
+            return any(isinstance(event, kinds) for event in log[before:])
         case "cancel":
             return any(isinstance(event, ev.CancelRequested) for event in log)
         case _:
@@ -88,7 +95,7 @@ def _answered(log: list[ev.Event], ident: str) -> bool:
     kinds: tuple[type[ev.Event], ...]
     if ident.startswith("review-"):
         number = int(ident.removeprefix("review-"))
-        kinds = (ev.RevisionApproved, ev.RevisionRejected)
+        kinds = (ev.ApprovalGiven, ev.RevisionRejected, ev.ChangesRequested)
         return any(isinstance(event, kinds) and event.number == number for event in log)
     return any(isinstance(event, ev.QuestionAnswered) and event.id == ident for event in log)
 
@@ -125,6 +132,8 @@ def _sensible(world: World, run: Run, question: Question) -> Doc:
     details: Doc = {"id": question.id}
     if question.kind == "review":
         choice = "approve" if world.random.random() < 0.85 else "reject"
+    elif question.kind == "hold":
+        choice = "release" if world.random.random() < 0.9 else "abort"
     elif not question.choices:
         choice = "go on"
     elif question.kind == "task":

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.policy import Policy
+from leadhand.core.policy import Policy, Rule
 from leadhand.testing.clock import EPOCH_US
 from leadhand.workers.human import Human
 
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
     from leadhand.core.plan import Doc
 
+AUDITOR = "auditor"
+"""The automatic reviewer."""
 HAND = "hand"
 """The worker that is a person."""
 
+THEN = ("allow", "one", "two", "refuse")
 TYPED = (
     "transient",
     "rate_limited",
@@ -65,6 +68,8 @@ class Faults:
     duplicate: float = 0.0
     unloaded: float = 0.0
     """How often a host comes up without one of the workers."""
+    newer: float = 0.0
+    """How often a host comes up with another version of one of the workers."""
 
 
 @dataclass(slots=True)
@@ -176,6 +181,7 @@ def _faults(random: Random) -> Faults:
         late=some(random, 0.2, random.choice((0.1, 0.4)), 0.0),
         duplicate=some(random, 0.2, random.choice((0.1, 0.5)), 0.0),
         unloaded=some(random, 0.05, 0.5, 0.0),
+        newer=some(random, 0.1, 0.5, 0.0),
     )
 
 
@@ -218,6 +224,9 @@ def _run(random: Random, scenario: Scenario, number: int) -> RunPlan:
         wall_s=some(random, 0.1, random.choice((10.0, 60.0)), None),
         budget=some(random, 0.2, random.choice((3.0, 10.0, 30.0)), None),
         review=random.random() < 0.08,
+        rules=some(random, 0.1, (Rule(risk="medium", then=random.choice(THEN)),), ()),
+        reviewers=some(random, 0.08, (AUDITOR,), ()),
+        approval_s=some(random, 0.1, random.choice((3.0, 600.0)), None),
         cancel_grace_s=random.choice((0.5, 5.0)),
         inline_bytes=some(random, 0.15, 64, 65_536),
     )
@@ -357,7 +366,7 @@ def draw_act(random: Random, scenario: Scenario) -> Act:
 def _words(random: Random, until_s: float) -> list[tuple[float, str]]:
     """What people say while all goes wrong: at random moments, with no regard to sense."""
     count = random.choice((0, 0, 1, 3, 8))
-    verbs = ("pause", "resume", "answer", "cancel", "stop_all", "lift")
-    weights = (4, 8, 24, 1, 1, 3)
+    verbs = ("pause", "resume", "answer", "cancel", "stop_all", "lift", "hold", "redo")
+    weights = (4, 8, 24, 1, 1, 3, 6, 6)
     chosen = random.choices(verbs, weights, k=count)
     return sorted((random.random() * until_s, verb) for verb in chosen)

@@ -29,7 +29,7 @@ from leadhand.core import control
 from leadhand.core.events import Event
 from leadhand.core.invariants import Violation, check
 from leadhand.core.ledger import describe
-from leadhand.core.state import Question
+from leadhand.core.records import Question
 from leadhand.engine.host import Host
 from leadhand.stores.memory import MemoryDisk, MemoryStore
 from leadhand.testing.clock import Calendar, SimClock

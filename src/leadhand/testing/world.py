@@ -144,11 +144,14 @@ class World:
         missing = ""
         if not self.healed and random.random() < faults.unloaded:
             missing = random.choice(self.scenario.workers).name
+        newer = {}
+        if process > 1 and random.random() < faults.newer:
+            newer = {random.choice(self.scenario.workers).name: f"{process}"}
         try:
             await host.open()
             host.ready = True
             for plan in self.scenario.runs:
-                self.loop.create_task(self._host_run(host, plan, SimWorkers(self, missing)))
+                self.loop.create_task(self._host_run(host, plan, SimWorkers(self, missing, newer)))
         except (Fenced, StoreError) as error:
             host.fail(error)
 

@@ -1,0 +1,17 @@
+"""What all events have in common, and the versions of their form and of the decisions in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+EVENT_VERSION = 1
+DECIDE_VERSION = 2
+"""2: parking, splitting, people, circuits, answers by default; wanted facts are checked."""
+
+Doc = dict[str, Any]
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """Base of all events."""

@@ -1,0 +1,173 @@
+"""What people and reviewers say about a run: reviews, questions, holds, stops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leadhand.core.catalog import WorkerSpec
+from leadhand.core.events_base import Doc, Event
+
+
+class ReviewRequested(Event, frozen=True, tag=True):
+    """A revision waits for people: one, or two different ones."""
+
+    number: int
+    hash: str
+    reason: str
+    people: int = 1
+
+
+class RevisionExamined(Event, frozen=True, tag=True):
+    """The automatic reviewers have looked at a revision."""
+
+    number: int
+    hash: str
+    findings: list[str] = []
+    failed: str = ""
+    """Why one of them could not look; a reviewer that fails lets nothing through."""
+
+
+class ApprovalGiven(Event, frozen=True, tag=True, kw_only=True):
+    """A person allowed exactly this: the revision, its workers as they are, until it expires."""
+
+    number: int
+    hash: str
+    actor: str
+    binding: str
+    """What was allowed, as one hash: see `core/approval.py`."""
+    expires: int = 0
+    """UTC microseconds; 0 for never."""
+    reason: str = ""
+    key: str = ""
+    signature: str = ""
+
+
+class ChangesRequested(Event, frozen=True, tag=True):
+    """A person sent a revision back to the planner."""
+
+    number: int
+    hash: str
+    actor: str
+    text: str
+
+
+class StepsHeld(Event, frozen=True, tag=True):
+    """Steps that must not start for now, though nothing else is in their way."""
+
+    steps: list[str]
+    reason: str
+    actor: str
+    question: str
+    """What a person answers to let them go on."""
+
+
+class StepsReleased(Event, frozen=True, tag=True):
+    """They may start again."""
+
+    steps: list[str]
+    actor: str
+    reason: str = ""
+    expires: int = 0
+    """When this permission ends, in UTC microseconds; 0 for never."""
+
+
+class WorkersChanged(Event, frozen=True, tag=True):
+    """A host has other versions of workers than the run was started with."""
+
+    specs: list[WorkerSpec]
+
+
+class RedoRequested(Event, frozen=True, tag=True):
+    """A person wants a step that failed to be tried again, and says why."""
+
+    step: str
+    actor: str
+    reason: str
+
+
+class RevisionApproved(Event, frozen=True, tag=True):
+    """A revision was let through, by the policy or by a person."""
+
+    number: int
+    hash: str
+    actor: str
+    reason: str = ""
+    instants: dict[str, int] = {}
+    """When the steps with a `not_before` may start, in UTC microseconds."""
+    envelope: Doc = {}
+    """What revisions to come may do without asking again, when a person drew it."""
+    expires: int = 0
+    """After this no step of it may start, in UTC microseconds; 0 for never."""
+
+
+class RevisionRejected(Event, frozen=True, tag=True):
+    """A revision was refused by a person."""
+
+    number: int
+    hash: str
+    actor: str
+    reason: str = ""
+
+
+class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
+    """Something waits for a person's answer."""
+
+    id: str
+    kind: str
+    text: str
+    choices: list[str] = []
+    step: str = ""
+    attempt: int = 0
+    default: str = ""
+    """What counts as the answer when nobody gives one by `until`."""
+    until: int = 0
+
+
+class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):
+    """A person answered."""
+
+    id: str
+    choice: str
+    actor: str
+    text: str = ""
+    data: Any = None
+
+
+class RunPaused(Event, frozen=True, tag=True):
+    """No new starts until resumed."""
+
+    actor: str
+    reason: str = ""
+
+
+class RunResumed(Event, frozen=True, tag=True):
+    """Starts are allowed again."""
+
+    actor: str
+
+
+class CancelRequested(Event, frozen=True, tag=True):
+    """A person wants the run to stop; what is in flight is ended, at the latest by `deadline`."""
+
+    actor: str
+    deadline: int
+    reason: str = ""
+
+
+REVIEW_EVENTS: tuple[type[Event], ...] = (
+    ReviewRequested,
+    RevisionExamined,
+    ApprovalGiven,
+    RevisionApproved,
+    RevisionRejected,
+    ChangesRequested,
+    QuestionAsked,
+    QuestionAnswered,
+    StepsHeld,
+    StepsReleased,
+    WorkersChanged,
+    RedoRequested,
+    RunPaused,
+    RunResumed,
+    CancelRequested,
+)

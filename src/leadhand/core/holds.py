@@ -1,0 +1,91 @@
+"""Steps that must not start until a person says so, and why: held by hand, or no longer allowed.
+
+A hold is a question like any other: it stands in the inbox, and its answer releases the steps or
+ends the run. Three things make one: a person ("stop before step-3"), an approval whose time is up,
+and a worker that is no longer the one that was approved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core import events as ev
+from leadhand.core.effects import Effect, Notify
+from leadhand.core.review import reach_of, ruling
+from leadhand.core.state import SETTLED
+from leadhand.core.wording import listed
+from leadhand.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.core.catalog import WorkerSpec
+    from leadhand.core.state import State, StepState
+
+Moves = tuple[list[ev.Event], list[Effect]]
+POLICY = "policy"
+CHOICES = ["release", "abort"]
+
+
+def _held(state: State, steps: list[StepState], reason: str, actor: str) -> Moves:
+    ident = f"q{state.asked + 1}"
+    names = [step.id for step in steps]
+    text = f"Held before {listed(names)}: {reason}. Answer release to go on."
+    held = ev.StepsHeld(names, reason, actor, ident)
+    asked = ev.QuestionAsked(id=ident, kind="hold", text=text, choices=CHOICES)
+    return [held, asked], [Notify("waiting", text)]
+
+
+def hold(state: State, names: Iterable[str], actor: str, reason: str) -> list[ev.Event]:
+    """A person wants steps not to start."""
+    steps = []
+    for name in dict.fromkeys(names):
+        step = state.follow(name)
+        if step is None:
+            raise UsageError(f"there is no step {name} in run {state.run}")
+        if step.status in SETTLED or step.id in state.in_flight:
+            status = "running" if step.id in state.in_flight else step.status
+            raise Conflict(f"step {name} is {status}: only what has not started can be held")
+        if step.held:
+            raise Conflict(f"step {name} is held already ({step.held})")
+        steps.append(step)
+    if not steps:
+        raise UsageError("name the steps to hold")
+    return _held(state, steps, reason or f"{actor} said so", actor)[0]
+
+
+def released(state: State, ident: str) -> list[str]:
+    """The steps that a question holds."""
+    return [name for name in state.steps if name in state.held and state.steps[name].held == ident]
+
+
+def lapsed(state: State, first: StepState) -> Moves:
+    """An approval's time is up: what it allowed and has not started waits for another."""
+    over = [
+        step
+        for step in state.steps.values()
+        if step.expires == first.expires and step.status not in SETTLED and not step.held
+    ]
+    waiting = [step for step in over if step.id not in state.in_flight]
+    return _held(state, waiting, "the time of its approval is up", POLICY)
+
+
+def workers_changed(state: State, specs: list[WorkerSpec]) -> Moves:
+    """Workers are no longer what they were: what people allowed of them is void."""
+    events: list[ev.Event] = [ev.WorkersChanged(specs)]
+    names = {spec.name for spec in specs}
+    touched = [
+        step
+        for step in state.steps.values()
+        if step.status not in SETTLED
+        and not step.held
+        and not names.isdisjoint((step.doc["worker"], *step.doc.get("alternatives", ())))
+    ]
+    docs = [step.doc for step in touched if not step.approved]
+    if docs and not ruling(state, reach_of(state, docs)).people:
+        touched = [step for step in touched if step.approved]
+    if not touched:
+        return events, []
+    what = f"{listed(sorted(names))} changed since it was allowed"
+    held, effects = _held(state, touched, what, POLICY)
+    return [*events, *held], effects

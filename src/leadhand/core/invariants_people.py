@@ -1,0 +1,56 @@
+"""What a log may say of what people do to steps: hold, release, have them done again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import events as ev
+from leadhand.core import graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.invariants_book import Book
+
+
+def _steps_held(book: Book, event: ev.StepsHeld) -> None:
+    for ident in event.steps:
+        if book.step(ident, "a hold") is not None:
+            book.barred[ident] = event.question
+
+
+def _steps_released(book: Book, event: ev.StepsReleased) -> None:
+    for ident in event.steps:
+        if book.barred.pop(ident, None) is None:
+            book.wrong("I6", f"step {ident} was released, and nobody held it")
+
+
+def _workers_changed(book: Book, event: ev.WorkersChanged) -> None:
+    book.catalog.update({spec.name: spec for spec in event.specs})
+
+
+def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
+    step = book.step(event.step, "a wish to do it again")
+    if step is None:
+        return
+    if step.status != "failed" or not event.actor or not event.reason:
+        book.wrong("I10", f"{event.step} is to be done again: it is {step.status}")
+    step.status, step.tries, step.until, step.tolerated = "again", {}, 0, False
+    step.unseen = step.happened = False
+    book.forsaken = [each for each in book.forsaken if each.id != step.id]
+    causes = {step.id}
+    for other in book.steps.values():
+        names = graph.dependencies(other.doc)
+        if other.status == "skipped" and any(
+            (found := book.follow(name)) is not None and found.id in causes for name in names
+        ):
+            causes.add(other.id)
+            other.status, other.tolerated = "planned", False
+
+
+PEOPLE_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
+    ev.StepsHeld: _steps_held,
+    ev.StepsReleased: _steps_released,
+    ev.WorkersChanged: _workers_changed,
+    ev.RedoRequested: _redo_requested,
+}

@@ -1,0 +1,72 @@
+"""What a run's state remembers besides its steps: the planner, a pending revision, questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from leadhand.core import events as ev
+
+
+class PlannerState(msgspec.Struct):
+    """Where the conversation with the planner stands."""
+
+    calls: int = 0
+    epoch: int = 0
+    """The epoch of the call in flight, or 0."""
+    deadline: int = 0
+    due: str = "start"
+    """Why it should be asked, or empty."""
+    answer: dict[str, Any] | None = None
+    """An answer that was given and not yet acted on."""
+    rounds: int = 0
+    """Refused or failed answers in a row."""
+    findings: list[str] = []
+    notes: Any = None
+    proposed: int = 0
+    """The number of the last revision that was proposed, by whomever."""
+
+
+class Revision(msgspec.Struct):
+    """A proposed delta that nobody has let through yet."""
+
+    number: int
+    hash: str
+    add: list[dict[str, Any]]
+    cancel: list[str]
+    final: bool
+    author: str
+    risk: str
+    people: int = 1
+    """How many different ones must allow it."""
+    approvals: list[ev.ApprovalGiven] = []
+    examined: bool = True
+    """Whether the automatic reviewers have looked, if there are any."""
+
+
+class Permits(msgspec.Struct):
+    """What a run may do without asking."""
+
+    envelope: dict[str, Any] | None = None
+    """What revisions may do without asking again, once a person drew it."""
+    approved_by: str = ""
+    untrusted: frozenset[str] = frozenset()
+    """Workers whose results come from outside."""
+    tainted: bool = False
+    """Whether any such result was read."""
+
+
+class Question(msgspec.Struct):
+    """Something that waits for a person."""
+
+    id: str
+    kind: str
+    text: str
+    choices: list[str]
+    step: str
+    at: int
+    revision: int = 0
+    default: str = ""
+    """What counts as the answer when nobody gives one by `until`."""
+    until: int = 0

@@ -1,0 +1,145 @@
+"""What follows from who must allow a revision, and from what people then say about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core import events as ev
+from leadhand.core.approval import binding
+from leadhand.core.calendar import next_instant
+from leadhand.core.effects import Effect, Notify
+from leadhand.core.review import Reach, reach_of, ruling, widened
+from leadhand.errors import Conflict, NotAllowed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.core.plan import Doc
+    from leadhand.core.records import Revision
+    from leadhand.core.state import Now, State
+
+Moves = tuple[list[ev.Event], list[Effect]]
+
+
+def ruled(
+    state: State,
+    revision: ev.RevisionProposed | Revision,
+    wanted: Reach,
+    findings: list[str],
+    now: Now,
+) -> Moves:
+    """The policy's word on a revision: let through, up to people, or refused."""
+    number, hash_, add = revision.number, revision.hash, revision.add
+    found = ruling(state, wanted, findings)
+    if found.refused:
+        return [
+            ev.RevisionRejected(number, hash_, "policy", found.reason),
+            *_told(state, found.reason),
+        ], []
+    if add and found.people:
+        who = "a person" if found.people == 1 else f"{found.people} people"
+        text = f"revision {number} ({len(add)} steps) needs {who}: {found.reason}"
+        requested = ev.ReviewRequested(number, hash_, text, found.people)
+        return [requested], [Notify("waiting", text)]
+    return [ev.RevisionApproved(number, hash_, "policy", found.reason, instants(add, now))], []
+
+
+def _told(state: State, reason: str) -> list[ev.Event]:
+    """A planner that can hears why; otherwise there is nothing left to run."""
+    if state.stopping is not None:
+        return []
+    if state.started is not None and state.started.replans:
+        return [ev.ProposalRefused(state.planner.calls, [reason])]
+    return [ev.StopDecided("rejected", reason)]
+
+
+def instants(add: Iterable[Doc], now: Now) -> dict[str, int]:
+    """Letting a revision through turns its calendar times into moments."""
+    return {
+        step["id"]: next_instant(step["not_before"], now.wall)
+        for step in add
+        if step.get("not_before")
+    }
+
+
+def examined(state: State, number: int, findings: list[str], failed: str, now: Now) -> Moves:
+    """The automatic reviewers have looked; one that failed counts as a finding."""
+    revision = state.pending
+    if revision is None or revision.number != number or revision.examined:
+        return [], []
+    told = ev.RevisionExamined(number, revision.hash, findings, failed)
+    all_found = [*findings, *([f"a reviewer failed: {failed}"] if failed else [])]
+    events, effects = ruled(state, revision, reach_of(state, revision.add), all_found, now)
+    return [told, *events], effects
+
+
+# What people say.
+
+
+def approve(
+    state: State,
+    revision: Revision,
+    actor: str,
+    reason: str,
+    now: Now,
+    *,
+    expires: int = 0,
+    key: str = "",
+    signature: str = "",
+) -> list[ev.Event]:
+    """A person allows a revision. It goes on once as many have as must."""
+    approvers = state.policy.approvers
+    if approvers and actor not in approvers:
+        raise NotAllowed(
+            f"{actor} is not among those who may approve: {', '.join(sorted(approvers))}"
+        )
+    if any(each.actor == actor for each in revision.approvals):
+        raise Conflict(
+            f"{actor} has approved it already; it needs {revision.people} different people"
+        )
+    if not expires and state.policy.approval_s is not None:
+        expires = now.wall + int(state.policy.approval_s * 1e6)
+    if expires and expires <= now.wall:
+        raise UsageError("an approval that has already ended allows nothing")
+    given = ev.ApprovalGiven(
+        number=revision.number,
+        hash=revision.hash,
+        actor=actor,
+        binding=binding(state, revision.hash, revision.add, expires),
+        expires=expires,
+        reason=reason,
+        key=key,
+        signature=signature,
+    )
+    everybody = [*revision.approvals, given]
+    if len(everybody) < revision.people:
+        return [given]
+    ends = [each.expires for each in everybody if each.expires]
+    asked = state.started.plan.get("envelope") if state.started else None
+    approved = ev.RevisionApproved(
+        revision.number,
+        revision.hash,
+        ", ".join(each.actor for each in everybody),
+        reason,
+        instants(revision.add, now),
+        widened(state.permits.envelope, reach_of(state, revision.add), asked),
+        min(ends, default=0),
+    )
+    return [given, approved]
+
+
+def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev.Event]:
+    """A person refuses a revision, and with it the run."""
+    events: list[ev.Event] = [ev.RevisionRejected(revision.number, revision.hash, actor, reason)]
+    if state.stopping is None:
+        why = f"{actor} rejected revision {revision.number}" + (f": {reason}" if reason else "")
+        events.append(ev.StopDecided("rejected", why))
+    return events
+
+
+def request_changes(state: State, revision: Revision, actor: str, text: str) -> list[ev.Event]:
+    """A person sends a revision back to the planner."""
+    if state.started is None or not state.started.replans:
+        raise UsageError("the plan is a given document, and nobody can change it but you: amend it")
+    words = text or "they did not say which"
+    return [ev.ChangesRequested(revision.number, revision.hash, actor, words)]

@@ -1,0 +1,82 @@
+"""Automatic reviewers: called here, on a copy of the revision, before anybody decides about it.
+
+One that raises, takes too long or is not loaded lets nothing through: a person decides then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import control
+from leadhand.core.views import fresh, goal_of
+
+if TYPE_CHECKING:
+    from leadhand.core.catalog import WorkerSpec
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import State
+    from leadhand.engine.run import Run
+    from leadhand.ports import Reviewer, Workers
+
+FINDINGS_MAX = 100
+FINDING_CHARS_MAX = 500
+
+
+def changed_specs(state: State, workers: Workers) -> list[WorkerSpec]:
+    """Workers of a run that this host has in another version."""
+    known = state.catalog.workers
+    here = workers.catalog().workers.values()
+    return [
+        spec for spec in here if spec.name in known and spec.version != known[spec.name].version
+    ]
+
+
+async def examine(run: Run, number: int) -> None:
+    """Have every reviewer of the run look at its pending revision."""
+    revision = run.state.pending
+    if revision is None or revision.number != number:
+        return
+    doc = _shown(run.state)
+    found: list[str] = []
+    failed = ""
+    for name in run.state.policy.reviewers:
+        reviewer = run.host.reviewers.get(name)
+        if reviewer is None:
+            failed = f"{name} is not loaded here"
+            continue
+        try:
+            async with asyncio.timeout(run.state.policy.planner_timeout_s):
+                found += [f"{name}: {each}" for each in await _findings(reviewer, fresh(doc))]
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; it must not pass unseen
+            failed = f"{name}: {type(error).__name__}: {error}"[:FINDING_CHARS_MAX]
+    found = [each[:FINDING_CHARS_MAX] for each in found[:FINDINGS_MAX]]
+    run.say(lambda state, now: control.examined(state, number, found, failed, now))
+
+
+def _shown(state: State) -> Doc:
+    revision = state.pending
+    assert revision is not None
+    return {
+        "run": state.run,
+        "goal": goal_of(state).to_doc(),
+        "number": revision.number,
+        "author": revision.author,
+        "steps": revision.add,
+        "cancel": revision.cancel,
+        "risk": revision.risk,
+        "envelope": state.permits.envelope,
+        "untrusted": state.permits.tainted,
+    }
+
+
+async def _findings(reviewer: Reviewer, doc: Doc) -> list[str]:
+    if inspect.iscoroutinefunction(reviewer) or inspect.iscoroutinefunction(
+        getattr(reviewer, "__call__", None)  # noqa: B004 - an object with async __call__
+    ):
+        answer: Any = await reviewer(doc)
+    else:
+        answer = await asyncio.to_thread(reviewer, doc)
+    if answer is None:
+        return []
+    return [answer] if isinstance(answer, str) else [str(each) for each in answer]
