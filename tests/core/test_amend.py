@@ -12,7 +12,7 @@ from leadhand.core.diff import diff
 from leadhand.core.graph import order
 from leadhand.core.invariants import check
 from leadhand.core.meaning import follow
-from leadhand.core.revise import approval, findings, revision_hash
+from leadhand.core.revise import findings, revision_hash
 from leadhand.core.revisions import plan_of, revisions, standalone
 from leadhand.errors import DocumentError, UsageError
 from tests.core.driver import Drive, failure, finished, step
@@ -141,7 +141,7 @@ def amend(run, after, final=True):
         add=delta.add, cancel=delta.cancel, final=final,
     )  # fmt: skip
     run.tell(revision)
-    run.tell(approval(revision.number, hash_, delta.add, "ann", "", run.now))
+    run.tell(ev.RevisionApproved(revision.number, hash_, "policy"))
     run.go()
     return delta
 

@@ -168,7 +168,7 @@ class Auditor:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def __call__(self, revision: Doc) -> list[str]:  # noqa: ARG002 - it does not look
+    async def __call__(self, revision: Doc) -> list[str]:
         """Whatever comes to mind."""
         world = self._world
         await _wait(world.random.choice((0.0, 0.1, 2.0)))

@@ -144,9 +144,8 @@ class World:
         missing = ""
         if not self.healed and random.random() < faults.unloaded:
             missing = random.choice(self.scenario.workers).name
-        newer = {}
-        if process > 1 and random.random() < faults.newer:
-            newer = {random.choice(self.scenario.workers).name: f"{process}"}
+        named = random.choice(self.scenario.workers).name
+        newer = {named: f"{process}"} if process > 1 and random.random() < faults.newer else {}
         try:
             await host.open()
             host.ready = True
