@@ -55,7 +55,7 @@ def _decision(decision: dict[str, object]) -> str:
 
 
 def _revision(event: ev.RevisionProposed) -> str:
-    number, names = len(event.add), ", ".join(str(doc["id"]) for doc in event.add[:NAMED_MAX])
+    number, names = len(event.add), ", ".join(str(doc.get("id")) for doc in event.add[:NAMED_MAX])
     more = f" and {number - NAMED_MAX} more" if number > NAMED_MAX else ""
     parts = [f"{number} step{'s' if number != 1 else ''}" + (f" ({names}{more})" if names else "")]
     if event.cancel:
