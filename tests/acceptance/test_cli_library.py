@@ -152,7 +152,7 @@ def test_what_cannot_be_saved_or_removed(folder):
 
 def test_a_host_that_is_alive_is_spoken_to(folder):
     """It owns the database; a large plan goes through too, and reading needs nobody."""
-    folder.plan({"id": "nap", "worker": "nap", "parameters": {"seconds": 8}}, name="nap.json")
+    folder.plan({"id": "nap", "worker": "nap", "parameters": {"seconds": 300}}, name="nap.json")
     folder.plan(
         {"id": "a", "worker": "say", "parameters": {"text": "x" * 3_000_000}}, name="large.json"
     )
