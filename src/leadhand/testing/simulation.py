@@ -74,7 +74,9 @@ class Simulation:
 class _Store(MemoryStore):
     """Commits a moment after the first append of a group."""
 
-    def __init__(self, disk: MemoryDisk, committed: Callable[[int], None], commit_s: float) -> None:
+    def __init__(
+        self, disk: MemoryDisk, committed: Callable[[int], None], commit_s: float = COMMIT_S
+    ) -> None:
         super().__init__(auto=False, disk=disk)
         self._due = False
         self._commit_s = commit_s
