@@ -36,7 +36,7 @@ def _told(event: ev.Event) -> str:
             head = f"✗ {event.step}: {event.failure_class} → {event.strategy}{to}"
             return f"{head}   ({event.reason})"
         case ev.RevisionProposed() if event.add or event.cancel:
-            names = [str(doc["id"]) for doc in event.add]
+            names = [str(doc.get("id", "?")) for doc in event.add]
             more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
             parts = [f"{', '.join(names[:NAMED_MAX])}{more}"] if names else []
             parts += [f"cancel {', '.join(event.cancel)}"] if event.cancel else []
