@@ -23,7 +23,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from leadhand import Context, Human, Lead, Permanent, Report, Transient, worker
-from leadhand.app.lead import finish
+from leadhand.app.outcome import finish
 from leadhand.audit.redaction import forms
 from leadhand.core import control
 from leadhand.workers.declared import declared_workers

@@ -23,12 +23,8 @@ def step(**more: Any) -> dict[str, Any]:
     ("doc", "place"),
     [
         (plan(step(), mode="whole"), "mode"),
-        (plan(step(), envelope={}), "envelope"),
-        (plan(step(), rollback_plan="the-old-one"), "rollback_plan"),
         (plan(step(), final=False), "final"),
         (plan(step(tier="large")), "steps[0].tier"),
-        (plan(step(undo={"worker": "w"})), "steps[0].undo"),
-        (plan(step(failure_action="rollback")), "steps[0].failure_action"),
     ],
 )
 def test_a_field_without_effect_is_noted(doc: dict[str, Any], place: str) -> None:

@@ -143,15 +143,16 @@ def test_the_steps_word_on_idempotence_comes_before_its_workers(doc, expected):
         ("abort", True, "abort", "it broke"),
         ("abort_deployment", False, "abort", "it broke"),
         ("abort_deployment", True, "abort", "it broke"),
-        ("rollback", False, "abort", "it broke; rolling back is left to a person"),
-        ("rollback", True, "abort", "it broke; rolling back is left to a person"),
+        ("rollback", False, "abort", "it broke; what was done is taken back"),
+        ("rollback", True, "abort", "it broke; what was done is taken back"),
     ],
 )
 def test_the_failure_action_is_the_last_rung(action, replans, strategy, reason):
     """When nothing is left to try, the step's word decides; by default the planner or a person."""
     doc = step("a") if action is None else step("a", failure_action=action)
     state, failed = undecided(doc, failure("permanent"), replans=replans)
-    assert choose(state, failed) == Recovery(strategy, reason)
+    back = action == "rollback"
+    assert choose(state, failed) == Recovery(strategy, reason, rollback=back)
 
 
 @pytest.mark.parametrize("kind", FAILURE_CLASSES)
@@ -201,7 +202,7 @@ def test_a_step_without_a_failure_or_a_worker_goes_to_a_person():
     failed.failure = None
     expected = Recovery("ask", "unavailable (unavailable); nothing else is left to try", 0.0, "")
     assert choose(state, failed) == expected
-    assert Recovery("ask", "x") == ("ask", "x", 0.0, "")
+    assert Recovery("ask", "x") == ("ask", "x", 0.0, "", False)
     state, failed = undecided(step("a", worker="safe"), failure("lost", "unknown"))
     state.catalog = Catalog()
     assert choose(state, failed).strategy == "ask"
@@ -248,7 +249,7 @@ def test_the_words_of_an_unseen_outcome():
         (
             "rollback",
             "abort",
-            "it broke; nobody saw whether it happened; rolling back is left to a person",
+            "it broke; nobody saw whether it happened; what was done is taken back",
         ),
         (
             "continue",
@@ -262,7 +263,7 @@ def test_an_unseen_outcome_and_the_failure_action(action, strategy, reason, repl
     """What repeats nothing needs not know what happened; the probe is asked all the same."""
     more = {} if action is None else {"failure_action": action}
     state, failed = undecided(step("a", **more), failure("lost", "unknown"), replans=replans)
-    assert choose(state, failed) == Recovery(strategy, reason)
+    assert choose(state, failed) == Recovery(strategy, reason, rollback=action == "rollback")
     state, failed = undecided(step("a", worker="probed", **more), failure("lost", "unknown"))
     assert choose(state, failed).strategy == "probe"
 

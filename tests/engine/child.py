@@ -62,6 +62,7 @@ def workers(effects: str, nap: float) -> list[Any]:
         "again": {"command": act, "idempotent": True},
         "probed": {"command": act, "probe": probe},
         "once": {"command": act},
+        "broken": {"command": ["/bin/false"], "idempotent": True},
     }
     return list(declared_workers(tables))
 
@@ -92,6 +93,13 @@ async def main() -> None:
                 "asks": questions,
                 "steps": {s.id: s.status for s in outcome.steps},
                 "operations": operations,
+                "rollback": None
+                if outcome.rollback is None
+                else {
+                    "status": outcome.rollback.status,
+                    "asks": [question["step"] for question in outcome.rollback.waiting_for],
+                    "steps": {s.id: s.status for s in outcome.rollback.steps},
+                },
             }
         )
     )

@@ -178,3 +178,48 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+UNDOS = ["again", "probed", "once"]
+
+
+def taken_back() -> dict[str, Any]:
+    """Three steps that say how they are undone, and one that fails and asks for it."""
+    steps: list[dict[str, Any]] = []
+    for index, kind in enumerate(UNDOS):
+        undo = {"worker": kind, "parameters": {"step": f"u{index}"}}
+        step = {"id": f"s{index}", "worker": "again", "parameters": {"step": f"s{index}"}}
+        steps.append({**step, "depends_on": [f"s{index - 1}"] if index else [], "undo": undo})
+    fails = {"id": "bad", "worker": "broken", "depends_on": ["s2"], "failure_action": "rollback"}
+    return {"goal": "come to nothing", "steps": [*steps, {**fails, "retry": 1}]}
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_a_rollback_killed_at_every_operation(tmp_path: Path) -> None:
+    """A completed undo never runs again; one in flight is repeated, probed or asked about."""
+    (tmp_path / "clean").mkdir()
+    clean = World(tmp_path / "clean", taken_back())
+    result = clean.finish()
+    assert result is not None
+    assert (result["status"], result["rollback"]["status"]) == ("failed", "succeeded")
+    assert clean.effects.read_text().split() == ["s0", "s1", "s2", "u2", "u1", "u0"]
+    total = result["operations"]
+    for n in range(1, total + 1, 2):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        world = World(folder, taken_back())
+        world.finish(kill_at=n)
+        again = world.finish()
+        assert again is not None
+        back, counts = again["rollback"], world.counts()
+        assert counts["u1"] <= 1, f"killed at {n}: what a probe can tell was done twice"
+        assert counts["u2"] <= 1, f"killed at {n}: what may be done once was done twice"
+        if back["asks"]:
+            assert back["asks"] == ["undo-s2"], f"killed at {n}: {back}"
+        else:
+            assert back["status"] == "succeeded", f"killed at {n}: {back}"
+            assert set(counts) == {"s0", "s1", "s2", "u0", "u1", "u2"}
+        reader = Reader(world.database)
+        log = [(entry.at, event) for entry, event in reader.events("run-rollback")]
+        assert check(log) == []

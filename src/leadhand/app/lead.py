@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ from leadhand.app.inputs import (
 )
 from leadhand.app.limits import plan_policy
 from leadhand.app.modes import consulting, in_mode, planner_in
-from leadhand.app.outcome import Outcome, outcome_of
+from leadhand.app.outcome import Outcome, finish
+from leadhand.app.rollback import roll_back
 from leadhand.audit.anchors import Anchoring
 from leadhand.core import control
 from leadhand.core.check import bind_params, lint
@@ -134,7 +136,7 @@ class Lead:
         async with self.hosting() as host:
             run = await self.begin(host, what, params=params, run_id=run_id, mode=mode)
             try:
-                return await finish(run, approve_as=self.actor if approve else "")
+                return await self._finished(host, run, approve=approve)
             finally:
                 host.forget(run)
 
@@ -142,7 +144,22 @@ class Lead:
         """Take a run up again where its log ends."""
         async with self.hosting() as host:
             run = await self.take_up(host, run_id)
+            return await self._finished(host, run, approve=approve)
+
+    async def rollback(self, run_id: str, *, approve: bool = False) -> Outcome:
+        """Take back what a run did that has ended: its rollback plan, or its undos."""
+        async with self.hosting() as host:
+            run = await roll_back(self, host, run_id)
             return await finish(run, approve_as=self.actor if approve else "")
+
+    async def _finished(self, host: Host, run: Run, *, approve: bool) -> Outcome:
+        outcome = await finish(run, approve_as=self.actor if approve else "")
+        if run.state.ended is None or not run.state.ended.rollback:
+            return outcome
+        back = await roll_back(self, host, run.id)
+        return replace(
+            outcome, rollback=await finish(back, approve_as=self.actor if approve else "")
+        )
 
     async def answer(
         self, run_id: str, question: str, choice: str, *, text: str = "", data: Json = None
@@ -357,20 +374,6 @@ class _Hosting:
 
     async def __aexit__(self, *_: object) -> None:
         await self._lead._release()  # noqa: SLF001 - its other half
-
-
-async def _approve(run: Run, review: str, actor: str) -> None:
-    await run.said(lambda state, now: control.answer(state, review, "approve", actor, now))
-
-
-async def finish(run: Run, approve_as: str = "") -> Outcome:
-    """Wait until a run ended or waits; `approve_as` answers its reviews as that person."""
-    while True:
-        await run.settled()
-        reviews = [q.id for q in run.state.questions.values() if q.kind == "review"]
-        if not approve_as or not reviews:
-            return outcome_of(run)
-        await _approve(run, reviews[0], approve_as)
 
 
 def _said(decision: Decision) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.door import host_info, hosted_runs
+from leadhand.app.rollback import roll_back
 from leadhand.cli.notify import Notifier
 from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, print_result
 from leadhand.cli.signals import Signals
@@ -94,22 +95,36 @@ class _Session:
             refuse_when_stopped(opened, self._console)
             with Signals(self._drain_note, self._second) as signals:
                 run = await self._job.begin(lead, opened)
-                self._ident = run.id
                 self._job.started(run.id)
-                view = self._view = view_for(
-                    self._console, quiet=self._job.quiet, why=self._job.why
-                )
-                watcher = asyncio.create_task(self._watch(opened, run, view))
-                try:
-                    await self._until_over(opened, run, signals)
-                finally:
-                    watcher.cancel()
-                    await asyncio.gather(watcher, return_exceptions=True)
-            self._tick(opened, run, view)
-            self._close_view()
-            result = result_of(run.host.store, run.state)
+                await self._follow(opened, run, signals)
+                result = result_of(run.host.store, run.state)
+                back = await self._taken_back(lead, opened, run, signals)
             await notifier.finish()
-        return self._finish(run.state, result, signals.number)
+        return self._finish(run.state, result, signals.number, back)
+
+    async def _follow(self, opened: Host, run: Run, signals: Signals) -> None:
+        """Show a run until it is over, or need not be waited for."""
+        self._ident = run.id
+        view = self._view = view_for(self._console, quiet=self._job.quiet, why=self._job.why)
+        watcher = asyncio.create_task(self._watch(opened, run, view))
+        try:
+            await self._until_over(opened, run, signals)
+        finally:
+            watcher.cancel()
+            await asyncio.gather(watcher, return_exceptions=True)
+        self._tick(opened, run, view)
+        self._close_view()
+
+    async def _taken_back(self, lead: Lead, opened: Host, run: Run, signals: Signals) -> Run | None:
+        """The rollback that a failed run asks for, shown as the run was."""
+        if run.state.ended is None or not run.state.ended.rollback or signals.number:
+            return None
+        sources = run.state.started.workers if run.state.started else ()
+        back = await roll_back(lead, opened, run.id, sources)
+        self._console.say(f"Taking back what was done, in run {back.id}")
+        self._seq = 0
+        await self._follow(opened, back, signals)
+        return back
 
     async def _until_over(self, opened: Host, run: Run, signals: Signals) -> None:
         over = asyncio.create_task(self._over(run))
@@ -210,13 +225,19 @@ class _Session:
     def _way_on(self) -> str:
         return self._console.command(f"resume {self._ident}")
 
-    def _finish(self, state: State, result: Json, signal: int) -> int:
+    def _finish(self, state: State, result: Json, signal: int, back: Run | None) -> int:
         status = run_status(state)
         interrupted = bool(signal) and status not in ENDED
         if not self._job.quiet or self._console.json or status not in ENDED:
             print_outcome(self._console, state)
+            if back is not None:
+                self._console.say(f"rollback, run {back.id}:")
+                print_outcome(self._console, back.state)
         if self._console.json:
-            self._console.document(outcome_document(self._console, state, result))
+            doc = outcome_document(self._console, state, result)
+            if back is not None:
+                doc["rollback"] = outcome_document(self._console, back.state, None)
+            self._console.document(doc)
         elif status in ENDED:
             print_result(self._console, result)
         if status in ENDED:

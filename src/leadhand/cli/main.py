@@ -35,6 +35,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Control": {
         "inbox": ("inbox", "What waits for a person"),
         "answer": ("inbox", "Answer a question or a review"),
+        "rollback": ("rollback", "Take back what a run did"),
         "pause": ("control", "Start nothing new in a run"),
         "cancel": ("control", "Stop a run"),
         "stop-all": ("control", "Start nothing new in any run, until lifted"),

@@ -53,7 +53,7 @@ def resume(console: Console, run: str, **options: Any) -> int:
     with reading(settings) as reader:
         ident = reader.resolve(run)
         state = reader.state(ident)
-        if run_status(state) in ENDED:
+        if run_status(state) in ENDED and not _to_take_back(reader, state):
             return _ended(console, reader, state)
         driver = driver_of(settings, reader, state)
     if driver:
@@ -208,6 +208,17 @@ def _lift(console: Console, settings: Settings, state: State, actor: str, driver
         console.say(f"run {ident} is {said} process {driver} ({answer.get('status')})")
         console.next(console.command(f"watch {ident}"))
     return 0
+
+
+def _to_take_back(reader: Reader, state: State) -> bool:
+    """Whether a run failed, wants to be rolled back, and that has not happened yet."""
+    from leadhand.core.rollback import rollback_id
+
+    if state.ended is None or not state.ended.rollback:
+        return False
+    back = rollback_id(state.run)
+    known = {header.run for header in reader.store.runs()}
+    return back not in known or run_status(reader.state(back)) not in ENDED
 
 
 def _ended(console: Console, reader: Reader, state: State) -> int:

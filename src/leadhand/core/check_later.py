@@ -13,8 +13,8 @@ from leadhand.core.findings import Finding, Findings, name_steps
 if TYPE_CHECKING:
     from leadhand.core.plan import Json
 
-PLAN_FIELDS = ("mode", "envelope", "rollback_plan")
-STEP_FIELDS = ("undo", "tier")
+PLAN_FIELDS = ("mode",)
+STEP_FIELDS = ("tier",)
 _MESSAGE = "this version does not act on it yet"
 
 
@@ -42,9 +42,6 @@ def _check_step(step: dict[str, Json], place: str, out: Findings) -> None:
     for field in STEP_FIELDS:
         if field in step:
             _tell(out, f"{place}.{field}", _MESSAGE)
-    if step.get("failure_action") == "rollback":
-        message = f"{_MESSAGE}: rollback does what abort does"
-        _tell(out, f"{place}.failure_action", message, "Rolling back is left to a person.")
 
 
 def _tell(out: Findings, place: str, message: str, fix: str = "") -> None:

@@ -106,7 +106,8 @@ def _recover(state: State, now: Now) -> Move:
     match choice.strategy:
         case "abort":
             reason = f"step {step.id} failed and the plan says to abort: {choice.reason}"
-            return Move([decided, ev.StopDecided("failed", reason)], [])
+            stop = ev.StopDecided("failed", reason, rollback=choice.rollback)
+            return Move([decided, stop], [])
         case "probe":
             return _probe(state, step, decided, now)
         case "ask":
@@ -273,11 +274,14 @@ def _stop(state: State) -> Move | None:
     stopping = state.stopping
     if stopping is None or state.in_flight:
         return None
-    return _end(stopping.status, stopping.reason, limit=stopping.limit)
+    limit, rollback = stopping.limit, stopping.rollback
+    return _end(stopping.status, stopping.reason, limit=limit, rollback=rollback)
 
 
-def _end(status: str, reason: str, *, result: object = None, limit: str = "") -> Move:
-    ended = ev.RunEnded(status, reason, result, limit=limit)
+def _end(
+    status: str, reason: str, *, result: object = None, limit: str = "", rollback: bool = False
+) -> Move:
+    ended = ev.RunEnded(status, reason, result, limit=limit, rollback=rollback)
     return Move([ended], [Notify("ended", f"{status}: {reason}" if reason else status)])
 
 

@@ -303,6 +303,8 @@ class StopDecided(Event, frozen=True, tag=True):
     status: str
     reason: str
     limit: str = ""
+    rollback: bool = False
+    """What was done is to be taken back, by a run of its own."""
 
 
 class GoalCheckStarted(Event, frozen=True, tag=True):
@@ -324,6 +326,8 @@ class RunEnded(Event, frozen=True, tag=True):
     result: Any = None
     result_ref: str = ""
     limit: str = ""
+    rollback: bool = False
+    """What was done is to be taken back, by a run of its own."""
 
 
 INTENT: tuple[type[Event], ...] = (

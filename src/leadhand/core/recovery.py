@@ -62,6 +62,8 @@ class Recovery(NamedTuple):
     reason: str
     wait_s: float = 0.0
     worker: str = ""
+    rollback: bool = False
+    """With abort: what was done is to be taken back."""
 
 
 class Retry(NamedTuple):
@@ -230,7 +232,7 @@ def _last(state: State, step: StepState, kind: str, message: str) -> Recovery:
         case "abort":
             return Recovery("abort", message)
         case "rollback":
-            return Recovery("abort", f"{message}; rolling back is left to a person")
+            return Recovery("abort", f"{message}; what was done is taken back", rollback=True)
         case "continue":
             return Recovery("continue", f"{message}; the plan says to continue")
         case "replan" if replans:

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from leadhand.ports import Artifacts
 
 
+def decoded(store: Artifacts, ref: str) -> Json:
+    """What was put apart under a name."""
+    return msgspec.json.decode(store.get_artifact(ref))
+
+
 def data_of(store: Artifacts, step: StepState) -> Json:
     """A step's data, whole."""
     if step.data_ref:
-        return msgspec.json.decode(store.get_artifact(step.data_ref))
+        return decoded(store, step.data_ref)
     return fresh(step.data)
 
 

@@ -1,0 +1,43 @@
+"""Taking back what a run did, from any process that may host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core.refs import load_apart
+from leadhand.core.rollback import rollback_id, rollback_of
+from leadhand.engine.results import decoded
+from leadhand.engine.shelf import find
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from leadhand.app.lead import Lead
+    from leadhand.core.plan import Doc
+    from leadhand.core.refs import Secret
+    from leadhand.engine.host import Host
+    from leadhand.engine.run import Run
+
+
+async def roll_back(lead: Lead, host: Host, run_id: str, sources: tuple[str, ...] = ()) -> Run:
+    """Begin the rollback of a run that has ended, or take it up where it stands."""
+    ident = rollback_id(run_id)
+    if host.store.header(ident) is not None:
+        return await lead.take_up(host, ident)
+    state = host.load(run_id, lead.registry).state
+    host.runs.pop(run_id, None)
+
+    def plan_of(name: str) -> Doc:
+        return find(host.store, name).document
+
+    def hidden(secret: Secret) -> str:
+        raise UsageError(f"an undo would need the secret {secret.name} as part of a result")
+
+    wanted = rollback_of(state, plan_of)
+    params = {
+        name: load_apart(value, lambda part: decoded(host.store, part.ref), hidden)
+        for name, value in wanted.params.items()
+    }
+    origin = {"rollback_of": run_id}
+    return await lead.begin(
+        host, wanted.plan, params=params, run_id=ident, sources=sources, origin=origin
+    )

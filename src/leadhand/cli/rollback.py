@@ -1,0 +1,52 @@
+"""`leadhand rollback`: take back what a run did, in a run of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import actor_of, reading, settings_of, store_option, workers_option
+from leadhand.cli.outcome import ENDED
+from leadhand.core.views import run_status
+from leadhand.errors import Conflict
+
+if TYPE_CHECKING:
+    from leadhand.app.lead import Lead
+
+
+@command("rollback", "leadhand rollback 7kq3")
+@click.argument("run")
+@workers_option
+@click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended.")
+@store_option
+def rollback(console: Console, run: str, **options: Any) -> int:
+    """Take back what a run did that has ended: its rollback plan, or its steps' undos.
+
+    The rollback is the run RUN-rollback, reviewed and logged as any other. Asked for again, it is
+    taken up where it stands: what was undone once is not undone twice.
+    """
+    from leadhand.app.rollback import roll_back
+    from leadhand.cli.hosting import host
+    from leadhand.cli.resume import job_of, loaded
+
+    settings = settings_of(options["store"], options["workers"])
+    actor = actor_of(settings)
+    with reading(settings) as reader:
+        ident = reader.resolve(run)
+        state = reader.state(ident)
+    if run_status(state) not in ENDED:
+        way = console.command(f"cancel {ident}")
+        raise Conflict(f"run {ident} is {run_status(state)}. Fix: end it first: {way}")
+    found = loaded(settings, ident, options["workers"], "")
+    sources = state.started.workers if state.started else ()
+
+    async def begin(made: Lead, opened: Any) -> Any:
+        return await roll_back(made, opened, ident, sources)
+
+    job = replace(job_of(found, actor, approve=options["yes"]), begin=begin, after=0)
+    return host(console, replace(job, quiet=options["quiet"]))

@@ -1,0 +1,101 @@
+"""The plan that takes back what a run did: a run of its own, linked to the first.
+
+Where the plan names a `rollback_plan`, that is it. Otherwise every step that succeeded and says how
+to undo it is undone, the last one first, one after the other: what was built on something is gone
+before that is. Steps that did not succeed have nothing to take back; what nobody saw is asked about
+as ever, in the run that did it.
+
+The rollback of run R is the run R-rollback: there can be only one, so however often it is asked for
+and whatever dies in between, each undo is done once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.core.refs import Secret, find, resolve
+from leadhand.core.views import goal_of
+from leadhand.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.state import State, StepState
+
+SUFFIX = "-rollback"
+
+
+class Rollback(NamedTuple):
+    """A plan document, and the values of its parameters."""
+
+    plan: Doc
+    params: Doc
+
+
+def rollback_id(run: str) -> str:
+    """The run that takes back what a run did."""
+    return f"{run}{SUFFIX}"
+
+
+def rollback_of(state: State, library: Callable[[str], Doc]) -> Rollback:
+    """How to take back what a run did; `library` finds a plan by its name."""
+    started = state.started
+    if started is None or state.ended is None:
+        raise Conflict(f"run {state.run} has not ended: cancel it before it is rolled back")
+    if state.run.endswith(SUFFIX):
+        raise UsageError(f"run {state.run} is a rollback itself: take it up again with resume")
+    named = started.plan.get("rollback_plan")
+    if named is not None:
+        plan = dict(library(named) if isinstance(named, str) else named)
+        return _titled(state, plan, _given(state, plan.get("params", {})))
+    undone = _undone(state)
+    if not undone:
+        raise UsageError(f"run {state.run} has nothing to take back: no step of it says how")
+    return _undo_plan(state, undone)
+
+
+def _undone(state: State) -> list[StepState]:
+    """Steps that succeeded and can be undone, the last first."""
+    done = [s for s in state.steps.values() if s.status == "succeeded" and "undo" in s.doc]
+    return sorted(done, key=lambda step: (step.ended, step.order), reverse=True)
+
+
+def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
+    head = state.started.plan if state.started else {}
+    declared: Doc = dict(head.get("params", {}))
+    values = _given(state, declared)
+    docs: list[Doc] = []
+    for number, step in enumerate(steps, 1):
+        undo: Doc = dict(step.doc["undo"])
+        given: Doc = {}
+        for key, value in (undo.get("parameters") or {}).items():
+            if any(ref.kind == "steps" for ref in find(value)):
+                name = f"undo_{number}_{len(given) + 1}"
+                declared[name] = {"description": f"{key} of the step that takes {step.id} back"}
+                values[name] = _known(state, value, step.id)
+                value = f"${{{{ params.{name} }}}}"  # noqa: PLW2901 - what stands for it
+            given[key] = value
+        doc = {**undo, "id": f"undo-{step.id}", **({"parameters": given} if given else {})}
+        docs.append({**doc, "depends_on": [docs[-1]["id"]]} if docs else doc)
+    plan: Doc = {"steps": docs, **({"params": declared} if declared else {})}
+    return _titled(state, plan, values)
+
+
+def _given(state: State, declared: Doc) -> Doc:
+    """The run's own values of parameters; of a secret, where it is."""
+    found = {name: state.params[name] for name in declared if name in state.params}
+    return {name: v.source if isinstance(v, Secret) else v for name, v in found.items()}
+
+
+def _known(state: State, value: Json, step: str) -> Json:
+    try:
+        return resolve(value, state.lookup)
+    except LookupError as error:
+        raise UsageError(f"what step {step} did cannot be taken back: {error}") from None
+
+
+def _titled(state: State, plan: Doc, params: Doc) -> Rollback:
+    plan.setdefault("plan_id", rollback_id(str(plan.get("plan_id") or state.run)))
+    plan.setdefault("goal", f"Take back what run {state.run} did: {goal_of(state).text}"[:500])
+    return Rollback(plan, params)

@@ -1,0 +1,105 @@
+"""The plan that takes back what a run did."""
+
+import pytest
+
+from leadhand.core import events as ev
+from leadhand.core.check import lint
+from leadhand.core.rollback import rollback_id, rollback_of
+from leadhand.errors import Conflict, UsageError
+from tests.core.driver import Drive, step
+
+
+def nowhere(name):
+    raise UsageError(f"there is no plan {name}")
+
+
+def undo(ident, /, **parameters):
+    return {"worker": "w", "parameters": parameters or {"of": ident}}
+
+
+def failed(*steps, **start):
+    """A run whose last step fails and asks for a rollback."""
+    last = step("bad", steps[-1]["id"], failure_action="rollback", retry=1)
+    run = Drive(*steps, last, **start)
+    while run.running and run.running != ["bad"]:
+        run.later(1).done(run.running[0], data={"id": f"made-{run.running[0]}"})
+    return run.fail("bad", "permanent")
+
+
+def test_a_rollback_is_asked_for_by_the_last_rung_and_recorded():
+    """Both in the decision to stop and in the end; an abort does not ask for one."""
+    run = failed(step("a", undo=undo("a")))
+    assert run.ended == "failed"
+    assert run.last(ev.StopDecided).rollback
+    assert run.last(ev.RunEnded).rollback
+    aborted = Drive(step("a", failure_action="abort")).fail("a", "permanent")
+    assert not aborted.last(ev.RunEnded).rollback
+
+
+def test_a_recoverable_failure_takes_nothing_back():
+    """Only when nothing else is left."""
+    run = Drive(step("a", undo=undo("a"), failure_action="rollback")).fail("a", "transient")
+    assert run.ended is None
+    assert run.later(60).done("a").ended == "succeeded"
+
+
+def test_what_succeeded_is_undone_the_last_first_one_after_the_other():
+    """What did not, and what does not say how, is left out."""
+    run = failed(
+        step("a", undo=undo("a")),
+        step("b", "a"),
+        step("c", "b", undo=undo("c")),
+    )
+    plan, params = rollback_of(run.state, nowhere)
+    assert [(s["id"], s.get("depends_on", [])) for s in plan["steps"]] == [
+        ("undo-c", []),
+        ("undo-a", ["undo-c"]),
+    ]
+    assert params == {}
+    assert plan["goal"].startswith("Take back what run r1 did")
+    assert [f for f in lint(plan, run.state.catalog) if f.level == "error"] == []
+
+
+def test_results_go_over_as_values_and_are_never_read_as_references():
+    """Even if a worker returned something that looks like one."""
+    run = failed(step("a", undo=undo("a", ident="${{ steps.a.data.id }}", mode="x")))
+    run.state.steps["a"].data = {"id": "${{ params.evil }}"}
+    plan, params = rollback_of(run.state, nowhere)
+    assert plan["steps"][0]["parameters"] == {"ident": "${{ params.undo_1_1 }}", "mode": "x"}
+    assert params == {"undo_1_1": "${{ params.evil }}"}
+
+
+def test_the_runs_own_parameters_are_handed_on():
+    """As they were given."""
+    run = failed(
+        step("a", undo=undo("a", where="${{ params.place }}")),
+        plan={"params": {"place": {"default": "here"}}},
+        params={"place": "there"},
+    )
+    plan, params = rollback_of(run.state, nowhere)
+    assert plan["steps"][0]["parameters"] == {"where": "${{ params.place }}"}
+    assert params == {"place": "there"}
+
+
+def test_a_plan_for_it_comes_before_undos():
+    """Given in the plan, or by its name in the library."""
+    inline = {"steps": [step("x")]}
+    run = failed(step("a", undo=undo("a")), plan={"rollback_plan": inline})
+    assert [s["id"] for s in rollback_of(run.state, nowhere).plan["steps"]] == ["x"]
+    named = failed(step("a"), plan={"rollback_plan": "put-back"}, params={"v": 2})
+    library = {"put-back": {"steps": [step("y")], "params": {"v": {"default": 1}}}}
+    plan, params = rollback_of(named.state, library.__getitem__)
+    assert ([s["id"] for s in plan["steps"]], params) == (["y"], {"v": 2})
+    with pytest.raises(UsageError, match="no plan put-back"):
+        rollback_of(named.state, nowhere)
+
+
+def test_what_cannot_be_rolled_back_says_why():
+    """A run that goes on, one that did nothing that can be undone, a rollback."""
+    with pytest.raises(Conflict, match="has not ended"):
+        rollback_of(Drive(step("a")).state, nowhere)
+    with pytest.raises(UsageError, match="nothing to take back"):
+        rollback_of(failed(step("a")).state, nowhere)
+    back = failed(step("a", undo=undo("a")), run=rollback_id("r1"))
+    with pytest.raises(UsageError, match="a rollback itself"):
+        rollback_of(back.state, nowhere)
