@@ -33,7 +33,7 @@ def test_the_story_stands_above_the_picture(tmp_path):
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py", "--why").out)
     assert "✗ shake: transient → retry   (busy; try 2 of 2)" in seen
     assert "? Step who is yours: Who is it?" in seen
-    assert "yours to do; done counts in" in seen
+    assert "yours to do; the default counts in" in seen
     assert "? nobody answered: done" in seen
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py").out)
     assert "→ retry" not in seen

@@ -244,7 +244,7 @@ def _asked(state: State, step: StepState, now: int) -> str:
     if question is None or not question.until:
         return "yours to do"
     left = text(max(0, question.until - now) // 1e6)
-    return f"yours to do; {question.default} counts in {left}"
+    return f"yours to do; the default counts in {left}"
 
 
 def _waits(state: State, step: StepState) -> str:

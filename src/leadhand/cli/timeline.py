@@ -18,7 +18,7 @@ NAME_MAX = 24
 BAR_MIN = 20
 WORK, PAUSE, ASKED = "━", "·", "?"
 MARKS = {True: "✓", False: "✗"}
-LEGEND = "━ at work   ✗ failed   · waits to be tried again   ? waits for a person   ✓ verified"
+LEGEND = "━ at work  ✗ failed  · waits for a retry  ? waits for a person  ✓ verified"
 
 
 def timeline(spans: Sequence[Span], start: int, end: int, width: int) -> list[str]:
