@@ -206,6 +206,13 @@ def test_done_brings_what_was_promised():
     assert run.state.steps["a"].data == [1, 2]
 
 
+@pytest.mark.parametrize("choice", ["retry", "skip", "abort"])
+def test_other_answers_need_bring_nothing(choice):
+    """Only who says that it is done must have something to show."""
+    run = Drive(step("a", gives="table")).fail("a", "lost", "unknown").reply(choice)
+    assert run.last(ev.QuestionAnswered).choice == choice
+
+
 def test_done_where_nothing_was_promised_needs_nothing():
     """The person's word is enough."""
     run = Drive(step("a")).fail("a", "lost", "unknown").reply("done")

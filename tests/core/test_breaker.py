@@ -11,6 +11,7 @@ from leadhand.core.breaker import (
     OPEN_S,
     STEPS,
     TROUBLE,
+    UNHEARD,
     Circuit,
     Record,
     asked_for_s,
@@ -90,6 +91,13 @@ def test_what_a_worker_asks_for(asked, heeded):
     """As long as it says, for a day at most: nobody is taken out for ever by one word."""
     found = asked_for_s({"class": "rate_limited", "retry_after": asked})
     assert (found, type(found)) == (heeded, float)
+
+
+def test_what_nobody_heard_says_nothing():
+    """Neither good nor bad of the worker."""
+    assert is_silent(UNHEARD)
+    assert not is_trouble(UNHEARD)
+    assert Circuit(5).trips == 1
 
 
 def folded(*events):

@@ -53,6 +53,12 @@ def test_an_event_of_a_run_is_no_event_of_the_host():
     assert state == HostState()
 
 
+def test_a_stop_needs_no_reason():
+    """It may have one."""
+    assert StopAllRequested("ann").reason == ""
+    assert StopAllRequested("ann", "fire").reason == "fire"
+
+
 def test_host_events_are_apart_from_those_of_runs():
     """No event belongs to both; the stream's name can be no run's."""
     assert not set(HOST_EVENTS) & set(ev.RUN_EVENTS)

@@ -255,6 +255,7 @@ def test_a_step_that_others_may_do_is_given_to_them():
     words = "worker w fails again and again, so it is left alone for now"
     assert run.last(ev.StepRefused).reason == words
     assert run.status("b", "c") == ["running", "ready"]
+    assert run.state.steps["b"].tries == {"w": 1}, "it is not asked again"
 
 
 def test_when_all_who_may_do_it_are_down_it_waits():

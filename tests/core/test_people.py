@@ -175,6 +175,42 @@ def test_long_parameters_are_cut():
     assert len(task_text(run.state.steps["a"], HAND, {"text": "x" * 9000})) < 2200
 
 
+CALM = spec("calm", kind="human", idempotent=True, timeout_s=60.0, silence={"n": 0})
+
+
+@pytest.mark.parametrize("worker", ["calm", "slow"])
+def test_silence_that_counts(worker):
+    """Who has a default is taken to have done it with that; who has none cannot."""
+    run = Drive(step("a", worker=worker), catalog=[*CATALOG, CALM], replans=True)
+    asked = run.last(ev.QuestionAsked)
+    assert asked.default == ("done" if worker == "calm" else "cannot")
+    run.later(60)
+    answered = run.last(ev.QuestionAnswered)
+    assert (answered.choice, answered.actor) == (asked.default, "nobody")
+    assert answered.data == ({"n": 0} if worker == "calm" else None)
+    assert run.running == (["a"] if worker == "calm" else [])
+
+
+def test_who_answers_with_done_brings_their_own():
+    """The default is for silence only; so it is for questions of planners called done."""
+    run = Drive(step("a", worker="calm"), catalog=[*CATALOG, CALM]).reply("done", data=7)
+    assert run.last(ev.QuestionAnswered).data == 7
+    run = Drive(catalog=[*CATALOG, CALM], replans=True)
+    ask = {"kind": "ask", "question": "?", "choices": ["done", "cannot"], "within_s": 5}
+    run.answer({**ask, "default": "done"}).later(5)
+    assert (run.last(ev.QuestionAnswered).choice, run.last(ev.QuestionAnswered).data) == (
+        "done",
+        None,
+    )
+
+
+def test_silence_of_somebody_who_is_gone():
+    """A worker that the run does not know any more has nothing to say."""
+    run = Drive(step("a", worker="calm"), catalog=[*CATALOG, CALM])
+    del run.state.catalog.workers["calm"]
+    assert run.later(60).last(ev.QuestionAnswered).data is None
+
+
 def test_only_what_was_offered_is_an_answer():
     """Neither retry nor skip: it is not a failure."""
     run = drive(step("a", worker="hand"))

@@ -47,9 +47,19 @@ FILES = (
     "revise",
     "control",
     "ready",
+    "answers",
+    "breaker",
+    "facts",
+    "host",
 )
 TESTS = (
     "test_ready",
+    "test_answers",
+    "test_breaker",
+    "test_facts",
+    "test_outages",
+    "test_people",
+    "test_host_stream",
     "test_evolve",
     "test_recovery",
     "test_revise",
@@ -71,8 +81,12 @@ UNREAD = "a type, or a number nobody compares: nothing that runs depends on it"
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("ready", "if not heap:", "heappop(heads)  →  pass"): STALE,
     ("ready", "return heap[0][2]", "heappop(heads)  →  pass"): STALE,
-    ("decide", "SECOND = 1_000_000", "1  →  2"): UNREAD,
-    ("decide", "SECOND = 1_000_000", "30  →  31"): UNREAD,
+    (
+        "breaker",
+        '"""How long a circuit stays open that opens for the nth time in a row."""',
+        "30  →  31",
+    ): "either is far beyond the longest time",
+    ("host", "", "True  →  False"): "nobody writes to an event, frozen or not",
     ("state", "", "False  →  True"): UNREAD,
     ("revise", "", "'StepState'  →  'XXStepState'"): UNREAD,
     (
@@ -81,12 +95,12 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "move is None and state.doomed  →  move is None",
     ): "`_skip` finds nothing in an empty list",
     (
-        "decide",
+        "overdue",
         "ident, epoch = state.orphans[0]",
         "not ident and state.planner.epoch == epoch  →  state.planner.epoch == epoch",
     ): "an epoch is given out once, to the planner or to a step",
     (
-        "decide",
+        "overdue",
         "step = state.steps.get(ident)",
         (
             "step is not None and state.in_flight.get(ident) == epoch"
@@ -94,17 +108,17 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ),
     ): "what is in flight is in the plan",
     (
-        "decide",
+        "overdue",
         "step = state.steps[heappop(calendar)[1]]",
         "step.status in STARTABLE and (not step.ticket)  →  step.status in STARTABLE",
     ): "queued again, a step gets a new ticket, and its old entry no longer counts",
     (
-        "decide",
+        "overdue",
         "timers = state.timers",
         "timers and timers[0][0] <= now.at  →  timers",
     ): "it only saves the tidying",
     (
-        "decide",
+        "overdue",
         "return _expire(state, kind, ident, epoch)",
         "heappop(timers)  →  pass",
     ): "a step in the queue has a ticket, and its timer no longer counts",
@@ -154,9 +168,9 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
             "  →  event.met or not state.started.replans"
         ),
     ): NEVER,
-    ("evolve", "state.planner.epoch = 0", "''  →  'XX'"): LAZY,
+    ("evolve_plan", "state.planner.epoch = 0", "''  →  'XX'"): LAZY,
     (
-        "evolve",
+        "evolve_plan",
         'if state.orphans and state.orphans[0] == ("", epoch):',
         "state.orphans.popleft()  →  pass",
     ): LAZY,
@@ -181,8 +195,12 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): FAILED,
     (
         "recovery",
-        "def _simplify(state: State, _step: StepState, message: str) -> Recovery | None:",
-        "state.started is None or not state.started.splits  →  not state.started.splits",
+        "def _simplify(state: State, step: StepState, message: str) -> Recovery | None:",
+        (
+            "state.started is None or not state.started.splits or "
+            "step.depth >= state.policy.splits_max  →  "
+            "not state.started.splits or step.depth >= state.policy.splits_max"
+        ),
     ): NEVER,
     (
         "recovery",
@@ -195,7 +213,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return 0  →  return None",
     ): "either means: it is not too early",
     (
-        "evolve",
+        "evolve_plan",
         "for doc in docs:",
         "''  →  'XX'",
     ): "an action that a worker does not name is answered by its unnamed offer",

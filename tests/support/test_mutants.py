@@ -50,7 +50,7 @@ def test_there_is_much_to_break():
     """Every file has its mutants, and each one really differs from the file."""
     for file in mutants.FILES:
         found = list(mutants.mutants_of(file))
-        assert len(found) > 50, file
+        assert len(found) > 20, file
         whole = ast.unparse(ast.parse(mutants.source_of(file).read_text()))
         for mutant in found[:: len(found) // 10]:
             assert ast.unparse(mutants.broken(mutant)) != whole

@@ -159,13 +159,18 @@ def _judge_order(world: World) -> None:
 def _judge_circuits(world: World) -> None:
     """A worker whose circuit is open is left alone, then tried by one attempt.
 
-    What was decided in the same moment may be stored in any order: starts are looked at last.
+    What was decided in the same moment may be stored in any order, so ties prove nothing.
     """
     events = [(each, decode(each.version, each.body)) for each in world.disk.order]
     events.sort(key=lambda pair: (pair[0].at, isinstance(pair[1], ev.AttemptStarted)))
+    over = {
+        (entry.run, event.epoch): entry.at
+        for entry, event in events
+        if isinstance(event, (ev.AttemptReported, ev.AttemptLost))
+    }
     shared = hosting.HostState()
     opened: dict[str, int] = {}
-    trials: dict[str, tuple[str, str, int]] = {}
+    trials: dict[str, tuple[str, int]] = {}
     for entry, event in events:
         if entry.run == hosting.HOST_STREAM:
             hosting.evolve_host(shared, event)
@@ -174,16 +179,13 @@ def _judge_circuits(world: World) -> None:
         elif isinstance(event, hosting.CircuitOpened):
             opened[event.worker] = entry.at
             trials.pop(event.worker, None)
-        elif isinstance(event, (ev.AttemptReported, ev.AttemptLost)):
-            over = (entry.run, event.step, event.epoch)
-            trials = {worker: trial for worker, trial in trials.items() if trial != over}
-        elif isinstance(event, ev.AttemptStarted):
-            circuit = shared.circuits.get(event.worker)
-            if circuit is None or entry.at <= opened[event.worker]:
+        elif isinstance(event, ev.AttemptStarted) and event.worker in shared.circuits:
+            if entry.at <= opened[event.worker]:
                 continue  # it was decided before the circuit opened
             what = f"circuit: {entry.run} {event.step} was given to {event.worker}"
-            if entry.at < circuit.until:
+            trial = trials.get(event.worker)
+            if entry.at < shared.circuits[event.worker].until:
                 world.wrong(f"{what}, which is to be left alone")
-            elif event.worker in trials:
-                world.wrong(f"{what}, which {trials[event.worker]} is trying")
-            trials[event.worker] = (entry.run, event.step, event.epoch)
+            elif trial is not None and over.get(trial, entry.at + 1) > entry.at:
+                world.wrong(f"{what}, which {trial[0]} epoch {trial[1]} is trying")
+            trials[event.worker] = (entry.run, event.epoch)
