@@ -56,7 +56,8 @@ def test_how_long_is_long_is_recorded():
     """Read from the run's own policy."""
     policy = Policy(jitter=0.0, park_s=5.0)
     state, failed = undecided(step("a"), failure("transient", retry_after=6), policy=policy)
-    assert choose(state, failed)[0::2] == ("park", 6.0)
+    got = choose(state, failed)
+    assert (got.strategy, got.wait_s) == ("park", 6.0)
 
 
 def test_a_parked_step_waits_and_uses_up_no_try():
