@@ -25,6 +25,7 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 
 TARGETS = [
+    "audit",
     "bench",
     "calibrate",
     "check",

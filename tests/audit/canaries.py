@@ -23,7 +23,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from leadhand import Context, Human, Lead, Permanent, Report, Transient, worker
+from leadhand.app.exporting import export_run
 from leadhand.app.outcome import finish
+from leadhand.audit.anchors import Anchoring
 from leadhand.audit.redaction import forms
 from leadhand.core import control
 from leadhand.workers.declared import declared_workers
@@ -171,6 +173,7 @@ async def _watch(run, heard):
 
 def export(store, run, file):
     """The bundle of a run."""
+    file.write_bytes(export_run(store, run, Anchoring()))
 
 
 def search(folder, said, values):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from leadhand.audit.chain import Batch
     from leadhand.audit.keys import PublicKey
     from leadhand.core.plan import Doc
-    from leadhand.ports import Entry
+    from leadhand.ports import Entry, RunHeader
 
 
 @dataclass
@@ -97,9 +97,11 @@ def verify_database(
     verdict = Verdict(file=file_of(store, anchoring))
     lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
     with reader.store.snapshot():
-        headers = {header.run: header for header in reader.store.runs()}
-        for ident in [run] if run is not None else headers:
-            found, size = check_run(reader, ident)
+        for header in reader.store.runs():
+            ident = header.run
+            if run not in (None, ident):
+                continue
+            found, size = check_run(reader, header)
             verdict.problems += found
             if not ident.startswith("$"):
                 verdict.runs += 1
@@ -134,20 +136,19 @@ def _name(reader: Reader) -> str:
         return ""
 
 
-def check_run(reader: Reader, ident: str) -> tuple[list[Problem], int]:
+def check_run(reader: Reader, header: RunHeader) -> tuple[list[Problem], int]:
     """What is wrong with one run; the chain first, since nothing else counts without it."""
+    ident = header.run
     entries: list[Entry] = []
     try:
         entries = reader.entries(ident)
         of_run = not ident.startswith("$")  # the host and the library have streams of their own
         found = check_log(ident, entries) if of_run else chain.verify(entries)
-        header = reader.store.header(ident)
-        if header is not None:
-            found += check_header(header, entries)
-            if of_run and not found:
-                found += check_summary(header, entries)
-            elif not of_run and header.summary:
-                found.append(Problem(ident, header.seq, "summary", f"the log {ident} has none"))
+        found += check_header(header, entries)
+        if of_run and not found:
+            found += check_summary(header, entries)
+        elif not of_run and header.summary:
+            found.append(Problem(ident, header.seq, "summary", f"the log {ident} has none"))
         if not found:
             found += _check_artifacts(reader, ident, entries)
     except Exception as error:  # noqa: BLE001 - what was changed may be anything

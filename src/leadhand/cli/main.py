@@ -39,6 +39,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pause": ("control", "Start nothing new in a run"),
         "cancel": ("control", "Stop a run"),
         "stop-all": ("control", "Start nothing new in any run, until lifted"),
+        "export": ("export", "Write a run as one file that can be checked alone"),
         "audit-key": ("audit_key", "Make a key that signs anchors and exports"),
         "doctor": ("doctor", "What is installed, configured, and wrong"),
     },

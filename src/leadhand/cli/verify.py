@@ -1,4 +1,4 @@
-"""`leadhand verify`: hash chains, anchors, and every invariant over the log."""
+"""`leadhand verify`: hash chains, anchors, and every invariant over the log; or a bundle."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 
-@command("verify", "leadhand verify 7kq3\nleadhand verify --all")
-@click.argument("what", required=False, metavar="RUN")
+@command("verify", "leadhand verify 7kq3\nleadhand verify --all\nleadhand verify run-7kq3.zip")
+@click.argument("what", required=False, metavar="RUN|FILE")
 @click.option("--all", "everything", is_flag=True, help="Every run, and the chain of commits.")
 @click.option("--key", metavar="FILE", help="The public key that must have signed.")
 @store_option
@@ -34,11 +34,16 @@ def verify(
     """Check that a log is complete, unchanged, and keeps every rule the engine promises.
 
     The same checker that the tests use. Each violation is listed with its place and rule; the
-    exit code is then 1. What cannot be shown, for want of an anchor or a key, is said.
+    exit code is then 1. A FILE that `leadhand export` wrote is checked alone, without the
+    database. What cannot be shown, for want of an anchor or a key, is said.
     """
     if everything == (what is not None):
-        raise UsageError("name a RUN, or give --all")
+        raise UsageError("name a RUN or a FILE, or give --all")
     settings = settings_of(store)
+    if what is not None and is_bundle(what):
+        from leadhand.cli.export import verify_file
+
+        return verify_file(console, Path(what), public_key(settings, key))
     from leadhand.app.verification import verify_database
 
     with reading(settings) as reader:
@@ -50,6 +55,11 @@ def verify(
     else:
         _print(console, verdict)
     return 1 if verdict.problems else 0
+
+
+def is_bundle(what: str) -> bool:
+    """Whether a word names a file rather than a run."""
+    return what.lower().endswith(".zip") or Path(what).is_file()
 
 
 def public_key(settings: Settings, given: str | None) -> PublicKey | None:

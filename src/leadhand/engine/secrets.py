@@ -51,6 +51,7 @@ class Secrets:
         self._redactor = redactor
         self.text = redactor.text
         self.value = redactor.value
+        self.finds = redactor.finds
 
     def reveal(self, secret: Secret) -> str:
         """The value of a secret, for a worker."""

@@ -68,6 +68,14 @@ class SqliteReader:
         """Every entry's position and hash, in commit order: what the batch chain is over."""
         return self._rows("positions")
 
+    def places(self, run: str) -> list[int]:
+        """The positions of a run's entries, in order."""
+        return [position for (position,) in self._rows("places", (run,))]
+
+    def hashes(self, first: int, last: int) -> list[bytes]:
+        """The hashes of the entries from one position to another."""
+        return [digest for (digest,) in self._rows("hashes", (first, last))]
+
     def strays(self) -> list[int]:
         """Positions of entries whose run is not there."""
         return [position for (position,) in self._rows("strays")]

@@ -62,6 +62,14 @@ SELECT number, first, last, hash FROM batches ORDER BY number;
 -- What the batch chain is over.
 SELECT position, hash FROM events ORDER BY position;
 
+-- name: places
+-- Where a run's entries are in the order of commits.
+SELECT position FROM events WHERE run_id = (SELECT id FROM runs WHERE run = ?) ORDER BY seq;
+
+-- name: hashes
+-- The hashes of the entries between two positions.
+SELECT hash FROM events WHERE position BETWEEN ? AND ? ORDER BY position;
+
 -- name: strays
 -- Entries whose run is not there.
 SELECT position FROM events WHERE run_id NOT IN (SELECT id FROM runs) ORDER BY position LIMIT 100;

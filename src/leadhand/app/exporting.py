@@ -1,0 +1,108 @@
+"""Reading what a bundle needs out of a database, at one moment."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from leadhand.app.anchoring import signer_of
+from leadhand.app.reader import Reader
+from leadhand.audit.anchors import Anchoring, file_of, lines_in, read_line
+from leadhand.audit.bundle import Commit, KeyedSigner, Parts, build
+from leadhand.audit.chain import GENESIS
+from leadhand.audit.keys import PrivateKey
+from leadhand.audit.verify import artifacts_of
+from leadhand.codec.events import decode_all
+from leadhand.core import events as ev
+from leadhand.engine.fold import NoWorkers
+from leadhand.engine.secrets import secrets_of
+from leadhand.errors import LeadhandError, NotAllowed, StoreCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from leadhand.audit.chain import Batch
+    from leadhand.ports import Entry
+
+
+def export_run(store: Path, run: str, anchoring: Anchoring) -> bytes:
+    """A run as a bundle, signed when there is a key. Refused when its log does not verify."""
+    signer = signer_of(anchoring)
+    key = KeyedSigner(signer, signer.public.raw) if isinstance(signer, PrivateKey) else None
+    lines = _lines(file_of(store, anchoring))
+    reader = Reader(store)
+    try:
+        with reader.store.snapshot():
+            parts = _parts(reader, reader.resolve(run), lines)
+    finally:
+        reader.store.close_reader()
+    data = build(parts, key)
+    _refuse_secrets(parts.entries, data)
+    return data
+
+
+def _lines(file: Path) -> Sequence[bytes]:
+    try:
+        return lines_in(file.read_bytes())
+    except FileNotFoundError:
+        return []
+
+
+def _parts(reader: Reader, run: str, lines: Sequence[bytes]) -> Parts:
+    entries = reader.verified(run)
+    positions = reader.store.places(run)
+    if len(positions) != len(entries) or not entries:
+        raise StoreCorrupt(f"the log of run {run} is not whole. Fix: leadhand verify {run}")
+    batches = reader.store.batches()
+    anchor = _covering(lines, positions[-1])
+    events = decode_all([(entry.version, entry.body) for entry in entries])
+    artifacts, missing = {}, []
+    for name in artifacts_of(events):
+        try:
+            artifacts[name] = reader.store.get_artifact(name)
+        except LeadhandError:
+            missing.append(name)
+    commits = _commits(reader, batches, positions, anchor)
+    return Parts(
+        run, reader.store.database_id, entries, positions, commits, anchor, artifacts, missing
+    )
+
+
+def _covering(lines: Sequence[bytes], position: int) -> bytes:
+    """The first anchor that was taken after the run's last entry."""
+    for line in lines:
+        anchor = read_line(line)
+        if anchor is not None and anchor.position >= position:
+            return line
+    return b""
+
+
+def _commits(
+    reader: Reader, batches: Sequence[Batch], positions: Sequence[int], anchor: bytes
+) -> list[Commit]:
+    """The commits from the run's first entry to its last, or to its anchor."""
+    known = read_line(anchor) if anchor else None
+    firsts = [batch.first for batch in batches]
+    begin = bisect_right(firsts, positions[0]) - 1
+    end = bisect_right(firsts, known.position if known else positions[-1])
+    found = []
+    for index in range(begin, end):
+        batch = batches[index]
+        prev = batches[index - 1].hash if index else GENESIS
+        hashes = tuple(reader.store.hashes(batch.first, batch.last))
+        found.append(Commit(batch.number, batch.first, batch.last, prev, batch.hash, hashes))
+    return found
+
+
+def _refuse_secrets(entries: Sequence[Entry], data: bytes) -> None:
+    """What was logged before it was known as a secret must not leave the house with a bundle."""
+    started = decode_all([(entries[0].version, entries[0].body)])[0]
+    if not isinstance(started, ev.RunStarted):
+        return
+    secrets = secrets_of(started, NoWorkers())
+    if secrets is not None and (mark := secrets.finds(data)):
+        raise NotAllowed(
+            f"the log of this run holds the value of {mark}, so it is not exported. "
+            "Fix: see docs/audit.md, how to erase a secret"
+        )

@@ -1,0 +1,232 @@
+"""A run as one file that can be checked without its database.
+
+    index.html              for people
+    README.txt              how to check it
+    plan/revision-N.json    the plan, as each revision left it
+    approvals.json          who allowed what
+    ledger/*.jsonl          what was meant, and what was done
+    artifacts/…             results that are kept apart, by their hash
+    log/entries.jsonl       the run's entries: exact bytes, hashes, positions
+    log/commits.jsonl       the links of the batch chain that hold them, up to the anchor
+    log/anchors.jsonl       the anchor that covers them, when there is one
+    manifest.json           every file with its hash
+    signature.json          over the manifest, when there is a key
+
+It is a zip file without compression and without times: the same run gives the same bytes, and a
+reader can put it together again and compare. Everything but log/ and artifacts/ follows from
+those, so a reader of the same version makes it again too.
+
+Everything here is pure.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from base64 import b64encode
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.audit.page import render
+from leadhand.audit.story import tell
+from leadhand.codec.events import decode_all
+from leadhand.core import events as ev
+from leadhand.core.ledger import describe, ledger_of
+from leadhand.core.revisions import revisions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leadhand.audit.anchors import Signer
+    from leadhand.core.plan import Doc
+    from leadhand.ports import Entry
+
+FORMAT = 1
+PURPOSE = b"leadhand bundle\n"
+"""Signed with each manifest: a signature given for something else is none for this."""
+MADE_BY = "leadhand 0.1.0"
+MANIFEST, SIGNATURE = "manifest.json", "signature.json"
+_WHEN = (1980, 1, 1, 0, 0, 0)
+
+ALLOWING = (
+    "ReviewRequested",
+    "RevisionApproved",
+    "RevisionRejected",
+    "QuestionAsked",
+    "QuestionAnswered",
+    "RunPaused",
+    "RunResumed",
+    "CancelRequested",
+)
+"""Events in which people, or the policy in their place, allow or forbid something."""
+
+
+class Commit(NamedTuple):
+    """One link of the batch chain, with what it is over."""
+
+    number: int
+    first: int
+    last: int
+    prev: bytes
+    hash: bytes
+    hashes: tuple[bytes, ...]
+
+
+class Parts(NamedTuple):
+    """What a bundle is made from."""
+
+    run: str
+    database: str
+    entries: Sequence[Entry]
+    positions: Sequence[int]
+    commits: Sequence[Commit]
+    anchor: bytes
+    """The line of the anchor that covers the run, or nothing."""
+    artifacts: Mapping[str, bytes]
+    missing: Sequence[str] = ()
+    """Artifacts that are no longer there."""
+
+
+class KeyedSigner(NamedTuple):
+    """A signer and its public half, as it stands in the bundle."""
+
+    signer: Signer
+    public: bytes
+
+
+def build(parts: Parts, key: KeyedSigner | None = None) -> bytes:
+    """The file."""
+    files = members(parts)
+    manifest = manifest_of(parts, files)
+    files[MANIFEST] = manifest
+    if key is not None:
+        signature = key.signer.sign(PURPOSE + manifest)
+        files[SIGNATURE] = _document(
+            {
+                "algorithm": "Ed25519",
+                "key": key.signer.name,
+                "public": b64encode(key.public).decode(),
+                "signature": b64encode(signature).decode(),
+            }
+        )
+    return pack(files)
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """Files as a zip file whose bytes depend on nothing else."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            info = zipfile.ZipInfo(name, _WHEN)
+            info.create_system = 3
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, files[name])
+    return out.getvalue()
+
+
+def manifest_of(parts: Parts, files: Mapping[str, bytes]) -> bytes:
+    """What the signature is over: every other file, and what the run is."""
+    last = parts.entries[-1]
+    return _document(
+        {
+            "format": FORMAT,
+            "made_by": MADE_BY,
+            "run": parts.run,
+            "database": parts.database,
+            "entries": len(parts.entries),
+            "head": last.hash.hex(),
+            "missing": sorted(parts.missing),
+            "files": {
+                name: {"sha256": sha256(files[name]).hexdigest(), "bytes": len(files[name])}
+                for name in sorted(files)
+            },
+        }
+    )
+
+
+def members(parts: Parts) -> dict[str, bytes]:
+    """Every file but the manifest and its signature."""
+    entries = parts.entries
+    events = decode_all([(entry.version, entry.body) for entry in entries])
+    log = list(zip(entries, events, strict=True))
+    files = {
+        "README.txt": _README.format(run=parts.run).encode(),
+        "index.html": render(tell(log, parts)).encode(),
+        "approvals.json": _document([_event(entry) for entry, each in log if _allows(each)]),
+        "log/entries.jsonl": _lines(map(_entry, parts.positions, entries)),
+        "log/commits.jsonl": _lines(map(_commit, parts.commits)),
+    }
+    for ledger in ("intent", "execution"):
+        rows = [
+            {"seq": entry.seq, "at": entry.at, "type": type(each).__name__, "text": describe(each)}
+            for entry, each in log
+            if ledger_of(each) == ledger
+        ]
+        files[f"ledger/{ledger}.jsonl"] = _lines(rows)
+    for each in revisions(events):
+        head = {"revision": each.number, "hash": each.hash, "author": each.author}
+        doc = {**head, "status": each.status, "plan": each.doc}
+        files[f"plan/revision-{each.number}.json"] = _document(doc)
+    if parts.anchor:
+        files["log/anchors.jsonl"] = parts.anchor + b"\n"
+    for name, data in parts.artifacts.items():
+        files[f"artifacts/{name.partition(':')[2]}"] = data
+    return files
+
+
+def _allows(event: ev.Event) -> bool:
+    return type(event).__name__ in ALLOWING
+
+
+def _event(entry: Entry) -> Doc:
+    body: Doc = msgspec.json.decode(entry.body)
+    return {"seq": entry.seq, "at": entry.at, **body}
+
+
+def _entry(position: int, entry: Entry) -> Doc:
+    return {
+        "position": position,
+        "seq": entry.seq,
+        "at": entry.at,
+        "version": entry.version,
+        "body": entry.body.decode(),
+        "hash": entry.hash.hex(),
+    }
+
+
+def _commit(commit: Commit) -> Doc:
+    return {
+        "number": commit.number,
+        "first": commit.first,
+        "last": commit.last,
+        "prev": commit.prev.hex(),
+        "hash": commit.hash.hex(),
+        "entries": [each.hex() for each in commit.hashes],
+    }
+
+
+def _document(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _lines(rows: Any) -> bytes:
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+
+
+_README = """\
+This is the record of run {run}, made by Leadhand.
+
+Open index.html in a browser: it says what was wanted, what was allowed and by whom, what was
+done, what failed and what followed, and what it cost. It loads nothing from anywhere.
+
+To check it, without the database it came from:
+
+    leadhand verify THIS-FILE.zip
+    leadhand verify THIS-FILE.zip --key audit.key.pub     (that this key signed it)
+
+log/entries.jsonl holds each entry of the run's log with its exact bytes. Each hash is SHA-256
+over the hash before it (32 zero bytes before the first), the length of the run's name (4 bytes),
+seq (8), at (8), version (4), the name, and the body; numbers are big-endian.
+"""

@@ -1,0 +1,254 @@
+"""A run told from its log, for the page that people open. Pure: no clock but the log's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leadhand.audit.anchors import Anchor, read_line
+from leadhand.core import events as ev
+from leadhand.core.durations import seconds
+from leadhand.core.evolve import evolve
+from leadhand.core.fault import Fault, fault
+from leadhand.core.ledger import describe, ledger_of
+from leadhand.core.recoveries import Answer, recoveries
+from leadhand.core.revisions import Revised, revisions
+from leadhand.core.spans import Span, spans
+from leadhand.core.state import State
+from leadhand.core.views import goal_of, run_result, run_status, shown_status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadhand.audit.bundle import Parts
+    from leadhand.ports import Entry
+
+
+@dataclass
+class Try:
+    """One attempt, with what followed when it failed."""
+
+    number: int
+    worker: str
+    start: int
+    end: int = 0
+    outcome: str = ""
+    ok: bool = False
+    message: str = ""
+    answer: Answer | None = None
+
+
+@dataclass
+class StepStory:
+    """One step."""
+
+    id: str
+    worker: str
+    action: str
+    text: str
+    status: str
+    cost: float
+    start: int
+    end: int
+    reason: str
+    criteria: str
+    tries: list[Try] = field(default_factory=list)
+    risk: str = ""
+
+
+@dataclass
+class Permission:
+    """Somebody allowed or forbade something."""
+
+    at: int
+    what: str
+    word: str
+    """approved, rejected, asked, answered, stopped."""
+    who: str
+    reason: str = ""
+    hash: str = ""
+
+
+@dataclass
+class Line:
+    """One line of a ledger."""
+
+    seq: int
+    at: int
+    ledger: str
+    text: str
+
+
+@dataclass
+class Story:
+    """Everything the page shows."""
+
+    run: str
+    goal: str
+    plan_id: str
+    status: str
+    reason: str
+    started: int
+    ended: int
+    actor: str
+    planner: str
+    cost: float
+    budget: float | None
+    planned_s: float | None
+    result: Any
+    fault: Fault
+    steps: list[StepStory]
+    permissions: list[Permission]
+    lines: list[Line]
+    spans: list[Span]
+    answers: list[Answer]
+    revisions: list[Revised]
+    entries: int
+    head: str
+    database: str
+    anchor: Anchor | None
+    artifacts: int
+    missing: int
+
+
+def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
+    """The story of a run."""
+    events = [event for _, event in log]
+    timed = [(entry.at, event) for entry, event in log]
+    state = State()
+    for at, event in timed:
+        evolve(state, event, at)
+    started = state.started
+    planned = started.plan.get("estimated_duration") if started else None
+    found = sorted([*_reviews(timed), *spans(timed)], key=lambda span: span.start)
+    answers = recoveries(events)
+    return Story(
+        run=parts.run,
+        goal=goal_of(state).text or "(no goal was stated in words)",
+        plan_id=str(started.plan.get("plan_id", "")) if started else "",
+        status=run_status(state),
+        reason=state.ended.reason if state.ended else "",
+        started=state.started_at,
+        ended=state.ended_at or state.last_at,
+        actor=started.actor if started else "",
+        planner=started.planner if started else "",
+        cost=round(state.spent, 6),
+        budget=state.policy.budget,
+        planned_s=None if planned is None else seconds(planned),
+        result=run_result(state),
+        fault=fault(events),
+        steps=_steps(state, timed, found, answers),
+        permissions=_permissions(timed),
+        lines=[
+            Line(entry.seq, entry.at, ledger_of(event), describe(event)) for entry, event in log
+        ],
+        spans=found,
+        answers=answers,
+        revisions=revisions(events),
+        entries=len(log),
+        head=log[-1][0].hash.hex(),
+        database=parts.database,
+        anchor=read_line(parts.anchor) if parts.anchor else None,
+        artifacts=len(parts.artifacts),
+        missing=len(parts.missing),
+    )
+
+
+def _reviews(timed: list[tuple[int, ev.Event]]) -> list[Span]:
+    """How long revisions waited for a person."""
+    found: dict[int, Span] = {}
+    for at, event in timed:
+        match event:
+            case ev.ReviewRequested():
+                found[event.number] = Span(step="", kind="question", start=at)
+            case ev.RevisionApproved() | ev.RevisionRejected() if event.number in found:
+                word = "approved" if isinstance(event, ev.RevisionApproved) else "rejected"
+                found[event.number].end, found[event.number].ok = at, True
+                found[event.number].outcome = f"{word} ({event.actor})"
+            case _:
+                pass  # no review
+    return list(found.values())
+
+
+def _steps(
+    state: State, timed: list[tuple[int, ev.Event]], found: list[Span], answers: list[Answer]
+) -> list[StepStory]:
+    messages: dict[tuple[str, int], str] = {}
+    for _, event in timed:
+        match event:
+            case ev.AttemptReported() if not event.met:
+                failure = event.failure or {}
+                said = [str(failure.get("message", "")), *event.findings]
+                messages[event.step, event.attempt] = "\n".join(dict.fromkeys(filter(None, said)))
+            case ev.AttemptLost():
+                messages[event.step, event.attempt] = event.reason
+            case _:
+                pass  # not the end of an attempt
+    followed = {(answer.step, answer.attempt): answer for answer in answers}
+    tries: dict[str, list[Try]] = {}
+    for span in found:
+        if span.kind == "attempt":
+            key = (span.step, span.attempt)
+            made = Try(span.attempt, span.worker, span.start, span.end, span.outcome, span.ok)
+            made.message = messages.get(key, "")
+            made.answer = None if span.ok else followed.get(key)
+            tries.setdefault(span.step, []).append(made)
+    return [
+        StepStory(
+            id=step.id,
+            worker=step.worker,
+            action=step.action,
+            text=str(step.doc.get("description") or ""),
+            status=shown_status(step),
+            cost=step.cost,
+            start=step.started,
+            end=step.ended,
+            reason=step.reason,
+            criteria=_criteria(step.doc.get("success_criteria")),
+            tries=tries.get(step.id, []),
+            risk=str(step.doc.get("risk_level") or ""),
+        )
+        for step in state.steps.values()
+    ]
+
+
+def _criteria(value: Any) -> str:
+    if value is None:
+        return ""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _permissions(timed: list[tuple[int, ev.Event]]) -> list[Permission]:
+    found: list[Permission] = []
+    asked: dict[str, str] = {}
+    for at, event in timed:
+        match event:
+            case ev.RunStarted():
+                found.append(Permission(at, "the run", "started", event.actor or "somebody"))
+            case ev.ReviewRequested():
+                what = f"revision {event.number}"
+                found.append(Permission(at, what, "asked", "policy", event.reason, event.hash))
+            case ev.RevisionApproved():
+                what = f"revision {event.number}"
+                found.append(
+                    Permission(at, what, "approved", event.actor, event.reason, event.hash)
+                )
+            case ev.RevisionRejected():
+                what = f"revision {event.number}"
+                found.append(
+                    Permission(at, what, "rejected", event.actor, event.reason, event.hash)
+                )
+            case ev.QuestionAsked() if event.kind != "review":
+                asked[event.id] = event.text
+            case ev.QuestionAnswered() if event.id in asked:
+                said = f"{event.choice}: {event.text}" if event.text else event.choice
+                found.append(Permission(at, asked[event.id], "answered", event.actor, said))
+            case ev.RunPaused():
+                found.append(Permission(at, "the run", "paused", event.actor, event.reason))
+            case ev.RunResumed():
+                found.append(Permission(at, "the run", "resumed", event.actor))
+            case ev.CancelRequested():
+                found.append(Permission(at, "the run", "stopped", event.actor, event.reason))
+            case _:
+                pass  # nobody was asked
+    return found
