@@ -114,6 +114,7 @@ def verify_database(
             verdict.problems += _strays(reader)
             if run is None:
                 verdict.problems += _check_owner(reader)
+                verdict.problems += _odd(reader)
         except Exception as error:  # noqa: BLE001 - what was changed may be anything
             verdict.problems.append(unreadable("", error))
         _check_anchors(verdict, lines, batches, _name(reader), key)
@@ -147,8 +148,6 @@ def check_run(reader: Reader, header: RunHeader) -> tuple[list[Problem], int]:
         found += check_header(header, entries)
         if of_run and not found:
             found += check_summary(header, entries)
-        elif not of_run and header.summary:
-            found.append(Problem(ident, header.seq, "summary", f"the log {ident} has none"))
         if not found:
             found += _check_artifacts(reader, ident, entries)
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
@@ -172,6 +171,13 @@ def _strays(reader: Reader) -> list[Problem]:
     return [
         Problem("", position, "run", f"entry {position} belongs to no run")
         for position in reader.store.strays()
+    ]
+
+
+def _odd(reader: Reader) -> list[Problem]:
+    return [
+        Problem(run, 0, "summary", "what stands beside its log was not written by a host")
+        for run in reader.store.odd_summaries()
     ]
 
 

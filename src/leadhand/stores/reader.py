@@ -76,6 +76,10 @@ class SqliteReader:
         """The hashes of the entries from one position to another."""
         return [digest for (digest,) in self._rows("hashes", (first, last))]
 
+    def odd_summaries(self) -> list[str]:
+        """Runs whose summary is of a kind that nobody writes."""
+        return [str(run) for (run,) in self._rows("odd_summaries")]
+
     def strays(self) -> list[int]:
         """Positions of entries whose run is not there."""
         return [position for (position,) in self._rows("strays")]

@@ -70,6 +70,11 @@ SELECT position FROM events WHERE run_id = (SELECT id FROM runs WHERE run = ?) O
 -- The hashes of the entries between two positions.
 SELECT hash FROM events WHERE position BETWEEN ? AND ? ORDER BY position;
 
+-- name: odd_summaries
+-- Runs beside which stands something that nobody writes there.
+SELECT run FROM runs
+WHERE typeof(summary) IS NOT (CASE WHEN substr(run, 1, 1) = '$' THEN 'null' ELSE 'blob' END);
+
 -- name: strays
 -- Entries whose run is not there.
 SELECT position FROM events WHERE run_id NOT IN (SELECT id FROM runs) ORDER BY position LIMIT 100;
