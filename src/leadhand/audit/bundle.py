@@ -32,7 +32,7 @@ import msgspec
 from leadhand.audit.page import render
 from leadhand.audit.story import tell
 from leadhand.codec.events import decode_all
-from leadhand.core import events as ev
+from leadhand.core.events_review import REVIEW_EVENTS
 from leadhand.core.ledger import describe, ledger_of
 from leadhand.core.revisions import revisions
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from leadhand.audit.anchors import Signer
+    from leadhand.core.events import Event
     from leadhand.core.plan import Doc
     from leadhand.ports import Entry
 
@@ -49,18 +50,6 @@ PURPOSE = b"leadhand bundle\n"
 MADE_BY = "leadhand 0.1.0"
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 _WHEN = (1980, 1, 1, 0, 0, 0)
-
-ALLOWING = (
-    "ReviewRequested",
-    "RevisionApproved",
-    "RevisionRejected",
-    "QuestionAsked",
-    "QuestionAnswered",
-    "RunPaused",
-    "RunResumed",
-    "CancelRequested",
-)
-"""Events in which people, or the policy in their place, allow or forbid something."""
 
 
 class Commit(NamedTuple):
@@ -176,8 +165,9 @@ def members(parts: Parts) -> dict[str, bytes]:
     return files
 
 
-def _allows(event: ev.Event) -> bool:
-    return type(event).__name__ in ALLOWING
+def _allows(event: Event) -> bool:
+    """Whether people, or the policy in their place, allow or forbid something in it."""
+    return isinstance(event, REVIEW_EVENTS)
 
 
 def _event(entry: Entry) -> Doc:

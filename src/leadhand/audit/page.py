@@ -31,6 +31,10 @@ RESULT_MAX = 20_000
 TONES = {
     "succeeded": "good",
     "approved": "good",
+    "allowed": "good",
+    "released": "good",
+    "held": "warn",
+    "sent back": "warn",
     "failed": "bad",
     "rejected": "bad",
     "waiting": "warn",
@@ -42,6 +46,7 @@ TONES = {
     "started": "note",
     "running": "note",
 }
+NOBODY = ("policy", "reviewers", "somebody")
 FAULTS = {
     "plan": "The failure was in the plan",
     "doing": "The failure was in the doing",
@@ -145,7 +150,7 @@ def _tiles(story: Story) -> str:
     tries = sum(len(step.tries) for step in story.steps)
     failed = sum(not each.ok for step in story.steps for each in step.tries)
     won = sum(answer.won is True for answer in story.answers)
-    people = {each.who for each in story.permissions if each.who not in ("policy", "somebody")}
+    people = {each.who for each in story.permissions if each.who not in NOBODY}
     planned = "" if story.planned_s is None else f"planned {_e(duration(story.planned_s))}"
     budget = "" if story.budget is None else f"of {_number(story.budget)} allowed"
     recovered = f"of {_plural(len(story.answers), 'answer')} to a failure"

@@ -222,33 +222,50 @@ def _permissions(timed: list[tuple[int, ev.Event]]) -> list[Permission]:
     found: list[Permission] = []
     asked: dict[str, str] = {}
     for at, event in timed:
-        match event:
-            case ev.RunStarted():
-                found.append(Permission(at, "the run", "started", event.actor or "somebody"))
-            case ev.ReviewRequested():
-                what = f"revision {event.number}"
-                found.append(Permission(at, what, "asked", "policy", event.reason, event.hash))
-            case ev.RevisionApproved():
-                what = f"revision {event.number}"
-                found.append(
-                    Permission(at, what, "approved", event.actor, event.reason, event.hash)
-                )
-            case ev.RevisionRejected():
-                what = f"revision {event.number}"
-                found.append(
-                    Permission(at, what, "rejected", event.actor, event.reason, event.hash)
-                )
-            case ev.QuestionAsked() if event.kind != "review":
-                asked[event.id] = event.text
-            case ev.QuestionAnswered() if event.id in asked:
-                said = f"{event.choice}: {event.text}" if event.text else event.choice
-                found.append(Permission(at, asked[event.id], "answered", event.actor, said))
-            case ev.RunPaused():
-                found.append(Permission(at, "the run", "paused", event.actor, event.reason))
-            case ev.RunResumed():
-                found.append(Permission(at, "the run", "resumed", event.actor))
-            case ev.CancelRequested():
-                found.append(Permission(at, "the run", "stopped", event.actor, event.reason))
-            case _:
-                pass  # nobody was asked
+        if isinstance(event, ev.QuestionAsked) and event.kind != "review":
+            asked[event.id] = event.text
+        permission = _permission(at, event, asked)
+        if permission is not None:
+            found.append(permission)
     return found
+
+
+def _permission(at: int, event: ev.Event, asked: dict[str, str]) -> Permission | None:
+    run = "the run"
+    match event:
+        case ev.RunStarted():
+            return Permission(at, run, "started", event.actor or "somebody")
+        case ev.ReviewRequested():
+            return _of_revision(at, event, "asked", "policy", event.reason)
+        case ev.RevisionExamined():
+            said = "; ".join([*event.findings, event.failed]).strip("; ")
+            return _of_revision(at, event, "examined", "reviewers", said or "no findings")
+        case ev.ApprovalGiven():
+            return _of_revision(at, event, "allowed", event.actor, event.reason)
+        case ev.ChangesRequested():
+            return _of_revision(at, event, "sent back", event.actor, event.text)
+        case ev.RevisionApproved():
+            return _of_revision(at, event, "approved", event.actor, event.reason)
+        case ev.RevisionRejected():
+            return _of_revision(at, event, "rejected", event.actor, event.reason)
+        case ev.StepsHeld():
+            return Permission(at, ", ".join(event.steps), "held", event.actor, event.reason)
+        case ev.StepsReleased():
+            return Permission(at, ", ".join(event.steps), "released", event.actor, event.reason)
+        case ev.RedoRequested():
+            return Permission(at, f"step {event.step}", "redo", event.actor, event.reason)
+        case ev.QuestionAnswered() if event.id in asked:
+            said = f"{event.choice}: {event.text}" if event.text else event.choice
+            return Permission(at, asked[event.id], "answered", event.actor, said)
+        case ev.RunPaused():
+            return Permission(at, run, "paused", event.actor, event.reason)
+        case ev.RunResumed():
+            return Permission(at, run, "resumed", event.actor)
+        case ev.CancelRequested():
+            return Permission(at, run, "stopped", event.actor, event.reason)
+        case _:
+            return None  # nobody was asked
+
+
+def _of_revision(at: int, event: Any, word: str, who: str, why: str) -> Permission:
+    return Permission(at, f"revision {event.number}", word, who, why, event.hash)

@@ -39,6 +39,7 @@ _FIXED = frozenset(
     {"type", "step", "id", "run", "worker", "hash", "base", "spec", "exec", "actor", "author"}
     | {"add", "cancel", "outlook", "strategy", "failure_class", "status", "outcome", "kind"}
     | {"choice", "choices", "default", "data_ref", "output_ref", "result_ref", "boot_id", "limit"}
+    | {"steps", "specs", "binding", "key", "signature", "question", "envelope", "instants"}
 )
 """What the engine goes by. Plans are refused as a whole: their hash is over what they hold."""
 
