@@ -531,7 +531,7 @@ def test_abort_stops_the_run(word):
     run.done("b")
     assert run.news == ["report b met", "end failed"]
     assert run.status("a", "b", "c") == ["failed", "succeeded", "cancelled"]
-    assert run.state.ended == ev.RunEnded("failed", reason)
+    assert run.state.ended == ev.RunEnded("failed", reason, rollback=word == "rollback")
     assert run.effects[-1] == Notify("ended", f"failed: {reason}")
 
 
@@ -1302,3 +1302,16 @@ def test_nothing_to_wait_for():
     """A run that waits for a person has no timer."""
     run = Drive(step("a")).fail("a", "permanent")
     assert next_wake(run.state) == (None, None)
+
+
+def test_whoever_waits_for_a_surprise_waits_for_the_planner():
+    """It may take them out; what it leaves goes on once its answer is let through."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a"), step("b", "a"), step("c", "a"), step("d"), final=False))
+    run.done("a", surprise="there is nothing to read").news_start()
+    assert run.running == ["d"]
+    assert run.status("b", "c") == ["waiting", "waiting"]
+    run.answer({"kind": "propose", "steps": [step("e", "a")], "cancel": ["b"], "final": True})
+    assert run.status("b", "c", "e") == ["cancelled", "running", "running"]
+    given = Drive(step("a"), step("b", "a")).done("a", surprise="so what")
+    assert given.running == ["b"], "nobody would look"

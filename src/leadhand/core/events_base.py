@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 EVENT_VERSION = 1
-DECIDE_VERSION = 2
-"""2: parking, splitting, people, circuits, answers by default; wanted facts are checked."""
+DECIDE_VERSION = 3
+"""2: parking, splitting, people, circuits, answers by default; wanted facts are checked.
+3: whoever waits for a surprising success waits until the planner has looked; rollback."""
 
 Doc = dict[str, Any]
 

@@ -13,6 +13,7 @@ from leadhand.core.evolve_steps import (
     end,
     known,
     make_ready,
+    settle_dependents,
 )
 from leadhand.core.graph import dependencies
 from leadhand.core.records import Question, Revision
@@ -157,6 +158,9 @@ def _revision_approved(state: State, event: ev.RevisionApproved, at: int) -> Non
     for ident in revision.cancel:
         cancel_step(state, ident, f"revision {revision.number} took it out", at)
     _install(state, revision, event, waits)
+    for ident in state.planner.surprising:
+        settle_dependents(state, state.steps[ident])
+    state.planner.surprising.clear()
     if revision.add or revision.final:
         _forsake(state, f"revision {revision.number} goes on without it", at)
 

@@ -125,18 +125,21 @@ def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
     if event.met:
         step.data = event.data
         step.data_ref = event.data_ref
-        succeed(state, step, at)
+        surprising = bool(event.surprise) and state.surprises_wait
+        succeed(state, step, at, settle=not surprising)
+        if surprising:
+            state.planner.surprising.append(event.step)
         if event.surprise and state.started is not None and state.started.replans:
             state.planner.due = f"surprise: step {event.step}: {event.surprise}"
     else:
         _fail_attempt(state, step, event.failure or {})
 
 
-def succeed(state: State, step: StepState, at: int) -> None:
+def succeed(state: State, step: StepState, at: int, *, settle: bool = True) -> None:
     step.failure = None
     state.succeeded += 1
     state.revisions_idle = 0
-    end(state, step, "succeeded", at, "")
+    end(state, step, "succeeded", at, "", settle=settle)
 
 
 def _fail_attempt(state: State, step: StepState, failure: dict[str, Any]) -> None:
@@ -272,8 +275,13 @@ def end(
     if step.held:
         state.held.discard(step.id)
         step.held = ""
-    if not settle or not step.dependents:
-        return
+    if settle and step.dependents:
+        settle_dependents(state, step)
+
+
+def settle_dependents(state: State, step: StepState) -> None:
+    """Those who wait for a step hear how it ended."""
+    succeeded = step.status == "succeeded"
     dependents, step.dependents = step.dependents, ()
     for ident, tolerant in dependents:
         dependent = state.steps[ident]

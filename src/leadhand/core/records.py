@@ -24,6 +24,8 @@ class PlannerState(msgspec.Struct):
     """Refused or failed answers in a row."""
     findings: list[str] = []
     notes: Any = None
+    surprising: list[str] = []
+    """Steps that succeeded otherwise than expected, and that it has not looked at yet."""
     proposed: int = 0
     """The number of the last revision that was proposed, by whomever."""
 

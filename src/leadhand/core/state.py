@@ -272,6 +272,12 @@ class State:
         """Whether a settled step keeps the run from succeeding."""
         return step.status in ("failed", "skipped") and not step.tolerated
 
+    @property
+    def surprises_wait(self) -> bool:
+        """Whether who waits for a surprise waits for the planner too; older logs did not do so."""
+        started = self.started
+        return started is not None and started.replans and started.decide_version > 2
+
     def is_for_people(self, step: StepState) -> bool:
         """Whether a person does it."""
         spec = self.catalog.workers.get(step.worker)
