@@ -33,6 +33,7 @@ from leadhand.errors import PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
+    from leadhand.core.fault import Fault
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
     from leadhand.settings import Settings
@@ -286,12 +287,15 @@ def _show_run(
 ) -> int:
     from leadhand.cli import worth
     from leadhand.cli.outcome import print_head, print_run, run_document
+    from leadhand.core.fault import fault
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
         driver = driver_of(settings, reader, state)
         if console.json:
             doc = run_document(reader, state, driver)
+            where = fault(event for _, event in reader.events(state.run))
+            doc["fault"] = {"where": where.where, "why": where.why} if where.where else None
             doc["recovery"] = worth.recovery_document(worth.answers_of(reader, state))
             if timeline:
                 doc["timeline"] = worth.timeline_document(reader, state)
@@ -309,5 +313,18 @@ def _show_run(
                 worth.print_timeline(console, reader, state)
             else:
                 print_run(console, state, hosted=bool(driver))
+                _print_fault(console, fault(event for _, event in reader.events(state.run)))
             worth.print_recoveries(console, worth.answers_of(reader, state))
     return 0
+
+
+def _print_fault(console: Console, found: Fault) -> None:
+    """Where a run that did not succeed went wrong: in the plan, or in the doing."""
+    words = {
+        "plan": "The failure was in the plan",
+        "doing": "The failure was in the doing",
+        "limits": "It ran out of what it was given",
+        "person": "A person stopped it",
+    }
+    if found.where:
+        console.out(f"{words[found.where]}: {clean(found.why)}")
