@@ -89,3 +89,53 @@ def test_an_anchor_that_cannot_be_written_is_said_and_harms_nothing(folder):
     done = folder.run("run", "plan.json")
     assert done.code == 0, done
     assert "the anchor could not be written" in done.err
+
+
+def test_a_run_is_exported_and_checked_alone(folder):
+    assert folder.run("run", "plan.json").code == 0
+    run = folder.latest()["run"]
+    done = folder.run("export", run[:5], "--json")
+    assert done.code == 0, done
+    file = folder.path / done.doc["file"]
+    assert (done.doc["run"], file.name) == (run, f"run-{run}.zip")
+    (folder.path / ".leadhand").rename(folder.path / "gone")
+    done = folder.run("verify", file.name)
+    assert done.code == 0, done
+    assert "every hash and every rule holds" in done.err
+    assert "cannot be shown: who made it" in done.err
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    done = folder.run("verify", file.name, "--json")
+    assert (done.code, done.doc["valid"]) == (1, False), done
+    folder.write("text.zip", "this is no bundle")
+    assert folder.run("verify", "text.zip").code == 1
+    assert folder.run("verify", "missing.zip").code == 2
+
+
+def test_show_says_whether_the_plan_or_the_doing_failed(folder):
+    folder.plan({"id": "a", "worker": "broken", "failure_action": "abort"}, name="bad.json")
+    assert folder.run("run", "bad.json").code == 1
+    run = folder.latest()["run"]
+    assert "The failure was in the doing: step a" in folder.run("show", run).out
+    assert folder.run("show", run, "--json").doc["fault"]["where"] == "doing"
+
+
+def test_secrets_from_the_command_line(folder):
+    folder.plan(
+        {"id": "a", "worker": "broken", "parameters": {"message": "no ${{ params.t }}"}},
+        params={"t": {"type": "secret"}},
+        name="secret.json",
+    )
+    value = "a-secret-of-the-tests"
+    done = folder.run("run", "secret.json", "--set", f"t={value}")
+    assert done.code == 3, done
+    assert value not in done.err + done.out
+    done = folder.run("run", "secret.json", "--set", "t=env:IT", IT=value)
+    assert done.code == 5, done
+    assert "no [secret:t]" in done.err
+    shown = folder.run("show", folder.latest()["run"], "--json", IT=value)
+    assert shown.doc["params"] == {"t": {"$secret": "t", "source": "env:IT"}}
+    assert folder.run("verify", "--all").code == 0
+    for file in folder.path.rglob("*"):
+        assert not file.is_file() or value.encode() not in file.read_bytes()
