@@ -356,3 +356,18 @@ def test_reviewers_look_before_anybody_decides():
     broken.hear(control.examined(broken.state, 1, [], "it raised", broken.now))
     assert "a reviewer failed: it raised" in broken.last(ev.ReviewRequested).reason
     assert control.examined(clean.state, 1, ["late"], "", clean.now).events == []
+
+
+def test_reviewers_who_come_too_late_change_nothing():
+    """The run has ended, or what they looked at no longer fits the plan."""
+    over = drive(step("a"), policy=Policy(reviewers=("style",))).cancel()
+    assert over.ended == "cancelled"
+    assert control.examined(over.state, 1, [], "", over.now).events == []
+    policy = Policy(jitter=0.0, reviewers=("style",))
+    run = Drive(policy=policy, replans=True, consult="every_report", bare=True).go()
+    run.answer(propose(step("x"), step("a"), step("b", "a"), final=False))
+    run.hear(control.examined(run.state, 1, [], "", run.now)).done("x")
+    run.answer(propose(step("c"), cancel=["b"])).done("a", "b")
+    run.hear(control.examined(run.state, 2, [], "", run.now))
+    assert "no longer fits" in run.last(ev.RevisionRejected).reason
+    assert run.last(ev.ProposalRefused).findings == ["it cancels b, which is succeeded"]

@@ -115,9 +115,20 @@ def redo(state: State, ident: str, actor: str, reason: str) -> Move:
     return Move([ev.RedoRequested(ident, actor, reason)], [])
 
 
-def examined(state: State, number: int, findings: list[str], failed: str, now: Now) -> Move:
-    """What the automatic reviewers found."""
-    return Move(*reviewing.examined(state, number, findings, failed, now))
+def examined(state: State, number: int, found: list[str], failed: str, now: Now) -> Move:
+    """What the automatic reviewers found; meanwhile the run may have ended or moved on."""
+    revision = state.pending
+    if state.ended is not None or revision is None:
+        return Move([], [])
+    events, effects = reviewing.examined(state, number, found, failed, now)
+    if not any(isinstance(event, ev.RevisionApproved) for event in events):
+        return Move(events, effects)
+    stale = findings(state, revision.add, revision.cancel, final=revision.final)
+    if not stale:
+        return Move(events, effects)
+    reason = f"it was allowed, but it no longer fits: {'; '.join(stale)}"
+    refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
+    return Move([events[0], refused, ev.ProposalRefused(state.planner.calls, stale)], [])
 
 
 def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:

@@ -35,6 +35,7 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
         return
     if step.status != "failed" or not event.actor or not event.reason:
         book.wrong("I10", f"{event.step} is to be done again: it is {step.status}")
+    book.ended_before.add(step.id)  # who only waited for its end may go
     step.status, step.tries, step.until, step.tolerated = "again", {}, 0, False
     step.unseen = step.happened = False
     book.forsaken = [each for each in book.forsaken if each.id != step.id]

@@ -124,6 +124,8 @@ def _judge_effects(world: World, plan: RunPlan) -> None:
         elif isinstance(event, ev.QuestionAnswered) and event.choice == "retry":
             step = questions.get(event.id, "")
             allowed[step] = allowed.get(step, 0) + 1
+        elif isinstance(event, ev.RedoRequested):
+            allowed[event.step] = allowed.get(event.step, 0) + 1
         elif isinstance(event, ev.RevisionProposed):
             docs.update({doc["id"]: doc for doc in event.add})
     catalog = world.scenario.catalog
