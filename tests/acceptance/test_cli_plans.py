@@ -177,10 +177,10 @@ def test_what_has_no_effect_yet_is_noted_by_lint_and_by_nothing_else(folder):
     assert [(each["id"], each["level"], each["place"]) for each in found] == [
         ("LH139", "warning", "steps[0].tier"),
     ]
-    assert (found[1]["step"], found[1]["line"]) == ("a", 1)
+    assert (found[0]["step"], found[0]["line"]) == ("a", 1)
     done = folder.run("lint", "plan.json")
     assert done.code == 0, done
-    assert "warning[LH139 field-later] at rollback_plan, line 1: this version" in done.out
+    assert 'warning[LH139 field-later] at steps[0].tier, line 1, step "a": this' in done.out
     for command in (["run", "plan.json"], ["show", "plan.json"]):
         done = folder.run(*command)
         assert done.code == 0, done
