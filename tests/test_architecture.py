@@ -31,6 +31,7 @@ SOURCE = Path(leadhand.__file__).resolve().parent
 
 PUBLIC = [
     "Ambiguous",
+    "Approval",
     "Ask",
     "Context",
     "Denied",
@@ -54,6 +55,7 @@ PUBLIC = [
     "Propose",
     "RateLimited",
     "Report",
+    "Rule",
     "ScriptPlanner",
     "Step",
     "TooComplex",

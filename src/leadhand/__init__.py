@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leadhand.app import Lead, Outcome
+    from leadhand.core.approval import Approval
     from leadhand.core.plan import Goal, Plan, Step
-    from leadhand.core.policy import Policy
+    from leadhand.core.policy import Policy, Rule
     from leadhand.core.report import Ask, Failure, Finish, GiveUp, PlannerView, Propose, Report
     from leadhand.errors import (
         Ambiguous,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Ambiguous": "errors",
+    "Approval": "core.approval",
     "Ask": "core.report",
     "Context": "ports",
     "Denied": "errors",
@@ -59,6 +61,7 @@ _HOMES = {
     "Propose": "core.report",
     "RateLimited": "errors",
     "Report": "core.report",
+    "Rule": "core.policy",
     "ScriptPlanner": "planners.script",
     "Step": "core.plan",
     "TooComplex": "errors",
@@ -71,6 +74,7 @@ _HOMES = {
 
 __all__ = [
     "Ambiguous",
+    "Approval",
     "Ask",
     "Context",
     "Denied",
@@ -94,6 +98,7 @@ __all__ = [
     "Propose",
     "RateLimited",
     "Report",
+    "Rule",
     "ScriptPlanner",
     "Step",
     "TooComplex",

@@ -7,6 +7,7 @@ from leadhand.core import events as ev
 from leadhand.core.host import (
     HOST_EVENTS,
     HOST_STREAM,
+    ApprovalUsed,
     HostOpened,
     HostState,
     StopAllLifted,
@@ -35,6 +36,7 @@ TABLE = [
     ),
     ([StopAllRequested("ann"), StopAllRequested("bob")], HostState(0, 1000, True, "bob", 2)),
     ([StopAllRequested("ann"), StopAllLifted("bob")], HostState(0, 1000, False, "", 2)),
+    ([ApprovalUsed("a", "r1", "ann")], HostState(seq=1, used={"a": "r1"})),
     ([StopAllLifted("bob")], HostState(0, 1000, False, "", 1)),
 ]
 

@@ -7,6 +7,7 @@ from leadhand.core import views
 from leadhand.core.catalog import WorkerSpec
 from leadhand.core.host import (
     HOST_EVENTS,
+    ApprovalUsed,
     CircuitClosed,
     CircuitOpened,
     HostOpened,
@@ -523,6 +524,7 @@ LEDGER = [
     (StopAllLifted("ann"), "stop-all lifted by ann"),
     (CircuitOpened("w", 9, 1, "it asked for 9 s"), "worker w is left alone: it asked for 9 s"),
     (CircuitClosed("w"), "worker w is called again"),
+    (ApprovalUsed("a1", "r1", "ann"), "approval a1 by ann used up by run r1"),
     (
         PlanSaved(name="deploy", version=3, hash="h", document={}, actor="ann"),
         "plan deploy@3 saved by ann",

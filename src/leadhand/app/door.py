@@ -18,7 +18,7 @@ from leadhand.codec.events import escaped
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import Host
 from leadhand.engine.service import LINE_BYTES_MAX, socket_path, word
-from leadhand.errors import Conflict, LeadhandError, NotAllowed, UsageError
+from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 from leadhand.stores.lock import HostLock
 from leadhand.stores.sqlite import SqliteStore
 
@@ -108,6 +108,8 @@ async def _ask(path: Path, request: Doc) -> Doc | None:
 
 
 def _rebuilt(name: str, message: str) -> LeadhandError:
+    if name == PlanInvalid.__name__:
+        return PlanInvalid([message])
     kind = getattr(errors, name, None)
     known = isinstance(kind, type) and issubclass(kind, (UsageError, Conflict, NotAllowed))
     return kind(message) if kind is not None and known else LeadhandError(message)

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from leadhand.app.anchoring import Anchorer
 from leadhand.app.inputs import (
     as_document,
@@ -29,10 +31,17 @@ from leadhand.app.inputs import (
 )
 from leadhand.app.limits import plan_policy
 from leadhand.app.modes import consulting, in_mode, planner_in
-from leadhand.app.outcome import Outcome, finish
+from leadhand.app.outcome import Outcome
+from leadhand.app.people import (
+    People,
+    approver_key,
+    as_approvals,
+    finish,
+    named,
+    with_reviewers,
+)
 from leadhand.app.rollback import roll_back
 from leadhand.audit.anchors import Anchoring
-from leadhand.core import control
 from leadhand.core.check import bind_params, lint
 from leadhand.core.events import DECIDE_VERSION, RunStarted
 from leadhand.core.hashing import canonical, digest
@@ -56,12 +65,14 @@ from leadhand.workers.machine import LocalMachine
 from leadhand.workers.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from leadhand.core.plan import Doc, Json
+    from leadhand.audit.keys import PrivateKey
+    from leadhand.core.approval import Approval
+    from leadhand.core.plan import Doc
     from leadhand.core.report import Decision
     from leadhand.engine.run import Run
-    from leadhand.ports import Planner, Store
+    from leadhand.ports import Planner, Reviewer, Store
     from leadhand.stores.lock import HostLock
 
 PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
@@ -70,10 +81,10 @@ ANCHORED = ("ended", "waiting")
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
 
-class Lead:
+class Lead(People):
     """Workers, a planner and a store, ready to plan and run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the composition root
         self,
         workers: Iterable[Any] = (),
         planner: Planner | Callable[..., object] | str | None = None,
@@ -84,11 +95,15 @@ class Lead:
         actor: str = "",
         on_notice: Callable[[str, str, str], None] | None = None,
         anchoring: Anchoring | None = None,
+        reviewers: Mapping[str, Reviewer] | Iterable[Reviewer] = (),
+        key: PrivateKey | str | Path | None = None,
     ) -> None:
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
         self.planner = self._as_planner(planner)
-        self.policy = policy or Policy()
+        self.reviewers = named(reviewers)
+        self.policy = with_reviewers(policy or Policy(), self.reviewers)
         self.actor = actor or whoami()
+        self.key = approver_key(key)
         self._store = store if store is not None else DEFAULT_STORE
         self._max_concurrency = max_concurrency
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
@@ -131,10 +146,21 @@ class Lead:
         approve: bool = False,
         run_id: str = "",
         mode: str = "",
+        approval: Approval | Doc | list[Approval] | None = None,
+        context: str = "",
     ) -> Outcome:
         """Run a plan, a plan document, a path to one, or a goal; returns when it ended or waits."""
+        origin = {"context": context} if context else None
         async with self.hosting() as host:
-            run = await self.begin(host, what, params=params, run_id=run_id, mode=mode)
+            run = await self.begin(
+                host,
+                what,
+                params=params,
+                run_id=run_id,
+                mode=mode,
+                origin=origin,
+                approvals=as_approvals(approval),
+            )
             try:
                 return await self._finished(host, run, approve=approve)
             finally:
@@ -150,34 +176,15 @@ class Lead:
         """Take back what a run did that has ended: its rollback plan, or its undos."""
         async with self.hosting() as host:
             run = await roll_back(self, host, run_id)
-            return await finish(run, approve_as=self.actor if approve else "")
+            return await finish(run, self.actor if approve else "", self.key)
 
     async def _finished(self, host: Host, run: Run, *, approve: bool) -> Outcome:
-        outcome = await finish(run, approve_as=self.actor if approve else "")
+        outcome = await finish(run, self.actor if approve else "", self.key)
         if run.state.ended is None or not run.state.ended.rollback:
             return outcome
         back = await roll_back(self, host, run.id)
-        return replace(
-            outcome, rollback=await finish(back, approve_as=self.actor if approve else "")
-        )
-
-    async def answer(
-        self, run_id: str, question: str, choice: str, *, text: str = "", data: Json = None
-    ) -> None:
-        """Answer a question or a review, as this Lead's actor; `resume` then goes on."""
-        async with self.hosting() as host:
-            run = host.load(run_id, self.registry)
-            await run.said(
-                lambda state, now: control.answer(
-                    state, question, choice, self.actor, now, text=text, data=data
-                )
-            )
-
-    async def cancel(self, run_id: str, reason: str = "") -> None:
-        """Ask a run to stop; what is in flight is ended."""
-        async with self.hosting() as host:
-            run = host.load(run_id, self.registry)
-            await run.said(lambda state, now: control.cancel(state, self.actor, reason, now))
+        undone = await finish(back, self.actor if approve else "", self.key)
+        return replace(outcome, rollback=undone)
 
     def resume_sync(self, run_id: str, **more: Any) -> Outcome:
         """`resume` for scripts."""
@@ -203,6 +210,7 @@ class Lead:
         sources: tuple[str, ...] = (),
         mode: str = "",
         origin: Doc | None = None,
+        approvals: Iterable[Doc] = (),
     ) -> Run:
         """Check everything and start; returns once the start is durable.
 
@@ -225,6 +233,8 @@ class Lead:
             planner = DocumentPlanner(doc)
         head = {**head, **(origin or {})}
         started = self._started(goal, head, planner, values, sources, run_id, linted)
+        if approvals:
+            started = structs.replace(started, approvals=list(approvals))
         return await host.start(started, self.registry, planner)
 
     def _checked(self, what: Plan | Doc | str | Path, params: Doc) -> tuple[Doc, Doc, str]:
@@ -325,6 +335,7 @@ class Lead:
             max_concurrency=self._max_concurrency,
             on_notice=self._noticed,
         )
+        host.reviewers = dict(self.reviewers)
         try:
             if isinstance(store, SqliteStore):
                 tell = partial(host.notice, "trouble", "")

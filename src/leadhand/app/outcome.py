@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core import control
 from leadhand.core.report import StepView
 from leadhand.core.views import duration_s, inbox_row, run_status
 from leadhand.engine.fold import collector_resting
@@ -65,17 +64,3 @@ def outcome_of(run: Run) -> Outcome:
             duration_s=duration_s(state),
             waiting_for=tuple(inbox_row(state, ident) for ident in state.questions),
         )
-
-
-async def _approve(run: Run, review: str, actor: str) -> None:
-    await run.said(lambda state, now: control.answer(state, review, "approve", actor, now))
-
-
-async def finish(run: Run, approve_as: str = "") -> Outcome:
-    """Wait until a run ended or waits; `approve_as` answers its reviews as that person."""
-    while True:
-        await run.settled()
-        reviews = [q.id for q in run.state.questions.values() if q.kind == "review"]
-        if not approve_as or not reviews:
-            return outcome_of(run)
-        await _approve(run, reviews[0], approve_as)

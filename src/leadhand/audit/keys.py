@@ -6,7 +6,7 @@ beside it that everybody may have. A key's name is the beginning of the SHA-256 
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from leadhand.errors import UsageError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+SCHEME = "ed25519:"
 MISSING = "signing needs the package `cryptography`. Fix: pip install 'leadhand[sign]'"
 
 
@@ -31,6 +32,14 @@ def _library() -> tuple[Any, Any, Any]:
 def name_of(raw: bytes) -> str:
     """The name of a public key."""
     return f"ed25519:{sha256(raw).hexdigest()[:16]}"
+
+
+def raw_key(text: str) -> bytes:
+    """The 32 bytes of a public key as settings name it; ValueError when it is none."""
+    raw = b64decode(text.removeprefix(SCHEME), validate=True)
+    if not text.startswith(SCHEME) or len(raw) != 32:
+        raise ValueError("is no Ed25519 public key")
+    return raw
 
 
 class PrivateKey:

@@ -45,11 +45,13 @@ def audit_key(console: Console, path: str | None) -> int:
     except OSError as error:
         raise NotAllowed(f"{error.filename}: cannot be written: {error.strerror}") from None
     if console.json:
-        console.document({"key": str(file), "public": str(public), "name": key.name})
+        told = {"key": str(file), "public": str(public), "name": key.name}
+        console.document({**told, "approver": f"ed25519:{key.public.text}"})
         return 0
     console.out(key.name)
     console.say(f"private: {file}\npublic:  {public}")
     console.say(f'Use it in leadhand.toml:\n\n[audit]\nkey = "{file}"')
+    console.say(f'\nAs one who approves:\n\n[approvers]\nNAME = "ed25519:{key.public.text}"')
     return 0
 
 

@@ -166,6 +166,7 @@ def _run_job(request: Doc) -> Any:
         goal,
         request["planner"],
         request.get("origin"),
+        tuple(request.get("approvals") or ()),
     )
     return job_of(prepared, approve=request["approve"])
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from leadhand.audit.anchors import file_of
 from leadhand.cli.console import Console
@@ -218,12 +219,15 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "audit.anchor": str(file_of(settings.store, settings.anchoring)),
         "audit.every": settings.anchoring.every_s,
         "audit.key": str(settings.anchoring.key or ""),
+        "review.key": str(settings.approver_key or ""),
     }
     for table, keys in KEYS.items():
         for key, kind in keys.items():
             dotted = f"{table}.{key}"
             value = getattr(settings.policy, kind.field) if kind.field else values[dotted]
-            yield dotted, value, settings.origin(dotted)
+            yield dotted, to_builtins(value), settings.origin(dotted)
+    for name, key in settings.policy.approvers.items():
+        yield f"approvers.{name}", key, settings.origin(f"approvers.{name}")
     for name in settings.declared:
         yield f"workers.{name}", "(declared)", settings.origin(f"workers.{name}")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.door import host_info, hosted_runs
+from leadhand.app.people import answering, to_approve
 from leadhand.app.rollback import roll_back
 from leadhand.cli.notify import Notifier
 from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, print_result
@@ -18,7 +19,6 @@ from leadhand.cli.signals import Signals
 from leadhand.cli.text import clean, count
 from leadhand.cli.views import View, view_for
 from leadhand.codec.events import decode
-from leadhand.core import control
 from leadhand.core.views import exit_code, run_status
 from leadhand.engine.results import result_of
 from leadhand.engine.service import socket_path
@@ -27,6 +27,7 @@ from leadhand.settings import Settings, make_store_folder
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
+    from leadhand.audit.keys import PrivateKey
     from leadhand.cli.console import Console
     from leadhand.core.plan import Json
     from leadhand.core.state import State
@@ -73,6 +74,7 @@ class _Session:
         self._view: View | None = None
         self._ident = ""
         self._seq = job.after
+        self._key: PrivateKey | None = None
 
     async def run(self) -> int:
         try:
@@ -91,6 +93,7 @@ class _Session:
                 notifier(kind, run, text)
 
         lead = self._job.lead(notice)
+        self._key = lead.key
         async with lead.hosting() as opened:
             refuse_when_stopped(opened, self._console)
             with Signals(self._drain_note, self._second) as signals:
@@ -161,16 +164,11 @@ class _Session:
         return bool(self._job.approve_as) and all(each.kind == "review" for each in questions)
 
     async def _approve(self, run: Run) -> bool:
-        reviews = [each.id for each in run.state.questions.values() if each.kind == "review"]
         actor = self._job.approve_as
-        if not actor or not reviews:
-            return False
-        said = run.say(
-            lambda state, now: control.answer(state, reviews[0], "approve", actor, now), wait=True
-        )
-        if said is not None:
-            await said
-        return True
+        review = to_approve(run.state, actor) if actor else ""
+        if review:
+            await run.said(answering(review, "approve", actor, self._key))
+        return bool(review)
 
     async def _watch(self, opened: Host, run: Run, view: View) -> None:
         while True:

@@ -87,12 +87,17 @@ def answer(
     settings = settings_of(store)
     with reading(settings) as reader:
         row = find(open_rows(reader, console), reader, ident)
+        state = reader.state(row["run"])
     chosen = _choice(console, row, choice, said=bool(text or data))
     if not row["choices"] and chosen:
         chosen, text = "", text or chosen  # a question without choices is answered in words
     details: dict[str, Any] = {"id": row["id"].partition("/")[2], "choice": chosen, "text": text}
     if data is not None:
         details["data"] = read_value(data, "--data")
+    if row["kind"] == "review" and chosen == "approve":
+        from leadhand.cli.review import approval_words
+
+        details["approval"] = approval_words(settings, state)
     run, answered = say(settings, row["run"], "answer", **details)
     if console.json:
         console.document({"id": row["id"], "choice": chosen, **answered, "run": run})

@@ -35,6 +35,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Control": {
         "inbox": ("inbox", "What waits for a person"),
         "answer": ("inbox", "Answer a question or a review"),
+        "review": ("review", "See all that will run; approve, reject or amend it"),
+        "hold": ("hold", "Stop before a step, until it is released"),
+        "redo": ("hold", "Try a step again that failed"),
         "rollback": ("rollback", "Take back what a run did"),
         "pause": ("control", "Start nothing new in a run"),
         "cancel": ("control", "Stop a run"),

@@ -129,6 +129,21 @@ def planner_of(name: str, root: Path) -> Any:
     return made
 
 
+def reviewers_of(settings: Settings) -> dict[str, Any]:
+    """The automatic reviewers that the settings name, by those names."""
+    from leadhand.workers.loading import load_module
+
+    found: dict[str, Any] = {}
+    for name in settings.policy.reviewers:
+        module_name, _, function = name.rpartition(":")
+        _importable(settings.root)
+        reviewer = getattr(load_module(source_of(module_name, settings.root)), function, None)
+        if not callable(reviewer):
+            raise UsageError(f"[review] reviewers: {module_name} has no function {function!r}")
+        found[name] = reviewer
+    return found
+
+
 def _importable(root: Path) -> None:
     """Modules named in settings are found beside them, as with `python -m`."""
     for folder in (str(root), str(Path.cwd())):

@@ -76,6 +76,8 @@ def print_question(console: Console, state: State, question: Question) -> None:
     console.say(f"  waits for you: {clean(question.text, 600)}")
     ident = f"{state.run}/{question.id}"
     words = wants_words(state, question)
+    if question.kind == "review":
+        console.say(f"    see all of it: {console.command(f'review {state.run}')}")
     console.say(f"    {answer_line(console, ident, question.choices, words=words)}")
 
 

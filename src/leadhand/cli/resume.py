@@ -16,6 +16,7 @@ from leadhand.cli.options import (
     planner_of,
     reading,
     registry_of,
+    reviewers_of,
     settings_of,
     store_option,
     workers_option,
@@ -176,6 +177,8 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
             actor=actor,
             on_notice=on_notice,
             anchoring=settings.anchoring,
+            reviewers=reviewers_of(settings),
+            key=settings.approver_key if approve else None,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:

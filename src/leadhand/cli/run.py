@@ -16,6 +16,7 @@ from leadhand.cli.options import (
     pairs,
     planner_of,
     registry_of,
+    reviewers_of,
     set_option,
     settings_of,
     store_option,
@@ -77,6 +78,8 @@ class Prepared:
     planner: str = ""
     origin: Doc | None = None
     """Where the plan came from, as it is recorded with the run."""
+    approvals: tuple[Doc, ...] = ()
+    """Approvals of the plan, given before."""
 
 
 @command("run", "leadhand run plan.yaml --set version=v2.1.4")
@@ -106,19 +109,29 @@ def run(console: Console, what: str, **options: Any) -> int:
 
 @command("apply", "leadhand apply plan.yaml")
 @click.argument("plan")
+@click.option(
+    "--approval",
+    "approvals",
+    multiple=True,
+    metavar="FILE",
+    help="Run only what this approval is of; it is used up. May be given several times.",
+)
 @_common
 def apply(console: Console, plan: str, **options: Any) -> int:
     """Run exactly this plan, and refuse it when it is stale.
 
     A plan with a `base` was made for certain workers. If those have changed since, nothing is
-    run, the exit code is 7, and the message says what changed.
+    run, the exit code is 7, and the message says what changed. The same holds with an approval
+    (`leadhand review PLAN approve`): any change voids it, and so does its end, or an earlier use.
     """
+    from leadhand.cli.review_plan import read_approval
     from leadhand.cli.stale import refuse_stale
 
     prepared = prepare_plan(console, plan, options)
     assert prepared.doc is not None
     refuse_stale(prepared.doc, prepared.registry.catalog(), prepared.settings)
-    return _execute(console, prepared, options)
+    given = tuple(read_approval(path) for path in options["approvals"])
+    return _execute(console, replace(prepared, approvals=given), options)
 
 
 def _settings(options: dict[str, Any]) -> Settings:
@@ -229,6 +242,8 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
             actor=prepared.actor,
             on_notice=on_notice,
             anchoring=settings.anchoring,
+            reviewers=reviewers_of(settings),
+            key=settings.approver_key if approve else None,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:
@@ -239,6 +254,7 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
             params=prepared.values,
             sources=prepared.sources,
             origin=prepared.origin,
+            approvals=prepared.approvals,
         )
 
     return Job(
@@ -262,6 +278,7 @@ def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a fi
         "actor": prepared.actor,
         "approve": approve,
         "origin": prepared.origin,
+        "approvals": list(prepared.approvals),
         "context": settings.context.name if settings.context else None,
     }
 

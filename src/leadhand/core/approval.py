@@ -8,14 +8,19 @@ binding, and an approval of another binding is no approval.
 
 `plan_binding` is the same for a plan that is not running yet, so that it can be approved on its own
 and run later: key order, white space and the spelling as YAML or JSON make no difference, the order
-of steps does.
+of steps does. Such an `Approval` is a document of its own, good for one run. Its seal shows that it
+is as it was written; only a signature shows by whom.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.wording import listed
+from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,6 +31,58 @@ if TYPE_CHECKING:
     from leadhand.core.state import State
 
 FORM = "leadhand approval 1"
+PART_CHARS = 16
+"""How much of a part's digest is kept: it explains, and binds nothing."""
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person's permission to run exactly one plan, once."""
+
+    form: str = FORM
+    id: str
+    actor: str
+    binding: str
+    """What was allowed, as one hash: `plan_binding`."""
+    given: int
+    """When, in UTC microseconds."""
+    expires: int = 0
+    """UTC microseconds; 0 for never."""
+    reason: str = ""
+    parts: dict[str, str] = {}
+    """Digests of what the binding covers, part by part, so that a change can be named."""
+    key: str = ""
+    seal: str = ""
+    """A digest of all of the above."""
+    signature: str = ""
+    """Of the seal, by the approver's key."""
+
+    def to_doc(self) -> Doc:
+        """As it stands in a file."""
+        found: Doc = msgspec.to_builtins(self)
+        return found
+
+    @classmethod
+    def from_doc(cls, doc: Any) -> Approval:
+        """From a file's content; UsageError when it is something else."""
+        try:
+            found = msgspec.convert(doc, cls)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"this is no approval: {error}") from None
+        if found.form != FORM:
+            raise UsageError(f"this is no approval, or one of another version: {found.form[:40]!r}")
+        return found
+
+    def sealed(self) -> str:
+        """What the seal should be."""
+        doc = {name: each for name, each in self.to_doc().items() if name not in _OUTSIDE}
+        return digest(FORM, "seal", canonical(doc))
+
+    def to_sign(self) -> bytes:
+        """What its approver signs."""
+        return signed_text(self.seal, self.actor, self.expires)
+
+
+_OUTSIDE = ("seal", "signature")
 
 
 def versions(steps: Iterable[Doc], catalog: Catalog) -> dict[str, str]:
@@ -48,20 +105,68 @@ def bind(started: RunStarted, revision_hash: str, workers: Mapping[str, str], ex
     return digest(FORM, started.run, revision_hash, *parts, str(expires))
 
 
+def _covered(plan: Doc) -> Doc:
+    """A plan without what changes nothing: the name of its schema, an empty outlook."""
+    return {
+        key: value
+        for key, value in plan.items()
+        if key != "$schema" and (value or key not in ("outlook", "params"))
+    }
+
+
 def plan_binding(
     plan: Doc, params: Mapping[str, Json], catalog: Catalog, expires: int, context: str = ""
 ) -> str:
     """What allowing a plan document allows."""
-    doc = {key: value for key, value in plan.items() if key != "$schema"}
     found = versions(plan.get("steps", ()), catalog)
     parts: list[str | bytes] = [
-        canonical(doc),
+        canonical(_covered(plan)),
         canonical(dict(params)),
         canonical(found),
         str(expires),
         context,
     ]
     return digest(FORM, "plan", *parts)
+
+
+def parts_of(
+    plan: Doc, params: Mapping[str, Json], catalog: Catalog, context: str = ""
+) -> dict[str, str]:
+    """The same in pieces, each under the name that people know it by."""
+    pieces: dict[str, Json] = {
+        key: value for key, value in _covered(plan).items() if key != "steps"
+    }
+    steps = plan.get("steps", ())
+    pieces |= {f"step {step.get('id')}": step for step in steps}
+    pieces["the order of steps"] = [step.get("id") for step in steps]
+    pieces |= {f"parameter {name}": value for name, value in params.items()}
+    pieces |= {f"worker {name}": each for name, each in versions(steps, catalog).items()}
+    pieces["the context"] = context
+    return {name: digest(canonical(each))[:PART_CHARS] for name, each in pieces.items()}
+
+
+def refuse_void(
+    approval: Approval,
+    plan: Doc,
+    params: Mapping[str, Json],
+    catalog: Catalog,
+    context: str,
+    now_wall: int,
+) -> None:
+    """Conflict unless an approval is of exactly this, now."""
+    if approval.seal != approval.sealed():
+        raise Conflict("the approval was changed after it was given, and allows nothing")
+    if approval.expires and approval.expires <= now_wall:
+        raise Conflict(f"the time of {approval.actor}'s approval is up. Fix: approve it again")
+    if approval.binding == plan_binding(plan, params, catalog, approval.expires, context):
+        return
+    before, after = approval.parts, parts_of(plan, params, catalog, context)
+    names = [*before, *(name for name in after if name not in before)]
+    changed = [name for name in names if before.get(name) != after.get(name)]
+    what = f"changed since: {listed(changed, 20)}" if changed else "it is of something else"
+    raise Conflict(
+        f"{approval.actor} approved another plan than this; {what}. Fix: look at it, and approve it"
+    )
 
 
 def signed_text(bound: str, actor: str, expires: int) -> bytes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from leadhand.core import events as ev
 from leadhand.core import holds, reviewing
 from leadhand.core.answers import answer_events
@@ -22,6 +24,7 @@ from leadhand.errors import Conflict, PlanInvalid, UsageError
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc, Json
     from leadhand.core.records import Question
+    from leadhand.core.reviewing import Words
     from leadhand.core.state import Now, State
 
 
@@ -89,7 +92,11 @@ def answer(
             f"{choice!r} is no answer to {ident}; choose: {', '.join(question.choices)}"
         )
     if question.kind == "review":
-        return _review(state, question, choice, actor, text, now, approval or {})
+        try:
+            more = msgspec.convert(approval or {}, reviewing.Words)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"this is no approval: {error}") from None
+        return _review(state, question, choice, actor, text, now, more)
     if choice == "done" and question.kind == "unseen":
         _vouched(state, question.step, data)
     return Move(answer_events(state, question, choice, actor, text, data), [])
@@ -135,6 +142,11 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     """A person's own revision: of the one that waits, or of the plan as it stands."""
     _open(state)
     waiting, events = state.pending, []
+    seen, now_there = answer.get("base"), waiting.hash if waiting is not None else state.head
+    if seen is not None and seen != now_there:
+        raise Conflict(
+            "the plan has changed since it was read. Fix: look at it again, then amend that"
+        )
     if waiting is not None:
         gone = ev.RevisionRejected(waiting.number, waiting.hash, actor, "amended")
         events.append(gone)
@@ -160,7 +172,7 @@ def _vouched(state: State, ident: str, data: Json) -> None:
 
 
 def _review(
-    state: State, question: Question, choice: str, actor: str, text: str, now: Now, more: Doc
+    state: State, question: Question, choice: str, actor: str, text: str, now: Now, more: Words
 ) -> Move:
     revision = state.pending
     if revision is None or revision.number != question.revision:
@@ -174,7 +186,7 @@ def _review(
         reason = f"{actor} approved it, but it no longer fits: {'; '.join(stale)}"
         refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
         return Move([refused, ev.ProposalRefused(state.planner.calls, stale)], [])
-    return Move(approve(state, revision, actor, text, now, **more), [])
+    return Move(approve(state, revision, actor, text, now, more), [])
 
 
 def _open(state: State) -> None:

@@ -106,6 +106,8 @@ class RunStarted(Event, frozen=True, tag=True, kw_only=True):
     """Modules or files the workers were loaded from, so that `resume` finds them."""
     planner_source: str = ""
     """Where the planner was loaded from, as module:function, for the same reason."""
+    approvals: list[Doc] = []
+    """Approvals of the plan that were given before the run: see `core/approval.py`."""
     linted: str = ""
     """Digest of the steps that were checked before the start, so they need not be again."""
     decide_version: int = 1

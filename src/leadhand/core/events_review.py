@@ -40,6 +40,8 @@ class ApprovalGiven(Event, frozen=True, tag=True, kw_only=True):
     reason: str = ""
     key: str = ""
     signature: str = ""
+    approval: str = ""
+    """The id of the approval of the plan that this is, when it was given before the run."""
 
 
 class ChangesRequested(Event, frozen=True, tag=True):

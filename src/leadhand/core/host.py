@@ -53,12 +53,21 @@ class CircuitClosed(Event, frozen=True, tag=True):
     worker: str
 
 
+class ApprovalUsed(Event, frozen=True, tag=True):
+    """An approval of a plan was used up by a run; it allows no other."""
+
+    id: str
+    run: str
+    actor: str
+
+
 HOST_EVENTS: tuple[type[Event], ...] = (
     HostOpened,
     StopAllRequested,
     StopAllLifted,
     CircuitOpened,
     CircuitClosed,
+    ApprovalUsed,
 )
 
 
@@ -71,6 +80,8 @@ class HostState(msgspec.Struct):
     stopped_by: str = ""
     seq: int = 0
     circuits: dict[str, Circuit] = {}
+    used: dict[str, str] = {}
+    """Approvals of plans that were used up, by id, each with its run."""
 
 
 def evolve_host(state: HostState, event: Event) -> None:
@@ -89,6 +100,8 @@ def evolve_host(state: HostState, event: Event) -> None:
             state.circuits[event.worker] = Circuit(event.until, event.trips)
         case CircuitClosed():
             state.circuits.pop(event.worker, None)
+        case ApprovalUsed():
+            state.used.setdefault(event.id, event.run)
         case _:
             raise Bug(f"{type(event).__name__} is no event of the host")
     state.seq += 1

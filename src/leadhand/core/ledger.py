@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.host import (
+    ApprovalUsed,
     CircuitClosed,
     CircuitOpened,
     HostOpened,
@@ -153,6 +154,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     StopAllLifted: lambda e: f"stop-all lifted by {e.actor}",
     CircuitOpened: lambda e: f"worker {e.worker} is left alone: {e.reason}",
     CircuitClosed: lambda e: f"worker {e.worker} is called again",
+    ApprovalUsed: lambda e: f"approval {e.id} by {e.actor} used up by run {e.run}",
     PlanSaved: lambda e: f"plan {e.name}@{e.version} saved by {e.actor}",
     PlanRemoved: lambda e: f"plan {e.name} removed by {e.actor}",
 }

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from leadhand.core import events as ev
-from leadhand.core.approval import binding
+from leadhand.core.approval import Approval, binding
 from leadhand.core.calendar import next_instant
 from leadhand.core.effects import Effect, Notify
-from leadhand.core.review import Reach, reach_of, ruling, widened
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.records import Revision
+from leadhand.core.review import Reach, Ruling, reach_of, ruling, widened
 from leadhand.errors import Conflict, NotAllowed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.core.plan import Doc
-    from leadhand.core.records import Revision
     from leadhand.core.state import Now, State
 
 Moves = tuple[list[ev.Event], list[Effect]]
@@ -36,12 +39,63 @@ def ruled(
             ev.RevisionRejected(number, hash_, "policy", found.reason),
             *_told(state, found.reason),
         ], []
+    given = _beforehand(state, number, add, now) if not findings else []
+    if given:
+        return _approved_beforehand(state, revision, given, found, now)
     if add and found.people:
         who = "a person" if found.people == 1 else f"{found.people} people"
         text = f"revision {number} ({len(add)} steps) needs {who}: {found.reason}"
         requested = ev.ReviewRequested(number, hash_, text, found.people)
         return [requested], [Notify("waiting", text)]
     return [ev.RevisionApproved(number, hash_, "policy", found.reason, instants(add, now))], []
+
+
+def _beforehand(state: State, number: int, add: list[Doc], now: Now) -> list[Approval]:
+    """Approvals of the plan that were given before the run, when this is that plan."""
+    started = state.started
+    if started is None or number != 1 or not started.approvals or not add:
+        return []
+    if digest(canonical(add)) != started.linted:
+        return []
+    found = [Approval.from_doc(each) for each in started.approvals]
+    return [each for each in found if not each.expires or each.expires > now.wall]
+
+
+def _approved_beforehand(
+    state: State,
+    revision: ev.RevisionProposed | Revision,
+    given: list[Approval],
+    found: Ruling,
+    now: Now,
+) -> Moves:
+    people = max(found.people, 1)
+    names = ", ".join(each.actor for each in given)
+    text = f"revision {revision.number} was approved before the run by {names}"
+    if people > len(given):
+        text += f", and needs {people} people: {found.reason}"
+    waiting = Revision(
+        revision.number,
+        revision.hash,
+        revision.add,
+        revision.cancel,
+        revision.final,
+        revision.author,
+        revision.risk,
+        people,
+    )
+    events: list[ev.Event] = [ev.ReviewRequested(revision.number, revision.hash, text, people)]
+    for each in given[:people]:
+        said = approve(
+            state,
+            waiting,
+            each.actor,
+            each.reason,
+            now,
+            Words(each.expires, each.key, each.signature, approval=each.id),
+        )
+        waiting.approvals += [event for event in said if isinstance(event, ev.ApprovalGiven)]
+        events += said
+    return events, [Notify("waiting", text)] if people > len(given) else []
 
 
 def _told(state: State, reason: str) -> list[ev.Event]:
@@ -76,18 +130,35 @@ def examined(state: State, number: int, findings: list[str], failed: str, now: N
 # What people say.
 
 
+class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody says with an approval."""
+
+    expires: int = 0
+    key: str = ""
+    signature: str = ""
+    shown: str = ""
+    """How the hash begins of what they saw: if something else waits by now, it is not allowed."""
+    approval: str = ""
+    """The id of the approval of the plan that this is."""
+
+
 def approve(
     state: State,
     revision: Revision,
     actor: str,
     reason: str,
     now: Now,
-    *,
-    expires: int = 0,
-    key: str = "",
-    signature: str = "",
+    more: Words | None = None,
 ) -> list[ev.Event]:
     """A person allows a revision. It goes on once as many have as must."""
+    said = more or Words()
+    expires, shown = said.expires, said.shown
+    waits = binding(state, revision.hash, revision.add, 0)
+    if not waits.startswith(shown):
+        raise Conflict(
+            f"what waits is not what was approved: its hash begins with {waits[:16]}, not with "
+            f"{shown[:64]}. Fix: look at it again with `leadhand review {state.run}`"
+        )
     approvers = state.policy.approvers
     if approvers and actor not in approvers:
         raise NotAllowed(
@@ -108,8 +179,9 @@ def approve(
         binding=binding(state, revision.hash, revision.add, expires),
         expires=expires,
         reason=reason,
-        key=key,
-        signature=signature,
+        key=said.key,
+        signature=said.signature,
+        approval=said.approval,
     )
     everybody = [*revision.approvals, given]
     if len(everybody) < revision.people:

@@ -35,6 +35,7 @@ from leadhand.core.moves import SECOND, Move
 from leadhand.core.revise import answered
 from leadhand.core.state import Now
 from leadhand.engine import perform
+from leadhand.engine.approvals import admit
 from leadhand.engine.breakers import Breakers
 from leadhand.engine.clock import SystemClock
 from leadhand.engine.examine import changed_specs, examine
@@ -169,6 +170,7 @@ class Host:
         proposal = getattr(planner, "proposal", None)
         if run.secrets is not None:
             run.secrets.refuse([started], proposal)
+        await admit(self, started, proposal)
         self.runs[run.id] = run
         run.driven = True
         if proposal is None:

@@ -34,6 +34,7 @@ from leadhand.core.moves import Move
 from leadhand.core.state import Now, State
 from leadhand.core.views import run_status, summary
 from leadhand.engine.alarm import Alarm
+from leadhand.engine.approvals import refuse_unsigned
 from leadhand.engine.fold import fold
 from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreFull
 from leadhand.ports import Entry
@@ -180,6 +181,7 @@ class Run:
                 move = what(self.state, now)
                 if self.secrets is not None:
                     self.secrets.refuse(move.events)
+                refuse_unsigned(self.state, move.events)
             except Exception as error:
                 if waiter is None:
                     raise Bug(f"an input failed: {error!r}") from error

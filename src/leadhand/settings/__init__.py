@@ -46,6 +46,7 @@ from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.settings.contexts import Context, check_context, chosen
 from leadhand.settings.keys import KEYS, TABLES
+from leadhand.settings.review import approver
 
 PROJECT_FILE = "leadhand.toml"
 FOLDER = ".leadhand"
@@ -74,6 +75,8 @@ class Settings:
     notify_webhook: str = ""
     anchoring: Anchoring = field(default_factory=Anchoring)
     """Where and how often the head of the log is written down outside the database."""
+    approver_key: Path | None = None
+    """The key that signs what this person approves."""
     context: Context | None = None
     """The place that was chosen, as `[context.NAME]` describes it."""
     contexts: tuple[str, ...] = ()
@@ -192,6 +195,8 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
         for key, value in content.items():
             if table == "context":
                 check_context(path, key, value)
+            elif table == "approvers":
+                pass  # People's names, which anybody may have.
             elif table == "workers":
                 if not isinstance(value, dict):
                     raise UsageError(
@@ -247,16 +252,21 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         if table == "workers":
             continue
         try:
-            read[dotted] = KEYS[table][key].read(given.value)
+            reader = approver if table == "approvers" else KEYS[table][key].read
+            read[dotted] = reader(given.value)
         except ValueError as error:
             raise UsageError(
                 f"{given.origin}: {key} {error} (it is {shown(given.value)})"
             ) from None
     policy = {
-        KEYS["policy"][key].field: read[f"policy.{key}"]
-        for key in KEYS["policy"]
-        if f"policy.{key}" in read
+        kind.field: read[f"{table}.{key}"]
+        for table in ("policy", "review")
+        for key, kind in KEYS[table].items()
+        if kind.field and f"{table}.{key}" in read
     }
+    people = {key: each for key, each in read.items() if key.startswith("approvers.")}
+    if people:
+        policy["approvers"] = {key.partition(".")[2]: each for key, each in people.items()}
     store = found.get("project.store")
     declared = {
         key.partition(".")[2]: each for key, each in found.items() if key.startswith("workers.")
@@ -275,6 +285,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         policy=Policy(**policy),
         notify_command=read.get("notify.command", ()),
         notify_webhook=read.get("notify.webhook", ""),
+        approver_key=_path_of(found.get("review.key")),
         anchoring=Anchoring(
             _path_of(found.get("audit.anchor")),
             read.get("audit.every", Anchoring().every_s),

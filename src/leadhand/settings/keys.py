@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from leadhand.core.durations import seconds
 from leadhand.core.plan import RISKS
+from leadhand.settings.review import reviewers, rules
 
 
 class Kind(NamedTuple):
@@ -126,7 +127,13 @@ KEYS: dict[str, dict[str, Kind]] = {
         "review": Kind(_flag, "review"),
         "cancel_grace": Kind(_duration, "cancel_grace_s"),
     },
+    "review": {
+        "rules": Kind(rules, "rules"),
+        "reviewers": Kind(reviewers, "reviewers"),
+        "expires": Kind(_duration, "approval_s"),
+        "key": Kind(_text),
+    },
     "notify": {"command": Kind(_argv), "webhook": Kind(_webhook)},
     "audit": {"anchor": Kind(_text), "every": Kind(_duration), "key": Kind(_text)},
 }
-TABLES = (*KEYS, "workers", "context")
+TABLES = (*KEYS, "approvers", "workers", "context")

@@ -1,0 +1,264 @@
+"""What people say through a Lead: approve, answer, amend, cancel; and what they are shown."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.app.outcome import Outcome, outcome_of
+from leadhand.audit.keys import PrivateKey
+from leadhand.core import control
+from leadhand.core.amend import amendment, edit
+from leadhand.core.approval import Approval, parts_of, plan_binding
+from leadhand.core.durations import seconds
+from leadhand.core.moves import Move
+from leadhand.core.reviewed import review_doc
+from leadhand.core.revisions import plan_of
+from leadhand.engine.approvals import own_words, signed
+from leadhand.errors import NotAllowed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan import Doc, Json, Plan
+    from leadhand.core.policy import Policy
+    from leadhand.core.state import Now, State
+    from leadhand.engine.host import Host
+    from leadhand.engine.run import Run
+    from leadhand.ports import Reviewer
+    from leadhand.workers.registry import Registry
+
+Expiry = str | float | timedelta | datetime | None
+"""When an approval ends: "8 hours" from now, or an instant with its zone."""
+
+
+class People:
+    """The part of a Lead that people speak through."""
+
+    registry: Registry
+    policy: Policy
+    actor: str
+    key: PrivateKey | None
+    hosting: Callable[[], AbstractAsyncContextManager[Host]]
+    _checked: Callable[[Plan | Doc | str | Path, Doc], tuple[Doc, Doc, str]]
+
+    def approve(
+        self,
+        plan: Plan | Doc | str | Path,
+        *,
+        params: Doc | None = None,
+        expires: Expiry = None,
+        reason: str = "",
+        context: str = "",
+    ) -> Approval:
+        """Allow exactly this plan, as this Lead's actor: for one run, with `run(approval=)`."""
+        doc, values, _linted = self._checked(plan, params or {})
+        now = time.time_ns() // 1000
+        if expires is None and self.policy.approval_s is not None:
+            expires = self.policy.approval_s
+        return approval_of(
+            doc,
+            values,
+            self.registry.catalog(),
+            actor=self.actor,
+            now=now,
+            expires=ends(expires, now),
+            reason=reason,
+            key=self.key,
+            context=context,
+        )
+
+    async def review(self, run_id: str) -> Doc:
+        """All that waits in a run, complete, as `leadhand review RUN --json` prints it."""
+        async with self.hosting() as host:
+            state = host.load(run_id, self.registry).state
+            found: Doc = msgspec.json.decode(msgspec.json.encode(review_doc(state, host.time())))
+            return found
+
+    async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
+        """Change what has not started, by path: `{"steps.a.not_before": "02:00 Europe/Berlin"}`."""
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+
+            def amended(state: State, now: Now) -> Move:
+                doc, heirs = plan_of(state)
+                doc = edit(doc, sets.items(), unset, heirs=heirs)
+                return control.amend(state, revision_of(state, doc), self.actor, now)
+
+            await run.said(amended)
+
+    async def answer(
+        self,
+        run_id: str,
+        question: str,
+        choice: str,
+        *,
+        text: str = "",
+        data: Json = None,
+        expires: Expiry = None,
+    ) -> None:
+        """Answer a question or a review, as this Lead's actor; `resume` then goes on."""
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+            said = answering(question, choice, self.actor, self.key, text, data, expires)
+            await run.said(said)
+
+    async def cancel(self, run_id: str, reason: str = "") -> None:
+        """Ask a run to stop; what is in flight is ended."""
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+            await run.said(lambda state, now: control.cancel(state, self.actor, reason, now))
+
+
+def approval_of(  # noqa: PLR0913 - all that an approval says
+    doc: Doc,
+    values: Doc,
+    catalog: Catalog,
+    *,
+    actor: str,
+    now: int,
+    expires: int = 0,
+    reason: str = "",
+    key: PrivateKey | None = None,
+    context: str = "",
+) -> Approval:
+    """An approval of a plan that was checked, with an id nobody has had."""
+    if expires and expires <= now:
+        raise UsageError("an approval that has already ended allows nothing")
+    found = Approval(
+        id=os.urandom(16).hex(),
+        actor=actor,
+        binding=plan_binding(doc, values, catalog, expires, context),
+        given=now,
+        expires=expires,
+        reason=reason,
+        parts=parts_of(doc, values, catalog, context),
+        key=key.name if key is not None else "",
+    )
+    found = msgspec.structs.replace(found, seal=found.sealed())
+    if key is None:
+        return found
+    return msgspec.structs.replace(found, signature=signed(key, found.to_sign())["signature"])
+
+
+def revision_of(state: State, doc: Doc) -> Doc:
+    """What a person says so that a run follows an edited plan; UsageError when it cannot."""
+    delta = amendment(state, doc)
+    if delta.head:
+        raise UsageError(
+            f"a run keeps what its plan says besides its steps: {', '.join(delta.head)} cannot "
+            "change. Fix: change the plan, and run that"
+        )
+    waiting = state.pending
+    final = waiting.final if waiting is not None else state.final
+    if waiting is None and delta.empty and delta.final == final:
+        raise UsageError("the plan is the same as before, so there is nothing to amend")
+    base = waiting.hash if waiting is not None else state.head
+    return {"steps": delta.add, "cancel": delta.cancel, "final": delta.final, "base": base}
+
+
+def answering(
+    question: str,
+    choice: str,
+    actor: str,
+    key: PrivateKey | None = None,
+    text: str = "",
+    data: Json = None,
+    expires: Expiry = None,
+) -> Callable[[State, Now], Move]:
+    """An answer, signed where it is an approval and there is a key."""
+
+    def said(state: State, now: Now) -> Move:
+        more = None
+        if choice == "approve":
+            more = own_words(state, actor, now, expires=ends(expires, now.wall), key=key)
+        return control.answer(
+            state, question, choice, actor, now, text=text, data=data, approval=more
+        )
+
+    return said
+
+
+def to_approve(state: State, actor: str) -> str:
+    """The review that waits for somebody's approval; empty when none does."""
+    revision = state.pending
+    if revision is None or any(each.actor == actor for each in revision.approvals):
+        return ""
+    return next((each.id for each in state.questions.values() if each.kind == "review"), "")
+
+
+async def finish(run: Run, approve_as: str = "", key: PrivateKey | None = None) -> Outcome:
+    """Wait until a run ended or waits; `approve_as` answers its reviews as that person."""
+    while True:
+        await run.settled()
+        review = to_approve(run.state, approve_as) if approve_as else ""
+        if not review:
+            return outcome_of(run)
+        await run.said(answering(review, "approve", approve_as, key))
+
+
+def ends(expires: Expiry, now_wall: int) -> int:
+    """When an approval ends, in UTC microseconds; 0 for never."""
+    if expires is None:
+        return 0
+    if isinstance(expires, datetime):
+        if expires.tzinfo is None:
+            raise UsageError("say in which zone the approval ends: datetime(…, tzinfo=UTC)")
+        return int(expires.astimezone(UTC).timestamp() * 1e6)
+    try:
+        length = expires.total_seconds() if isinstance(expires, timedelta) else seconds(expires)
+    except ValueError as error:
+        raise UsageError(f"expires: {error}") from None
+    return now_wall + int(length * 1e6)
+
+
+def named(reviewers: Mapping[str, Reviewer] | Iterable[Reviewer]) -> dict[str, Reviewer]:
+    """Reviewers by the names that runs record."""
+    if hasattr(reviewers, "items"):
+        return dict(reviewers.items())
+    found: dict[str, Reviewer] = {}
+    for each in reviewers:
+        kind = each if hasattr(each, "__qualname__") else type(each)
+        name = f"{kind.__module__}:{getattr(kind, '__qualname__', kind)}"
+        if name in found:
+            raise UsageError(f"two reviewers are called {name}; name them: {{'name': reviewer}}")
+        found[name] = each
+    return found
+
+
+def with_reviewers(policy: Policy, names: Iterable[str]) -> Policy:
+    """A policy under which these look at each revision."""
+    both = tuple(dict.fromkeys((*policy.reviewers, *names)))
+    return policy if both == policy.reviewers else msgspec.structs.replace(policy, reviewers=both)
+
+
+def approver_key(key: PrivateKey | str | Path | None) -> PrivateKey | None:
+    """An approver's key, from its file; refused when others may read it."""
+    if key is None or isinstance(key, PrivateKey):
+        return key
+    path = Path(key).expanduser()
+    try:
+        if path.stat().st_mode & 0o077:
+            raise NotAllowed(f"{path}: others may read this key. Fix: chmod 600 {path}")
+        return PrivateKey.of(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(
+            f"{path}: the approver's key cannot be read ({error.strerror}). "
+            f"Fix: leadhand audit-key {path} makes one"
+        ) from None
+
+
+def as_approvals(given: Any) -> list[Doc]:
+    """Approvals as a run records them: none, one, or several."""
+    several = given if isinstance(given, list | tuple) else [] if given is None else [given]
+    return [
+        (each if isinstance(each, Approval) else Approval.from_doc(each)).to_doc()
+        for each in several
+    ]

@@ -1,0 +1,262 @@
+"""`leadhand review`: see all that will run, and approve, reject, send back or amend it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.control import say
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    actor_of,
+    context_option,
+    reading,
+    set_option,
+    settings_of,
+    store_option,
+    workers_option,
+)
+from leadhand.cli.plans import in_library, is_plan
+from leadhand.cli.review_plan import review_plan
+from leadhand.cli.reviewed import print_review
+from leadhand.cli.text import clean, iso
+from leadhand.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import State
+    from leadhand.settings import Settings
+
+ACTIONS = ("approve", "reject", "request-changes", "amend")
+TAKES = {
+    "show": {"sets", "workers", "context"},
+    "approve": {"hash", "expires", "reason", "key", "sets", "output", "workers", "context", "yes"},
+    "reject": {"reason"},
+    "request-changes": {"text"},
+    "amend": {"sets", "unset", "reason", "output"},
+}
+EXAMPLE = """leadhand review 7kq3
+leadhand review 7kq3 amend --set steps.step-3.not_before="02:00 America/New_York"
+leadhand review 7kq3 approve --hash 5f1c09 --expires "8 hours"
+leadhand review plan.yaml approve -o approval.json"""
+
+
+@command("review", EXAMPLE)
+@click.argument("what", metavar="RUN|PLAN")
+@click.argument("action", type=click.Choice(ACTIONS), required=False)
+@click.option("--hash", metavar="PREFIX", help="Approve only if the hash shown begins so.")
+@click.option("--expires", metavar="TIME", help='How long the approval holds, as in "8 hours".')
+@click.option("--reason", help="Why; recorded with it.")
+@click.option("--text", help="Which changes are wanted, for the planner.")
+@set_option
+@click.option("--unset", multiple=True, metavar="PATH", help="To amend: what is taken out.")
+@click.option("--key", metavar="PATH", help="The key that signs the approval.")
+@click.option("--output", "-o", metavar="FILE", help="Of a PLAN: where the approval is written.")
+@click.option("--yes", is_flag=True, help="On a terminal, approve without asking once more.")
+@workers_option
+@context_option
+@store_option
+def review(console: Console, what: str, action: str | None, **options: Any) -> int:
+    """Show everything that will run, and decide about it.
+
+    Without an action, all that waits in RUN is shown, complete: every field of every step, what
+    cannot be seen escaped; why it waits, who has allowed it, what is different from what was
+    approved last, and the hash that an approval is bound to. `amend` changes steps that have not
+    started, by --set PATH=VALUE and --unset PATH, or in $EDITOR; it makes a new revision. Of a
+    PLAN, `approve` writes an approval that `leadhand apply PLAN --approval FILE` uses up.
+    """
+    _refuse_strangers(action, options)
+    settings = settings_of(options["store"], options["workers"], context=options["context"])
+    if is_plan(what) or in_library(settings, what):
+        return review_plan(console, settings, what, action, options)
+    for name in ("output", "workers", "context"):
+        if options[name]:
+            raise UsageError(f"--{name} goes with a plan, and {what} is a run")
+    with reading(settings) as reader:
+        state = reader.state(reader.resolve(what))
+    match action:
+        case None:
+            return _show(console, state)
+        case "amend":
+            return _amend(console, settings, state, options)
+        case _:
+            return _decide(console, settings, state, action, options)
+
+
+def _refuse_strangers(action: str | None, options: Doc) -> None:
+    """An option that another action takes is a misunderstanding."""
+    word = action or "show"
+    for name in sorted({each for takes in TAKES.values() for each in takes}):
+        if options[name] and name not in TAKES[word]:
+            raise UsageError(f"--{name} does not go with {action or 'showing it'}")
+
+
+def _now() -> Any:
+    from leadhand.core.state import Now
+
+    wall = time.time_ns() // 1000
+    return Now(wall, wall)
+
+
+def _document(state: State) -> Doc:
+    from leadhand.core.reviewed import review_doc
+
+    doc = review_doc(state, _now())
+    doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
+    for each in doc["approvals"]:
+        each["expires"] = iso(each["expires"]) if each["expires"] else None
+    return doc
+
+
+def _show(console: Console, state: State) -> int:
+    doc = _document(state)
+    if console.json:
+        console.document(doc)
+        return 0
+    print_review(console, doc)
+    if doc["waiting"]:
+        short, run = doc["binding"][:12], state.run
+        console.say(
+            f"Allow exactly this: {console.command(f'review {run} approve --hash {short}')}"
+        )
+        others = ["reject", "amend"]
+        if state.started is not None and state.started.replans:
+            others.insert(1, "request-changes")
+        console.say(f"or: {', '.join(others)}")
+    return 0
+
+
+# Deciding.
+
+
+def _decide(console: Console, settings: Settings, state: State, action: str, options: Doc) -> int:
+    from leadhand.core.approval import binding
+
+    revision = state.pending
+    question = f"review-{revision.number}" if revision else ""
+    if revision is None or question not in state.questions:
+        raise Conflict(f"nothing waits for a review in run {state.run}")
+    choice = action.replace("-", "_")
+    text = options["text"] if choice == "request_changes" else options["reason"]
+    if choice != "approve" and not text:
+        option = "--text" if choice == "request_changes" else "--reason"
+        raise UsageError(f"say why: {action} {option} TEXT")
+    if choice == "request_changes" and not (state.started and state.started.replans):
+        raise UsageError("the plan is a given document, and nobody can change it but you: amend it")
+    details: Doc = {"id": question, "choice": choice, "text": text or ""}
+    shown = binding(state, revision.hash, revision.add, 0)
+    if choice == "approve":
+        if options["hash"] is None and not _confirmed(console, state, options):
+            console.say("nothing was approved")
+            return 5
+        details["approval"] = {
+            **approval_words(settings, state, options["expires"], options["key"]),
+            "shown": (options["hash"] or shown).lower(),
+        }
+    _run, answer = say(settings, state.run, "answer", **details)
+    _print_decided(console, state, choice, {**answer, "binding": shown})
+    return 0
+
+
+def approval_words(
+    settings: Settings, state: State, expires: str | None = None, key: str | None = None
+) -> Doc:
+    """What goes with an approval of what waits: when it ends, and a signature."""
+    from leadhand.app.people import approver_key, ends
+    from leadhand.engine.approvals import own_words
+
+    now = _now()
+    signer = approver_key(key or settings.approver_key)
+    return own_words(state, actor_of(settings), now, expires=ends(expires, now.wall), key=signer)
+
+
+def _confirmed(console: Console, state: State, options: Doc) -> bool:
+    """On a terminal, it is shown and asked; a script has read what it approves."""
+    if not console.can_prompt or options["yes"]:
+        return True
+    print_review(console, _document(state))
+    return click.confirm("Allow exactly this?", err=True)
+
+
+def _print_decided(console: Console, state: State, choice: str, answer: Doc) -> None:
+    if console.json:
+        number = state.pending.number if state.pending else 0
+        console.document({"run": state.run, "revision": number, "choice": choice, **answer})
+        return
+    words = {"approve": "approved", "reject": "rejected", "request_changes": "sent back"}
+    number = state.pending.number if state.pending else 0
+    more = f", hash {answer['binding']}" if choice == "approve" else ""
+    console.say(f"{words[choice]}: revision {number} of run {state.run}{more}")
+    _way_on(console, state.run, answer)
+
+
+def _way_on(console: Console, run: str, answer: Doc) -> None:
+    if not answer["hosted"]:
+        console.say(f"Nothing hosts this run. Go on with: {console.command(f'resume {run}')}")
+
+
+# Amending.
+
+
+def _amend(console: Console, settings: Settings, state: State, options: Doc) -> int:
+    from leadhand.app.people import revision_of
+    from leadhand.core.amend import edit
+    from leadhand.core.diff import diff
+    from leadhand.core.revisions import plan_of
+
+    before, heirs = plan_of(state)
+    sets = [path_and_value(text) for text in options["sets"]]
+    if sets or options["unset"]:
+        after = edit(before, sets, options["unset"], heirs=heirs)
+    else:
+        after = _edited(console, before)
+    changes = diff(before, after, heirs)
+    if not changes:
+        raise UsageError("the plan is the same as before, so there is nothing to amend")
+    revision = {**revision_of(state, after), "because": options["reason"] or ""}
+    _run, answer = say(settings, state.run, "amend", revision=revision)
+    if console.json:
+        told = [change.document() for change in changes]
+        console.document({"run": state.run, **answer, "changes": told})
+        return 0
+    from leadhand.cli.diff import print_changes
+
+    print_changes(console, changes)
+    console.say(f"run {state.run} has a new revision, and is {clean(answer.get('status'))}")
+    if answer.get("status") == "waiting":
+        console.next(console.command(f"review {state.run}"))
+    else:
+        _way_on(console, state.run, answer)
+    return 0
+
+
+def _edited(console: Console, before: Doc) -> Doc:
+    """The plan as a person leaves it in their editor."""
+    from leadhand.codec.documents import read_document, write_yaml
+
+    if not console.can_prompt:
+        raise UsageError("say what to change: --set PATH=VALUE or --unset PATH")
+    text = click.edit(write_yaml(before), extension=".yaml")
+    if text is None:
+        raise UsageError("the editor ended without saving, so nothing was amended")
+    return read_document(text.encode(), name="the amended plan")
+
+
+def path_and_value(text: str) -> tuple[str, Any]:
+    """`PATH=VALUE`: the value is JSON where it can be read so, else a text."""
+    from leadhand.codec.documents import is_json, read_value
+    from leadhand.core.amend import parts_of
+
+    at = text.find("=")
+    while at >= 0:
+        path, value = text[:at].strip(), text[at + 1 :]
+        try:
+            parts_of(path)
+        except UsageError:
+            at = text.find("=", at + 1)  # inside a quoted key
+            continue
+        return path, read_value(value, f"--set {path}") if is_json(value) else value
+    raise UsageError(f"--set {clean(text, 60)!r}: write it as PATH=VALUE, as in steps.a.timeout=5s")

@@ -1,0 +1,164 @@
+"""`leadhand review PLAN`: a plan that does not run yet is shown, amended, and approved."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.reviewed import print_parts
+from leadhand.cli.text import count, iso
+from leadhand.errors import Conflict, NotAllowed, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.cli.console import Console
+    from leadhand.cli.run import Prepared
+    from leadhand.core.approval import Approval
+    from leadhand.core.plan import Doc
+    from leadhand.settings import Settings
+
+
+def review_plan(
+    console: Console, settings: Settings, plan: str, action: str | None, options: Doc
+) -> int:
+    """Show a plan, or do with it what was asked."""
+    if action == "amend":
+        return _amend(console, settings, plan, options)
+    if action in ("reject", "request-changes"):
+        raise UsageError(f"{plan} is a plan: nobody waits for an answer to it. Fix: name a run")
+    prepared = prepared_plan(console, plan, options)
+    doc = _document(prepared)
+    if action == "approve":
+        return _approve(console, prepared, doc, plan, options)
+    if console.json:
+        console.document(doc)
+        return 0
+    _print(console, doc, plan)
+    way = console.command(f"review {plan} approve --hash {doc['binding'][:12]} -o approval.json")
+    console.say(f"Allow exactly this: {way}")
+    return 0
+
+
+def prepared_plan(console: Console, plan: str, options: Doc) -> Prepared:
+    """A plan as `leadhand apply` would run it, checked."""
+    from leadhand.cli.run import prepare_plan
+
+    rest = {"budget": None, "concurrency": None, "review": False}
+    return prepare_plan(console, plan, {**options, **rest})
+
+
+def _context(prepared: Prepared) -> str:
+    return str((prepared.origin or {}).get("context", ""))
+
+
+def _document(prepared: Prepared) -> Doc:
+    from leadhand.core.approval import plan_binding
+    from leadhand.core.reviewed import plan_doc
+    from leadhand.core.state import Now
+
+    assert prepared.doc is not None
+    wall = time.time_ns() // 1000
+    catalog, values = prepared.registry.catalog(), prepared.values or {}
+    doc = plan_doc(prepared.doc, values, catalog, Now(wall, wall))
+    doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
+    doc["context"] = _context(prepared)
+    doc["binding"] = plan_binding(prepared.doc, values, catalog, 0, doc["context"])
+    return doc
+
+
+def _print(console: Console, doc: Doc, plan: str) -> None:
+    console.out(f"{plan}: {count(len(doc['steps']), 'step')}")
+    if doc["context"]:
+        console.out(f"context    {doc['context']}")
+    print_parts(console, doc)
+    console.out(f"hash       {doc['binding']}")
+
+
+def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options: Doc) -> int:
+    wanted = (options["hash"] or "").lower()
+    if not doc["binding"].startswith(wanted):
+        raise Conflict(
+            f"{plan} is not what was shown: its hash begins with {doc['binding'][:16]}, not with "
+            f"{wanted[:64]}. Fix: look at it again with `leadhand review {plan}`"
+        )
+    if not wanted and console.can_prompt and not options["yes"]:
+        _print(console, doc, plan)
+        if not click.confirm("Allow exactly this?", err=True):
+            console.say("nothing was approved")
+            return 5
+    approval = _made(prepared, options)
+    text = json.dumps(approval.to_doc(), indent=2, ensure_ascii=False)
+    if not options["output"]:
+        console.out(text)
+        return 0
+    _write(Path(options["output"]), f"{text}\n")
+    if console.json:
+        console.document(approval.to_doc())
+        return 0
+    until = f", until {iso(approval.expires)}" if approval.expires else ""
+    signed = f", signed by {approval.key}" if approval.signature else ", not signed"
+    console.say(f"{approval.actor} approved {plan} for one run{until}{signed}")
+    console.next(console.command(f"apply {plan} --approval {options['output']}"))
+    return 0
+
+
+def _made(prepared: Prepared, options: Doc) -> Approval:
+    from leadhand.app.people import approval_of, approver_key, ends
+
+    settings = prepared.settings
+    assert prepared.doc is not None
+    now = time.time_ns() // 1000
+    return approval_of(
+        prepared.doc,
+        prepared.values or {},
+        prepared.registry.catalog(),
+        actor=prepared.actor,
+        now=now,
+        expires=ends(options["expires"] or settings.policy.approval_s, now),
+        reason=options["reason"] or "",
+        key=approver_key(options["key"] or settings.approver_key),
+        context=_context(prepared),
+    )
+
+
+def read_approval(path: str) -> Any:
+    """An approval from its file; UsageError when it is none."""
+    from leadhand.codec.documents import read_document
+    from leadhand.core.approval import Approval
+
+    return Approval.from_doc(read_document(Path(path))).to_doc()
+
+
+def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int:
+    from leadhand.cli.diff import print_changes
+    from leadhand.cli.plans import find_plan
+    from leadhand.cli.review import path_and_value
+    from leadhand.codec.documents import write_yaml
+    from leadhand.core.amend import edit
+    from leadhand.core.diff import diff
+
+    before = find_plan(console, settings, plan).doc
+    after = edit(before, [path_and_value(each) for each in options["sets"]], options["unset"])
+    output = options["output"]
+    as_json = console.json or (output or plan).lower().endswith(".json")
+    text = json.dumps(after, indent=2, ensure_ascii=False) if as_json else write_yaml(after)
+    if not output:
+        console.out(text.rstrip("\n"))
+        return 0
+    _write(Path(output), text.rstrip("\n") + "\n")
+    changes = diff(before, after)
+    if console.json:
+        console.document({"output": output, "changes": [each.document() for each in changes]})
+    else:
+        print_changes(console, changes)
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise NotAllowed(f"{path}: cannot be written: {error.strerror}") from None

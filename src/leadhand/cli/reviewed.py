@@ -1,0 +1,75 @@
+"""What will run, for a person's eyes: all of it, and nothing that only looks like it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.cli.text import clean, count
+from leadhand.core.reviewed import lines_of
+from leadhand.core.visible import visible, visible_value
+
+if TYPE_CHECKING:
+    from leadhand.cli.console import Console
+    from leadhand.core.plan import Doc
+
+COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan"}
+
+
+def print_review(console: Console, doc: Doc) -> None:
+    """All that waits in a run, or what is still to come."""
+    steps = doc["steps"]
+    number = f"revision {doc['revision']}"
+    by = f" by {visible(doc['author'])}" if doc["author"] else ""
+    console.out(f"run {doc['run']}, {number}{by}: {count(len(steps), 'step')}")
+    if doc["waiting"]:
+        console.out(f"waits      {clean(doc['reason'])}")
+        for each in doc["approvals"]:
+            until = f", until {each['expires']}" if each["expires"] else ""
+            console.out(f"allowed by {visible(each['actor'])}{until}")
+        missing = doc["people"] - len(doc["approvals"])
+        console.out(f"needs      {missing} more {'person' if missing == 1 else 'people'}")
+    else:
+        console.out("waits      nothing waits for a review; this is what is still to come")
+    print_parts(console, doc)
+    for ident in doc["cancel"]:
+        console.out(f"takes out  {visible(ident)}")
+    _print_changes(console, doc)
+    if doc["binding"]:
+        console.out(f"hash       {doc['binding']}")
+
+
+def print_parts(console: Console, doc: Doc) -> None:
+    """What it may do, what is given, and every field of every step."""
+    workers = [f"{visible(name)} {version or '?'}" for name, version in doc["workers"].items()]
+    console.out(f"risk       {doc['risk']}")
+    console.out(f"effects    {visible_value(doc['effects'])}")
+    console.out(f"writes     {visible_value(doc['writes'])}")
+    console.out(f"cost       {doc['cost']:g}")
+    for each in workers:
+        console.out(f"worker     {each}")
+    for what in doc.get("outside", ()):
+        console.out(f"new        {clean(what)}")
+    if doc.get("untrusted"):
+        console.out("careful    data from outside was read before this was proposed")
+    for name in ("plan", "params"):
+        for line in lines_of(doc[name]) if doc[name] else ():
+            console.out(f"{name:<10} {line}")
+    for step in doc["steps"]:
+        console.out("")
+        console.out(f"step {visible(step['id'])}, risk {doc['risks'][step['id']]}")
+        for line in lines_of({key: each for key, each in step.items() if key != "id"}):
+            console.out(f"  {line}")
+        if step["id"] in doc["instants"]:
+            console.out(f"  (allowed now, it starts at {doc['instants'][step['id']]} or later)")
+    console.out("")
+
+
+def _print_changes(console: Console, doc: Doc) -> None:
+    if not doc["approved_before"]:
+        console.out("difference nothing was approved before: all of it is new")
+        return
+    if not doc["changes"]:
+        return
+    console.out("difference to what was approved last:")
+    for line in doc["difference"]:
+        console.out(console.paint_data(f"  {line}", COLOURS[line[0]]))

@@ -1,0 +1,108 @@
+"""What a person is shown before they allow something: all that will run, as it will run.
+
+Nothing is cut short and nothing is put in order: steps stand as their author wrote them, and what
+is printed from here is what the hash covers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core.approval import binding, versions
+from leadhand.core.catalog import effective_risk
+from leadhand.core.diff import diff, lines, path_text
+from leadhand.core.review import outside, reach, reach_of
+from leadhand.core.reviewing import instants
+from leadhand.core.revisions import head_of, plan_of
+from leadhand.core.state import SETTLED
+from leadhand.core.visible import visible_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.review import Reach
+    from leadhand.core.state import Now, State
+
+
+def review_doc(state: State, now: Now) -> Doc:
+    """All that there is to know of what waits in a run, or of what is still to come."""
+    revision = state.pending
+    add = revision.add if revision else _to_come(state)
+    before, _ = plan_of(state, pending=False)
+    after, heirs = plan_of(state)
+    changes = diff(before, after, heirs)
+    wanted = reach_of(state, add)
+    envelope = state.permits.envelope
+    question = state.questions.get(f"review-{revision.number}") if revision else None
+    doc: Doc = {
+        "run": state.run,
+        "waiting": question is not None,
+        "question": f"{state.run}/{question.id}" if question else None,
+        "reason": question.text if question else "",
+        "revision": revision.number if revision else state.revision,
+        "revision_hash": revision.hash if revision else state.head,
+        "author": revision.author if revision else "",
+        "binding": binding(state, revision.hash, add, 0) if revision else "",
+        "people": revision.people if revision else 0,
+        "approvals": [
+            {"actor": each.actor, "expires": each.expires, "reason": each.reason, "key": each.key}
+            for each in (revision.approvals if revision else ())
+        ],
+        "plan": head_of(state.started),
+        "params": state.params,
+        "final": revision.final if revision else state.final,
+        "cancel": revision.cancel if revision else [],
+        **_reach_doc(add, state.catalog, wanted, head_of(state.started)),
+        "steps": list(add),
+        "instants": instants(add, now),
+        "envelope": envelope,
+        "outside": outside(envelope, wanted, state.spent) if envelope is not None else [],
+        "untrusted": state.permits.tainted,
+        "approved_before": bool(state.revision),
+        "changes": [each.document() for each in changes],
+        "difference": [f"{line.mark} {line.text}" for line in lines(changes)],
+    }
+    return doc
+
+
+def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) -> Doc:
+    """The same of a plan that does not run yet."""
+    steps = plan.get("steps", [])
+    wanted = reach(steps, catalog, plan.get("risk_level"))
+    return {
+        "plan": {key: value for key, value in plan.items() if key != "steps"},
+        "params": dict(params),
+        **_reach_doc(steps, catalog, wanted, plan),
+        "steps": list(steps),
+        "instants": instants(steps, now),
+    }
+
+
+def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: Reach, plan: Doc) -> Doc:
+    reached, least = wanted.to_doc(), plan.get("risk_level")
+    return {
+        "risk": reached["risk"],
+        "effects": reached["effects"],
+        "writes": reached["scope"],
+        "workers": versions(steps, catalog),
+        "cost": wanted.cost,
+        "risks": {step["id"]: effective_risk(least, step, catalog) for step in steps},
+    }
+
+
+def _to_come(state: State) -> list[Doc]:
+    return [step.doc for step in state.steps.values() if step.status not in SETTLED]
+
+
+def lines_of(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """Every leaf of a value with its path, a line each; what cannot be seen is escaped."""
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from lines_of(each, (*path, key))
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        for place, each in enumerate(value):
+            yield from lines_of(each, (*path, place))
+    else:
+        yield f"{path_text(path)}: {visible_value(value)}"

@@ -1,0 +1,125 @@
+"""Approvals at the door of the engine: whose they are, whether they still hold, used once.
+
+Whether a signature is good is no question for the core, which has no keys. It is asked where what
+people say becomes events, so that no way around it exists: not the command line, not Python, not
+the socket.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Protocol
+
+from leadhand.core.approval import Approval, binding, refuse_void, signed_text
+from leadhand.core.catalog import Catalog
+from leadhand.core.events import ApprovalGiven
+from leadhand.core.host import ApprovalUsed
+from leadhand.core.revisions import ORIGIN_KEYS
+from leadhand.errors import Conflict, NotAllowed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leadhand.core.events import Event, RunStarted
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import Now, State
+    from leadhand.engine.host import Host
+
+
+class Signer(Protocol):
+    """An approver's key: see `audit/keys.py`."""
+
+    @property
+    def name(self) -> str:
+        """The name of its public half."""
+
+    def sign(self, message: bytes) -> bytes:
+        """64 bytes."""
+
+
+def refuse_unsigned(state: State, events: Sequence[Event]) -> None:
+    """NotAllowed when one of the events is an approval that nobody listed has signed."""
+    approvers = state.policy.approvers
+    if not approvers:
+        return
+    for event in events:
+        if isinstance(event, ApprovalGiven):
+            text = signed_text(event.binding, event.actor, event.expires)
+            if event.approval and state.started is not None:
+                given = [each for each in state.started.approvals if each["id"] == event.approval]
+                text = Approval.from_doc(given[0]).to_sign() if given else b""
+            check_signature(approvers, event.actor, text, event.signature)
+
+
+def check_signature(approvers: Mapping[str, str], actor: str, text: bytes, signature: str) -> None:
+    """NotAllowed unless a listed person signed this."""
+    from leadhand.audit.keys import PublicKey, raw_key
+
+    if actor not in approvers:
+        raise NotAllowed(
+            f"{actor} is not among those who may approve: {', '.join(sorted(approvers))}"
+        )
+    if not signature:
+        raise NotAllowed(
+            f"{actor}'s approval is not signed. Fix: name your key with [review] key, or --key PATH"
+        )
+    try:
+        key = PublicKey.of(raw_key(approvers[actor]), f"the key of {actor}")
+        good = key.check(text, b64decode(signature, validate=True))
+    except ValueError:
+        good = False
+    if not good:
+        raise NotAllowed(f"the signature of {actor}'s approval is not by the key of {actor}")
+
+
+def signed(key: Signer, text: bytes) -> Doc:
+    """A signature, as events and approvals hold it."""
+    return {"key": key.name, "signature": b64encode(key.sign(text)).decode()}
+
+
+def own_words(
+    state: State, actor: str, now: Now, *, expires: int = 0, key: Signer | None = None
+) -> Doc:
+    """What somebody says with an approval of the revision that waits: when it ends, signed."""
+    revision = state.pending
+    if not expires and state.policy.approval_s is not None:
+        expires = now.wall + int(state.policy.approval_s * 1e6)
+    found: Doc = {"expires": expires} if expires else {}
+    if key is None or revision is None:
+        return found
+    bound = binding(state, revision.hash, revision.add, expires)
+    return found | signed(key, signed_text(bound, actor, expires))
+
+
+async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
+    """Check the approvals a run is started with, and use them up: durable before it begins."""
+    if not started.approvals:
+        return
+    if proposal is None:
+        raise UsageError("an approval is of a plan, and this is a goal")
+    head = {key: value for key, value in started.plan.items() if key not in ORIGIN_KEYS}
+    doc = {**head, "steps": proposal["steps"], "outlook": proposal.get("outlook") or []}
+    context = str(started.plan.get("context", ""))
+    catalog, given = Catalog(started.catalog), list[Approval]()
+    for each in started.approvals:
+        approval = Approval.from_doc(each)
+        _refuse_used(host, approval)
+        refuse_void(approval, doc, started.params, catalog, context, host.time().wall)
+        if started.policy.approvers:
+            text, signature = approval.to_sign(), approval.signature
+            check_signature(started.policy.approvers, approval.actor, text, signature)
+        if approval.actor in {other.actor for other in given}:
+            raise UsageError(f"two of the approvals are by {approval.actor}: one is enough")
+        given.append(approval)
+    for approval in given:
+        _refuse_used(host, approval)  # another start may have come in between
+        await host.tell_host(ApprovalUsed(approval.id, started.run, approval.actor))
+
+
+def _refuse_used(host: Host, approval: Approval) -> None:
+    run = host.shared.used.get(approval.id)
+    if run is not None:
+        raise Conflict(
+            f"{approval.actor}'s approval {approval.id} was used by run {run}, and is good for "
+            "one. Fix: approve the plan again"
+        )
