@@ -184,3 +184,58 @@ def test_every_policy_key_fills_a_field(tmp_path):
     assert set(filled) <= fields
     assert len(set(filled)) == len(filled)
     assert fields - set(filled) == {"inline_bytes", "rules", "reviewers", "approvers", "approval_s"}
+
+
+# --- review --------------------------------------------------------------------------------
+
+KEY = "ed25519:" + "A" * 43 + "="
+
+
+def review_settings(tmp_path, text):
+    (tmp_path / "leadhand.toml").write_text(text)
+    return load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+
+
+def test_rules_reviewers_and_approvers_become_policy(tmp_path):
+    """What runs record: rules in order, reviewers by name, people with their keys."""
+    text = f"""
+[review]
+rules = [{{risk = "high", then = "two"}}, {{effects = ["pay"], then = "refuse", name = "no"}}]
+reviewers = ["checks:look"]
+expires = "8 hours"
+key = "ann.key"
+
+[approvers]
+ann = "{KEY}"
+"""
+    found = review_settings(tmp_path, text)
+    assert [rule.then for rule in found.policy.rules] == ["two", "refuse"]
+    assert found.policy.rules[1].effects == ("pay",)
+    assert found.policy.reviewers == ("checks:look",)
+    assert found.policy.approval_s == 8 * 3600
+    assert found.policy.approvers == {"ann": KEY}
+    assert found.approver_key == tmp_path / "ann.key"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[review]\nrules = 3", "must be a list of rules"),
+        ("[review]\nrules = [{rsik = 'high'}]", 'did you mean "risk"'),
+        ("[review]\nrules = [{risk = 'huge'}]", "one of low"),
+        ("[review]\nrules = [{then = 'three'}]", "it is one of allow"),
+        ("[review]\nrules = [{workers = 'one'}]", "makes no sense"),
+        ("[review]\nrules = [{cost_over = -1}]", "negative"),
+        ("[review]\nreviewers = 'checks:look'", "must be a list"),
+        ("[review]\nreviewers = ['checks']", "module:function"),
+        ("[review]\nexpires = 'soon'", "expires"),
+        ("[review]\nrule = []", 'Did you mean "rules"'),
+        ("[approvers]\nann = 'ed25519:abc'", "must be a public key"),
+        ("[approvers]\nann = 3", "must be a public key"),
+    ],
+)
+def test_what_makes_no_sense_is_an_error_with_its_place(tmp_path, text, said):
+    """A rule that is silently ignored is no rule."""
+    with pytest.raises(UsageError, match=said) as raised:
+        review_settings(tmp_path, text)
+    assert "leadhand.toml" in str(raised.value)

@@ -149,6 +149,49 @@ def test_changes_are_for_the_planner(folder):
     assert (ended.code, ended.out) == (0, "less risk\n"), ended
 
 
+ENVELOPE = """
+from leadhand import Finish, Propose, Step, worker
+
+@worker(risk="high", effects=["cluster"])
+async def deploy(version: str) -> str:
+    return version
+
+@worker(risk="high", effects=["money"])
+async def pay() -> str:
+    return "paid"
+
+def plan(view):
+    done = len(view.results)
+    if done == 3:
+        return Finish("done")
+    if done < 2:
+        step = Step(id=f"deploy-{done}", worker="deploy", parameters={"version": f"v{done}"})
+    else:
+        step = Step(id="pay", worker="pay")
+    return Propose([step], final=False)
+"""
+
+
+def test_a_replan_inside_the_envelope_does_not_ask_and_one_outside_does(folder):
+    """Both stand in the intent ledger with the reason."""
+    folder.write("planning.py", ENVELOPE)
+    more = ("--planner", "planning.py:plan", "--workers", "planning.py", "--json")
+    done = folder.run("run", "ship and pay", *more)
+    assert done.code == 5, done
+    run = done.doc["run"]
+    assert folder.run("review", run, "approve").code == 0
+    done = folder.run("resume", run)
+    assert done.code == 5, done
+    shown = folder.run("review", run).out
+    assert "new        worker pay" in shown
+    assert "+ steps.pay" in shown, "different from what was approved last"
+    told = folder.run("logs", run, "--intent").out
+    assert "revision 2 approved by policy: inside what ann allowed" in told
+    assert "revision 3 (1 steps) needs a person: its risk is high; new: worker pay" in told
+    assert folder.run("review", run, "approve").code == 0
+    assert folder.run("resume", run).code == 0
+
+
 # --- amending ------------------------------------------------------------------------------
 
 

@@ -6,10 +6,15 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from leadhand import Policy
+from leadhand.codec.documents import read_document
+from leadhand.testing import scripted, simulate
 from tests.acceptance.test_docs import check_line
 from tests.support.cli import Folder, environment
 
@@ -147,7 +152,7 @@ def test_competitors_without_a_surprise_asks_its_planner_once(tmp_path):
 # --- all -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["research", "competitors"])
+@pytest.mark.parametrize("name", ["research", "competitors", "deploy"])
 def test_every_example_says_how_to_run_it(name):
     """A README that names each of its files and commands that exist."""
     text = (ROOT / "examples" / name / "README.md").read_text()
@@ -157,3 +162,101 @@ def test_every_example_says_how_to_run_it(name):
     assert any(line.startswith("leadhand run") for line in lines)
     for line in lines:
         check_line(line, line)
+
+
+# --- deploy --------------------------------------------------------------------------------
+
+
+def copied(name, tmp_path):
+    shutil.copytree(ROOT / "examples" / name, tmp_path / name)
+    return Folder(tmp_path / name)
+
+
+def soon():
+    """An instant two seconds from now, as people write it."""
+    return (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+
+
+@pytest.mark.slow
+def test_the_review_story_at_the_command_line(tmp_path):
+    """Plan, amend, diff, approve, run; step-3 starts when it was put off to, and not before."""
+    folder = copied("deploy", tmp_path)
+    waits = folder.run("run", "plan.json", "--review", "--json")
+    assert waits.code == 5, waits
+    run = waits.doc["run"]
+    night = "steps.step-3.not_before=02:00 America/New_York"
+    assert folder.run("review", run, "amend", "--set", night).code == 0
+    diff = folder.run("diff", run)
+    assert '+ steps.step-3.not_before: "02:00 America/New_York"' in diff.out
+    assert "02:00 America/New_York" in folder.run("review", run).out
+    when = (datetime.now(UTC) + timedelta(seconds=8)).isoformat()
+    assert folder.run("review", run, "amend", "--set", f"steps.step-3.not_before={when}").code == 0
+    assert folder.run("review", run, "approve", "--expires", "1 day").code == 0
+    done = folder.run("resume", run, "--json")
+    assert done.code == 0, done
+    shown = folder.run("show", run, "--json").doc
+    (third,) = [step for step in shown["steps"] if step["id"] == "step-3"]
+    assert datetime.fromisoformat(third["started"]) >= datetime.fromisoformat(when)
+    assert folder.run("verify", run).code == 0
+
+
+@pytest.mark.slow
+def test_the_review_story_with_an_approved_file(tmp_path):
+    """Amended, compared, approved and applied; then one byte is another."""
+    folder = copied("deploy", tmp_path)
+    later = f"steps.step-3.not_before={soon()}"
+    assert folder.run("review", "plan.json", "amend", "--set", later, "-o", "night.json").code == 0
+    assert folder.run("diff", "plan.json", "night.json").code == 1
+    for name in ("first.json", "second.json"):
+        approved = folder.run("review", "night.json", "approve", "--expires", "1 day", "-o", name)
+        assert approved.code == 0, approved
+    done = folder.run("apply", "night.json", "--approval", "first.json")
+    assert done.code == 0, done
+    plan = (folder.path / "night.json").read_text()
+    folder.write("night.json", plan.replace('"version": "v2.1.4"', '"version": "v2.1.5"'))
+    refused = folder.run("apply", "night.json", "--approval", "second.json")
+    assert refused.code == 7, refused
+    assert "changed since: step step-3" in refused.err
+    folder.write("night.json", plan)
+    assert folder.run("apply", "night.json", "--approval", "second.json").code == 0
+
+
+@pytest.mark.slow
+def test_the_review_story_in_python(tmp_path):
+    """The example's own script."""
+    folder = copied("deploy", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "story.py"],
+        cwd=folder.path,
+        env=environment(folder.path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "revision 2 by ann" in done.stdout
+    assert "succeeded - auth-service v2.1.4 is live (blue_green)" in done.stdout
+    assert "changed since: step step-3" in done.stdout
+
+
+def test_two_in_the_morning_on_a_virtual_clock():
+    """The deployment starts at 02:00 in New York, however long that is from now."""
+    plan = read_document(ROOT / "examples" / "deploy" / "plan.json")
+    plan["steps"][2]["not_before"] = "02:00 America/New_York"
+    fine = {"all_tests_pass": lambda data: data["failed"] == 0}
+    workers = [
+        scripted("test-runner", [{"failed": 0}], checks=fine),
+        scripted("db-manager", [{"backup": "b"}]),
+        scripted("k8s-deployer", ["live"]),
+    ]
+    done = simulate(plan, workers, policy=Policy(review=True), answers=lambda _question: "approve")
+    assert done.outcome.ok, done.lines()
+    assert not done.violations
+    approved = next(e for _, e in done.events if type(e).__name__ == "RevisionApproved")
+    instant = approved.instants["step-3"] / 1e6
+    local = datetime.fromtimestamp(instant, ZoneInfo("America/New_York"))
+    assert (local.hour, local.minute) == (2, 0)
+    starts = {e.step: at for at, e in done.events if type(e).__name__ == "AttemptStarted"}
+    assert starts["step-2"] - starts["step-1"] < 60e6
+    assert done.seconds * 1e6 >= starts["step-3"] - starts["step-1"] > 60e6

@@ -9,6 +9,7 @@ from typing import Any
 
 from leadhand import (
     Ambiguous,
+    Approval,
     Ask,
     Context,
     Denied,
@@ -32,6 +33,7 @@ from leadhand import (
     Propose,
     RateLimited,
     Report,
+    Rule,
     ScriptPlanner,
     Step,
     TooComplex,
@@ -165,6 +167,18 @@ async def run_it() -> str:
     if not outcome.ok:
         return f"{outcome.status}: {outcome.reason} after {outcome.duration_s:.1f} s"
     return str(outcome.result)
+
+
+async def review_it() -> str:
+    """Approve a plan, run it, say what people say."""
+    policy = Policy(rules=(Rule(risk="high", then="two"),))
+    lead = Lead([deploy], policy=policy, reviewers=[lambda revision: []], key="ann.key")
+    approval: Approval = lead.approve(plans(), params={"version": "1"}, expires="8 hours")
+    outcome: Outcome = await lead.run(plans(), approval=[approval])
+    await lead.amend(outcome.run, {"steps.deploy.timeout": "5m"}, ["steps.tests.timeout"])
+    shown: dict[str, Any] = await lead.review(outcome.run)
+    await lead.answer(outcome.run, "review-2", "approve", expires=60.0)
+    return str(shown["binding"])
 
 
 @method("prices")
