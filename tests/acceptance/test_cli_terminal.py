@@ -43,7 +43,7 @@ def typed(folder, *args, keys="", rows=30, columns=100, limit_s=60, **env):
         if not part:
             break
         seen += part
-        if keys and b"Your answer" in seen:
+        if keys and (b"Your answer" in seen or b"Allow exactly this?" in seen):
             os.write(terminal, keys.encode())
             keys = ""
     _, status = os.waitpid(pid, 0)
@@ -146,6 +146,26 @@ def test_answer_asks_on_a_terminal(folder):
     assert "approve" in done.out
     assert "leadhand resume" in done.out
     assert folder.run("resume", folder.latest()["run"]).code == 0
+
+
+def test_review_opens_the_editor_and_asks_before_it_approves(folder):
+    """The plan as YAML; what is saved is the amendment. All of it is shown before the question."""
+    folder.plan({"id": "a", "worker": "say", "parameters": {"text": "old"}})
+    assert folder.run("run", "plan.json", "--review").code == 5
+    run = folder.latest()["run"]
+    editor = folder.write("editor.sh", "#!/bin/sh\nsed -i 's/text: old/text: new/' \"$1\"\n")
+    editor.chmod(0o755)
+    done = typed(folder, "review", run, "amend", EDITOR=str(editor), VISUAL="")
+    assert done.code == 0, done
+    assert 'steps.a.parameters.text: "old" → "new"' in plain(done.out)
+    idle = typed(folder, "review", run, "amend", EDITOR="true", VISUAL="")
+    assert idle.code == 2, idle
+    no = typed(folder, "review", run, "approve", keys="n\n")
+    assert no.code == 5, no
+    yes = typed(folder, "review", run, "approve", keys="y\n")
+    assert yes.code == 0, yes
+    assert 'parameters.text: "new"' in plain(yes.out)
+    assert folder.run("resume", run).out == "new\n"
 
 
 def test_prints_of_workers_do_not_break_the_view(folder):
