@@ -72,7 +72,7 @@ def test_a_seed_gives_one_world_in_every_process():
 def test_the_worlds_reach_everything():
     """Every kind of event and every decision comes up: a swarm that avoids one tests nothing."""
     kinds, strategies, ends = set(), set(), set()
-    for seed in range(400):
+    for seed in range(700):
         verdict = simulate_seed(seed)
         kinds.update(verdict.kinds)
         strategies.update(verdict.strategies)
