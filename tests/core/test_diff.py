@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from leadhand.codec.documents import read_document, write_json, write_yaml
@@ -225,9 +225,19 @@ def test_a_plan_does_not_differ_from_itself(doc):
     assert diff(doc, document(normal(doc))) == []
 
 
+def named_once(doc):
+    """Whether no two steps of a plan, or of the one inside it, share an id."""
+    inside = doc.get("rollback_plan")
+    names = [each["id"] for each in doc["steps"]]
+    return len(set(names)) == len(names) and (
+        inside is None or isinstance(inside, str) or named_once(inside)
+    )
+
+
 @given(plans, plans)
 def test_applying_the_difference_gives_the_other(old, new):
-    """And there is none left."""
+    """And there is none left. (Two steps with one id are no plan: lint says so.)"""
+    assume(all(map(named_once, (old, new))))
     changes = diff(old, new)
     made = apply(old, changes)
     assert canonical(made) == canonical(normal(new))
