@@ -315,6 +315,16 @@ def test_a_hold_survives_a_new_host_and_a_retry():
     assert run.reply("release").running == ["a"]
 
 
+def test_a_hold_ends_with_the_step():
+    """Nobody is asked to release what will not run."""
+    run = drive(step("a", failure_action="continue"), step("b", "a"), step("c"), replans=False)
+    run.hear(control.hold(run.state, ["b"], "ann"))
+    run.fail("a", "permanent")
+    assert run.status("b") == ["skipped"]
+    assert not run.state.questions
+    assert run.done("c").ended == "failed"
+
+
 def test_a_hold_may_end_the_run():
     """Abort means what it says."""
     run = drive(step("a"), step("b", "a"))

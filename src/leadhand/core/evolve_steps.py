@@ -273,8 +273,7 @@ def end(
     if step.question:
         close_question(state, step)
     if step.held:
-        state.held.discard(step.id)
-        step.held = ""
+        state.let_go(step)
     if settle and step.dependents:
         settle_dependents(state, step)
 

@@ -280,7 +280,8 @@ def _names_of(book: Book, ident: str) -> list[str]:
 
 
 def drop_questions(book: Book, ident: str) -> None:
-    """A step that is settled has nothing to ask."""
+    """A step that is settled has nothing to ask, and nothing holds it."""
+    book.barred.pop(ident, None)
     for name in [name for name, asked in book.questions.items() if asked.step == ident]:
         del book.questions[name]
 

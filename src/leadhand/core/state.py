@@ -272,6 +272,13 @@ class State:
         """Whether a settled step keeps the run from succeeding."""
         return step.status in ("failed", "skipped") and not step.tolerated
 
+    def let_go(self, step: StepState) -> None:
+        """A held step that has ended needs no answer; nor does a question that holds nobody."""
+        question, step.held = step.held, ""
+        self.held.discard(step.id)
+        if all(self.steps[other].held != question for other in self.held):
+            self.questions.pop(question, None)
+
     @property
     def surprises_wait(self) -> bool:
         """Whether who waits for a surprise waits for the planner too; older logs did not do so."""
