@@ -141,7 +141,8 @@ def test_a_worker_that_prints_a_gigabyte(folder, worker):
     assert done.doc["steps"][0]["attempts"] >= 1
     assert len(done.out) + len(done.err) < 20_000_000
     grown = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    assert max(before, grown) < 400_000, "kilobytes at the peak of any child so far"
+    if before < 400_000:  # else another test's child was larger, and this says nothing
+        assert grown < 400_000, "kilobytes at the peak of any child so far"
     shown = folder.run("logs", done.doc["run"], "a")
     assert len(shown.out) < 20_000_000
 

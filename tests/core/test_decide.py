@@ -527,7 +527,8 @@ def test_abort_stops_the_run(word):
     run.fail("a", "permanent")
     assert run.news == ["report a permanent", "recover a abort", "stop failed"]
     reason = run.state.stopping.reason
-    assert reason.startswith("step a failed and the plan says to abort: it broke")
+    then = "roll back" if word == "rollback" else "abort"
+    assert reason.startswith(f"step a failed and the plan says to {then}: it broke")
     run.done("b")
     assert run.news == ["report b met", "end failed"]
     assert run.status("a", "b", "c") == ["failed", "succeeded", "cancelled"]

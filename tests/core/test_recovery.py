@@ -143,8 +143,8 @@ def test_the_steps_word_on_idempotence_comes_before_its_workers(doc, expected):
         ("abort", True, "abort", "it broke"),
         ("abort_deployment", False, "abort", "it broke"),
         ("abort_deployment", True, "abort", "it broke"),
-        ("rollback", False, "abort", "it broke; what was done is taken back"),
-        ("rollback", True, "abort", "it broke; what was done is taken back"),
+        ("rollback", False, "abort", "it broke; what was done is to be taken back"),
+        ("rollback", True, "abort", "it broke; what was done is to be taken back"),
     ],
 )
 def test_the_failure_action_is_the_last_rung(action, replans, strategy, reason):
@@ -249,7 +249,7 @@ def test_the_words_of_an_unseen_outcome():
         (
             "rollback",
             "abort",
-            "it broke; nobody saw whether it happened; what was done is taken back",
+            "it broke; nobody saw whether it happened; what was done is to be taken back",
         ),
         (
             "continue",

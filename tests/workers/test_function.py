@@ -759,9 +759,9 @@ async def test_threads_grow_are_reused_and_are_daemons():
         assert (await made.perform(task(), Ctx())).data is True
     assert len(names) == 1
     started = time.perf_counter()
-    await asyncio.gather(*(made.perform(task(s=0.1), Ctx()) for _ in range(40)))
+    await asyncio.gather(*(made.perform(task(s=0.3), Ctx()) for _ in range(40)))
     assert time.perf_counter() - started < 2
-    assert len(names) == 40
+    assert 30 <= len(names) <= 40, "one each, unless the machine was busy and one came free"
     await made.close()
 
 

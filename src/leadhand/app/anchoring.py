@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadhand.audit.anchors import Anchoring, file_of, line_of, lines_in, read_line
-from leadhand.errors import NotAllowed, UsageError
+from leadhand.audit.anchors import Anchor, Anchoring, file_of, line_of, lines_in, read_line
+from leadhand.errors import Conflict, NotAllowed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +47,18 @@ class Anchorer:
         self._said = ""
         self._known = 0
         """The number of the last commit that is known to be anchored."""
+
+    def refuse_cut(self) -> None:
+        """A log that ends before its anchor is an older copy: what it would do was done already."""
+        known = last_anchor(self._file)
+        here = self._store.commits()
+        if known is not None and known.database == self._database and known.number > here:
+            raise Conflict(
+                f"{self._store.path}: the log ends at commit {here}, and {self._file} says that "
+                f"there were {known.number}: this is an older copy, and going on from it would do "
+                "again what was done since. Fix: put the newer file back; or, if that is what you "
+                "want, move the anchor file away first"
+            )
 
     def open(self) -> None:
         """Begin to anchor now and then."""
@@ -90,6 +102,18 @@ class Anchorer:
         if self._task is not None:
             await self._task
         await self._write(self._store.head)
+
+
+def last_anchor(file: Path) -> Anchor | None:
+    """The last line of an anchor file, if there is one that can be read."""
+    try:
+        with file.open("rb") as opened:
+            size = opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, size - TAIL_BYTES))
+            lines = lines_in(opened.read())
+    except OSError:
+        return None
+    return read_line(lines[-1]) if lines else None
 
 
 def append(file: Path, head: Batch, database: str, signer: Signer | None) -> bool:

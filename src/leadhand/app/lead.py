@@ -340,6 +340,7 @@ class Lead(People):
             if isinstance(store, SqliteStore):
                 tell = partial(host.notice, "trouble", "")
                 self._anchorer = Anchorer(store, self._anchoring, tell)
+                self._anchorer.refuse_cut()
             await host.open()
             if self._anchorer is not None:
                 self._anchorer.open()

@@ -61,6 +61,13 @@ class Console:
         """A command to be typed as it stands: with `--store` where that is needed."""
         return f"leadhand {words}" + (f" --store {shlex.quote(self.store)}" if self.store else "")
 
+    def bytes(self, data: bytes) -> None:
+        """Data that is no text, as it is."""
+        self._data.flush()
+        raw = self._data.fileno()
+        while data:
+            data = data[os.write(raw, data) :]
+
     def paint(self, text: str, colour: str) -> str:
         """The text in a colour, where colours are wanted."""
         return f"\033[{_COLOURS[colour]}m{text}\033[0m" if self.colour else text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +36,7 @@ def export(console: Console, run: str, output: str | None, store: str | None) ->
         ident = reader.resolve(run)
     data = export_run(settings.store, ident, settings.anchoring)
     if output == "-":
-        sys.stdout.buffer.write(data)
+        console.bytes(data)
         return 0
     file = Path(output or f"run-{ident}.zip")
     _write(file, data)

@@ -141,6 +141,13 @@ def execute(args: list[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 128 + 13  # as if SIGPIPE had ended it, which is what the reader meant
+    except SystemExit as error:
+        # So click ends a command whose reader has left; it wraps stdout then, and does not say why.
+        if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
+            _tell(error)
+            return exit_code_of(error)
+        _forget_stdout()
+        return 128 + 13
     except click.ClickException as error:
         if "--json" in args and not isinstance(error, click.exceptions.NoArgsIsHelpError):
             _print_document(error)

@@ -7,6 +7,7 @@ that command is used.
 
 from __future__ import annotations
 
+import os
 import sys
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -86,7 +87,10 @@ def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     args = sys.argv[1:] if argv is None else argv
     if args in (["--help"], ["-h"], ["help"]):
-        print(help_text())  # noqa: T201 - the one place that needs nothing else
+        try:
+            print(help_text(), flush=True)  # noqa: T201 - the one place that needs nothing else
+        except BrokenPipeError:
+            os._exit(128 + 13)
         return
     if not args:
         print(help_text(), file=sys.stderr)  # noqa: T201 - as above

@@ -93,6 +93,9 @@ def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: 
         others = ", ".join(choice for choice in choices if choice != "retry")
         line = console.command(f'answer {ident} retry --text "…"')
         return f"{line}   # or: {others}" if others else line
+    if "give" in choices:
+        others = ", ".join(choice for choice in choices if choice != "give")
+        return console.command(f"answer {ident} give --data '…'") + f"   # or: {others}"
     return console.command(f"answer {ident} " + ("|".join(choices) or '--text "…"'))
 
 

@@ -46,7 +46,7 @@ leadhand review plan.yaml approve -o approval.json"""
 
 @command("review", EXAMPLE)
 @click.argument("what", metavar="RUN|PLAN")
-@click.argument("action", type=click.Choice(ACTIONS), required=False)
+@click.argument("action", type=click.Choice(ACTIONS), required=False, metavar="[ACTION]")
 @click.option("--hash", metavar="PREFIX", help="Approve only if the hash shown begins so.")
 @click.option("--expires", metavar="TIME", help='How long the approval holds, as in "8 hours".')
 @click.option("--reason", help="Why; recorded with it.")

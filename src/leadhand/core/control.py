@@ -97,6 +97,8 @@ def answer(
         except msgspec.ValidationError as error:
             raise UsageError(f"this is no approval: {error}") from None
         return _review(state, question, choice, actor, text, now, more)
+    if choice == "give" and not text and data is None:
+        raise UsageError("say what you give: with --data as JSON, or with --text in words")
     if choice == "done" and question.kind == "unseen":
         _vouched(state, question.step, data)
     return Move(answer_events(state, question, choice, actor, text, data), [])

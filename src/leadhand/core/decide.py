@@ -105,7 +105,8 @@ def _recover(state: State, now: Now) -> Move:
     )
     match choice.strategy:
         case "abort":
-            reason = f"step {step.id} failed and the plan says to abort: {choice.reason}"
+            then = "roll back" if choice.rollback else "abort"
+            reason = f"step {step.id} failed and the plan says to {then}: {choice.reason}"
             stop = ev.StopDecided("failed", reason, rollback=choice.rollback)
             return Move([decided, stop], [])
         case "probe":

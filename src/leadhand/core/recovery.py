@@ -232,7 +232,7 @@ def _last(state: State, step: StepState, kind: str, message: str) -> Recovery:
         case "abort":
             return Recovery("abort", message)
         case "rollback":
-            return Recovery("abort", f"{message}; what was done is taken back", rollback=True)
+            return Recovery("abort", f"{message}; what was done is to be taken back", rollback=True)
         case "continue":
             return Recovery("continue", f"{message}; the plan says to continue")
         case "replan" if replans:

@@ -60,6 +60,10 @@ class SqliteReader:
         rows = self._rows("header", (run,))
         return _header(*rows[0]) if rows else None
 
+    def commits(self) -> int:
+        """How many commits the file holds, by its last one's number."""
+        return int(self._rows("ends")[0][2])
+
     def batches(self) -> list[Batch]:
         """The batch chain."""
         return [Batch(*row) for row in self._rows("batches")]

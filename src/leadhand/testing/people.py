@@ -42,7 +42,9 @@ def say_something(world: World, verb: str) -> None:
             details = {"id": question.id, "choice": _whatever(world, question)}
             world.loop.run_in(world.current, _say(world, host, run, verb, details))
     elif verb in ("hold", "redo"):
-        ident = world.random.choice(list(run.state.steps) or ["nobody"])
+        failed = [step.id for step in run.state.steps.values() if step.status == "failed"]
+        chosen = failed if verb == "redo" and failed else list(run.state.steps)
+        ident = world.random.choice(chosen or ["nobody"])
         wish = {"steps": [ident], "step": ident, "reason": "a whim"}
         world.loop.run_in(world.current, _say(world, host, run, verb, wish))
     else:

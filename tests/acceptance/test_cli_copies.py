@@ -1,0 +1,64 @@
+"""Older copies of a database, readers that leave, and answers that say nothing."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support.cli import PROGRAM, WORKERS, Folder, environment
+
+
+@pytest.fixture
+def folder(tmp_path):
+    found = Folder(tmp_path)
+    found.write("workers.py", WORKERS)
+    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
+    return found
+
+
+def test_nothing_goes_on_from_an_older_copy_of_the_database(folder):
+    """Its anchor knows better: what the copy would do was done already."""
+    assert folder.run("run", folder.plan({"id": "a", "worker": "once"})).code == 0
+    home = folder.path / ".leadhand"
+    shutil.copy(home / "leadhand.db", folder.path / "old.db")
+    assert folder.run("run", folder.plan({"id": "a", "worker": "once"})).code == 0
+    shutil.copy(folder.path / "old.db", home / "leadhand.db")
+    done = folder.run("run", folder.plan({"id": "a", "worker": "once"}))
+    assert (done.code, "older copy" in done.err) == (7, True), str(done)
+    assert folder.lines("once.txt") == 2
+    (home / "leadhand.db.anchors").unlink()
+    assert folder.run("run", folder.plan({"id": "a", "worker": "once"})).code == 0
+
+
+@pytest.mark.parametrize("words", [["schema"], ["--help"], ["run", "--help"]])
+def test_a_reader_that_leaves_is_no_bug(folder, words):
+    """`leadhand … | head` ends as if the signal for it had come, without a word."""
+    line = " ".join([*PROGRAM, *words])
+    done = subprocess.run(
+        ["bash", "-c", f"{line} | true; echo ${{PIPESTATUS[0]}}"],
+        cwd=folder.path,
+        env=environment(folder.path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == "", done.stderr
+    assert done.stdout.strip() in ("141", "0"), "0 when it was all written before"
+
+
+def test_an_export_to_stdout_is_the_file(folder):
+    """Byte for byte, and nothing of it elsewhere."""
+    folder.run("run", folder.plan({"id": "a", "worker": "say"}))
+    run = folder.latest()["run"]
+    done = subprocess.run(
+        [*PROGRAM, "export", run, "-o", "-"],
+        cwd=folder.path,
+        env=environment(folder.path),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"PK")
+    assert b"PK" not in done.stderr
