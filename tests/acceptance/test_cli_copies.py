@@ -62,3 +62,12 @@ def test_an_export_to_stdout_is_the_file(folder):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"PK")
     assert b"PK" not in done.stderr
+
+
+def test_an_approval_does_not_take_the_place_of_its_plan(folder):
+    """The file it is written to is another one."""
+    plan = folder.plan({"id": "a", "worker": "danger"})
+    before = (folder.path / plan).read_text()
+    done = folder.run("review", plan, "approve", "-o", plan)
+    assert (done.code, "is the plan itself" in done.err) == (2, True), str(done)
+    assert (folder.path / plan).read_text() == before

@@ -94,7 +94,10 @@ def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options:
     if not options["output"]:
         console.out(text)
         return 0
-    _write(Path(options["output"]), f"{text}\n")
+    file = Path(options["output"])
+    if file.exists() and Path(plan).exists() and file.samefile(plan):
+        raise UsageError(f"{file}: is the plan itself; give the approval a file of its own")
+    _write(file, f"{text}\n")
     if console.json:
         console.document(approval.to_doc())
         return 0

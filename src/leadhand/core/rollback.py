@@ -97,5 +97,7 @@ def _known(state: State, value: Json, step: str) -> Json:
 
 def _titled(state: State, plan: Doc, params: Doc) -> Rollback:
     plan.setdefault("plan_id", rollback_id(str(plan.get("plan_id") or state.run)))
-    plan.setdefault("goal", f"Take back what run {state.run} did: {goal_of(state).text}"[:500])
+    text = goal_of(state).text
+    what = f"Take back what run {state.run} did" + (f": {text}" if text else "")
+    plan.setdefault("goal", what[:500])
     return Rollback(plan, params)
