@@ -258,6 +258,8 @@ def _supersede(state: State, old: StepState, new: StepState) -> None:
         close_question(state, old)
     elif state.is_bad(old):
         state.bad -= 1
+    if old.held:
+        state.let_go(old)
     old.status = "superseded"
     old.ticket = 0
     old.superseded_by = new.id

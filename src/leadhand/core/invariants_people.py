@@ -40,12 +40,14 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
     step.unseen = step.happened = False
     book.forsaken = [each for each in book.forsaken if each.id != step.id]
     causes = {step.id}
+    book.ended_before.add(step.id)  # whoever only waited for its end has had it
     for other in book.steps.values():
         names = graph.dependencies(other.doc)
         if other.status == "skipped" and any(
             (found := book.follow(name)) is not None and found.id in causes for name in names
         ):
             causes.add(other.id)
+            book.ended_before.add(other.id)
             other.status, other.tolerated = "planned", False
 
 
