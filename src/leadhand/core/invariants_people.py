@@ -40,6 +40,7 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
     step.unseen = step.happened = False
     book.forsaken = [each for each in book.forsaken if each.id != step.id]
     causes = {step.id}
+    book.barred.pop(step.id, None)
     book.ended_before.add(step.id)  # whoever only waited for its end has had it
     for other in book.steps.values():
         names = graph.dependencies(other.doc)
