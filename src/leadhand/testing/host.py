@@ -34,13 +34,22 @@ class SimHost(Host):
         self._world = world
         self.reviewers = {AUDITOR: Auditor(world)}
         self._lines: set[str] = set()
+        self.heard: dict[tuple[str, int], int] = {}
+        """When it was told of each attempt's end: it knows, though the disk may be full."""
 
     def perform(self, run: Run, effect: Effect) -> None:
         """Carry out an effect; before the first of a run, put its line in between."""
         if run.id not in self._lines:
             self._lines.add(run.id)
-            run.reported = partial(self._deliver, run.reported)  # type: ignore[method-assign]
+            hear = partial(self._hear, run.id, run.reported)
+            run.reported = partial(self._deliver, hear)  # type: ignore[method-assign]
         super().perform(run, effect)
+
+    def _hear(
+        self, run: str, original: Callable[[ev.AttemptReported], None], event: ev.AttemptReported
+    ) -> None:
+        self.heard.setdefault((run, event.epoch), self.time().at)
+        original(event)
 
     def _deliver(
         self, original: Callable[[ev.AttemptReported], None], event: ev.AttemptReported

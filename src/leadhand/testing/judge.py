@@ -170,6 +170,9 @@ def _judge_circuits(world: World) -> None:
         for entry, event in events
         if isinstance(event, (ev.AttemptReported, ev.AttemptLost))
     }
+    for host in world.hosts.values():
+        for attempt, at in host.heard.items():
+            over[attempt] = min(at, over.get(attempt, at))
     shared = hosting.HostState()
     opened: dict[str, int] = {}
     trials: dict[str, tuple[str, int]] = {}
