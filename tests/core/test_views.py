@@ -564,3 +564,11 @@ def test_times_are_in_microseconds():
     run = Drive(step("a")).later(60).done("a")
     assert run.state.ended_at == MINUTE
     assert views.outcome_doc(run.state)["duration"] == 60.0
+
+
+def test_the_planner_is_told_who_is_left_alone():
+    """Workers whose circuit is open, with a word why."""
+    run = Drive(step("a"))
+    assert views.planner_view(run.state, 1, "start").barred == {}
+    run.state.down = frozenset({"w", "nobody"})
+    assert list(views.planner_view(run.state, 1, "start").barred) == ["w"]

@@ -223,6 +223,9 @@ class _Timeline(Sequence[StepView]):
         return len(self._state.steps)
 
 
+ALONE = "fails again and again, and is left alone for now"
+
+
 def planner_view(
     state: State, call: int, why: str, value: Callable[[StepState], Json] | None = None
 ) -> PlannerView:
@@ -251,6 +254,7 @@ def planner_view(
         in_flight=tuple(state.in_flight),
         outlook=tuple(fresh(state.outlook)),
         budget_left=_left(state),
+        barred={name: ALONE for name in state.catalog.workers if name in state.down},
     )
 
 

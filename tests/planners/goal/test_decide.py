@@ -1,6 +1,7 @@
 """What the planner decides, situation by situation, and what it says about it."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -402,3 +403,14 @@ def test_the_last_plan_is_kept_unless_a_new_one_is_clearly_cheaper():
     run.outlook = [{"worker": "a_way"}]
     run.settle("start")
     assert run.ask(GoalPlanner()).steps[0]["worker"] == "a_way"
+
+
+def test_a_worker_that_is_left_alone_is_passed_over_where_there_is_another_way():
+    """Without one its step is proposed all the same, and waits: nobody is asked for nothing."""
+    view = Run(LINE, ["summary"], {**TOPIC, "key": "k"}).view()
+    away = replace(view, barred={"fetch": "fails again and again"})
+    (step,) = asyncio.run(GoalPlanner().decide(away)).steps
+    assert step["worker"] == "mirror"
+    alone = replace(Run(LINE, ["summary"], TOPIC).view(), barred={"fetch": "fails"})
+    (step,) = asyncio.run(GoalPlanner().decide(alone)).steps
+    assert step["worker"] == "fetch"

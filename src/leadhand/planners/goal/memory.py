@@ -41,6 +41,9 @@ FAILURES_MAX = {
 }
 """How many failures in a row on one input end it; of any other class, one does."""
 SPLITTING = frozenset({"too_complex", "context_overflow", "ambiguous"})
+BARRED = 8
+"""How much dearer a worker is that is left alone for now: another way is taken if there is one, and
+without one its step waits."""
 ADVISED = 0.5
 """What a recommendation makes of the price of the worker it names."""
 _ADVICE = re.compile(
@@ -205,7 +208,7 @@ def prices(
         if name in touched:
             price, why = _remembered(operator, price, world, before)
         if price < inf and operator.worker in view.barred:
-            price, why = inf, view.barred[operator.worker]
+            price, why = price * BARRED, view.barred[operator.worker]
         if price < inf and view.budget_left is not None and operator.cost > view.budget_left:
             price, why = inf, f"costs {operator.cost:g}, and {view.budget_left:g} is left"
         if operator.worker in advised and price < inf:
