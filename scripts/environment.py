@@ -1,4 +1,4 @@
-"""Make a virtual environment ready: `python3 scripts/environment.py run|dev|bench|lock`.
+"""Make a virtual environment ready: `python3 scripts/environment.py run|dev|model|bench|lock`.
 
 Standard library only, since it runs before anything is installed. What was installed, from
 which lock files and by which Python, is recorded inside the environment; when that still
@@ -28,11 +28,14 @@ class Environment:
     """Lock files under requirements/, without their ending."""
     project: bool
     """Whether Leadhand itself is installed, editable."""
+    alone: bool = False
+    """Whether the packages are installed without what they depend on."""
 
 
 ENVIRONMENTS = {
     "run": Environment(".venv", ("base", "build"), project=True),
     "dev": Environment(".venv", ("dev",), project=True),
+    "model": Environment(".venv-model", ("model",), project=False, alone=True),
     "bench": Environment(".venv-bench", ("bench",), project=False),
     "lock": Environment(".venv-lock", ("lock",), project=False),
 }
@@ -77,7 +80,8 @@ def prepare(wanted: Environment) -> None:
         create(folder)
     if missing:
         files = [arg for lock in missing for arg in ("-r", f"requirements/{lock}.txt")]
-        pip(folder, "--require-hashes", *files)
+        alone = ["--no-deps"] if wanted.alone else []
+        pip(folder, "--require-hashes", *alone, *files)
         record.locks |= {lock: digest_lock(lock) for lock in missing}
     if project != record.project:
         pip(folder, "--no-build-isolation", "--no-deps", "--editable", ".")
