@@ -365,6 +365,48 @@ def test_where_there_are_approvers_only_their_signature_counts(folder):
     assert folder.run("resume", run).code == 0
 
 
+def test_verify_looks_at_signatures_again(folder):
+    """Of a run and of its bundle; whose key it is only the settings can say."""
+    pytest.importorskip("cryptography")
+    key = folder.run("audit-key", "ann.key", "--json").doc["approver"]
+    base = "[project]\nworkers = ['workers.py']\nactor = 'ann'\n[review]\nkey = 'ann.key'\n"
+    folder.write("leadhand.toml", f"{base}[approvers]\nann = '{key}'\n")
+    run = waiting(folder)
+    assert folder.run("review", run, "approve").code == 0
+    assert folder.run("resume", run).code == 0
+    folder.run("export", run, "-o", "run.zip")
+    for what in (run, "run.zip"):
+        done = folder.run("verify", what)
+        assert done.code == 0, done
+        assert "1 approval signed" in done.err
+        assert "[approvers]" not in done.err
+        assert folder.run("verify", what, "--json").doc["signed_approvals"] == 1
+    folder.write("leadhand.toml", base)
+    for what in (run, "run.zip"):
+        done = folder.run("verify", what)
+        assert done.code == 0, done
+        assert "is ann's: only the log says so" in done.err
+
+
+def test_an_approval_for_a_budget_holds_for_no_larger_one(folder):
+    """Given with it, it is shown, covered by the hash, and kept."""
+    folder.plan(say("a", "v2"))
+    shown = folder.run("review", "plan.json", "--budget", "5")
+    assert "limits     budget 5" in shown.out
+    other = folder.run("review", "plan.json")
+    assert "limits     budget none" in other.out
+    assert shown.out.splitlines()[-1] != other.out.splitlines()[-1]
+    approved(folder, "--budget", "5")
+    apply = ("apply", "plan.json", "--approval", "approval.json")
+    for more in ((), ("--budget", "500")):
+        done = folder.run(*apply, *more)
+        assert done.code == 7, done
+        assert "under tighter limits" in done.err
+        assert "instead of 5" in done.err
+    assert folder.run(*apply, "--budget", "4").code == 0
+    assert folder.run("review", waiting(folder), "--budget", "5").code == 2
+
+
 def test_reviewers_of_the_settings_look_first(folder):
     """What they find makes a plan wait; one that fails does too."""
     base = "[project]\nworkers = ['workers.py']\nactor = 'ann'\n"

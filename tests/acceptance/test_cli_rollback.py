@@ -98,10 +98,16 @@ def test_a_rollback_is_reviewed_as_any_run(folder):
     assert done.code == 1, str(done)
     assert (done.doc["rollback"]["status"], world(folder)) == ("waiting", [])
     back = done.doc["rollback"]["run"]
+    shown = folder.run("review", back, "--json").doc
+    assert "rollback_of" not in shown["plan"]
+    assert shown["origin"] == {"rollback_of": done.doc["run"]}
     assert folder.run("answer", f"{back}/review-1", "approve").code == 0
     resumed = folder.run("resume", back)
     assert resumed.code == 0, str(resumed)
     assert world(folder) == ["clean up v2"]
+    kept = folder.run("library", "save", "again", back)
+    assert kept.code == 0, str(kept)
+    assert "rollback_of" not in folder.run("library", "show", "again", "--json").out
 
 
 def test_what_cannot_be_taken_back_says_so(folder):

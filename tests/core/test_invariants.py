@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from leadhand.core import events as ev
+from leadhand.core.approval import bind
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants import RULES, check
@@ -337,6 +338,15 @@ def test_clean_logs_pass(name):
         assert not check(entries[:length])
 
 
+def allowed(log, actor):
+    """Somebody allows what was proposed."""
+    start, found = log.entries[0][1], log.proposed
+    bound = bind(start, found.hash, {"w": "1"}, 0)
+    return log.add(
+        ev.ApprovalGiven(number=found.number, hash=found.hash, actor=actor, binding=bound)
+    )
+
+
 BAD = {
     # The run.
     "no start": ("I5", lambda: without(Log(A).run("a").done(), 0)),
@@ -421,6 +431,16 @@ BAD = {
     "another hash": (
         "I24",
         lambda: Log().ask().answer().propose(A).add(ev.RevisionApproved(1, "x", "policy")),
+    ),
+    "allowed by the policy in a person's place": (
+        "I26",
+        lambda: allowed(Log().ask().answer().propose(A), "policy"),
+    ),
+    "allowed by one who may not": (
+        "I26",
+        lambda: allowed(
+            Log(policy=Policy(approvers={"ann": "k"})).ask().answer().propose(A), "eve"
+        ),
     ),
     "changed after approval": ("I24", lambda: Log(A).start("a", spec="x")),
     "not what its hash says": (

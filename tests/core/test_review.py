@@ -3,11 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from leadhand.core import control, holds
 from leadhand.core import events as ev
 from leadhand.core.approval import plan_binding
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
+from leadhand.core.invariants import check
 from leadhand.core.policy import Policy, Rule
 from leadhand.core.review import Reach, outside, reach, widened
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
@@ -159,6 +161,51 @@ def test_only_named_approvers_may():
     with pytest.raises(NotAllowed, match="ann is not among those who may approve: bob"):
         run.reply("approve")
     assert run.reply("approve", actor="bob").running == ["a"]
+
+
+def test_an_approval_covers_the_limits_of_the_run():
+    """The same plan under another budget has another hash; in older logs it had not."""
+    for version, same in ((ev.DECIDE_VERSION, False), (3, True)):
+        bound = [
+            drive(step("a", worker="risky"), policy=Policy(budget=budget), decide_version=version)
+            .reply("approve")
+            .last(ev.ApprovalGiven)
+            .binding
+            for budget in (5.0, 500.0)
+        ]
+        assert (bound[0] == bound[1]) is same
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"actor": "ann, bob"},
+        {"expires": 0},
+        {"envelope": {"workers": ["risky", "mailer"], "effects": ["deploy"], "risk": "high"}},
+    ],
+)
+def test_the_checker_knows_what_follows_from_an_approval(change):
+    """By whom, how long, how far: each is what people said, and nothing else."""
+    run = drive(step("a", worker="risky"), policy=Policy(approval_s=60.0)).reply("approve")
+    log = [(at, event) for at, event in run.log]
+    assert check(log) == []
+    forged = [
+        (at, structs.replace(event, **change) if isinstance(event, ev.RevisionApproved) else event)
+        for at, event in log
+    ]
+    assert [each.rule for each in check(forged)] == ["I24"]
+
+
+def test_the_policy_draws_no_envelope():
+    """Only people do."""
+    run = drive(step("a", worker="reader"))
+    forged = [
+        (at, structs.replace(event, envelope={"workers": ["risky"], "risk": "critical"}))
+        if isinstance(event, ev.RevisionApproved)
+        else (at, event)
+        for at, event in run.log
+    ]
+    assert [each.rule for each in check(forged)] == ["I24"]
 
 
 def test_a_replan_inside_the_envelope_does_not_ask_again():

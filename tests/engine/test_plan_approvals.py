@@ -122,17 +122,18 @@ class Case:
     def __init__(self, lead: Lead, rng: random.Random) -> None:
         self.rng, self.lead = rng, lead
         self.plan, self.params = copy.deepcopy(PLAN), dict(PARAMS)
-        self.context, self.registry = "staging", lead.registry
+        self.context, self.registry, self.policy = "staging", lead.registry, lead.policy
         self.approval = lead.approve(PLAN, params=PARAMS, context="staging", expires="8 hours")
 
     async def run(self) -> None:
-        before, self.lead.registry = self.lead.registry, self.registry
+        before = self.lead.registry, self.lead.policy
+        self.lead.registry, self.lead.policy = self.registry, self.policy
         try:
             await self.lead.run(
                 self.plan, params=self.params, approval=self.approval, context=self.context
             )
         finally:
-            self.lead.registry = before
+            self.lead.registry, self.lead.policy = before
 
     def text(self) -> tuple[object, object, str]:
         holder, key = self.rng.choice(texts(self.plan))
@@ -227,8 +228,18 @@ class Case:
         values = {**PARAMS, "replicas": 3}
         ended = self.rng.randint(2, 10**15)
         self.approval = approval_of(
-            PLAN, values, catalog, actor="ann", now=1, expires=ended, context="staging"
+            PLAN, values, catalog, Policy(), actor="ann", now=1, expires=ended, context="staging"
         )
+
+    def limits(self) -> None:
+        looser = [
+            {"max_concurrency": 101},
+            {"attempts_max": 4},
+            {"timeout_s": 1e9},
+            {"auto_risk": "critical"},
+            {"rules": (Rule(workers=("ship",), then="allow"),)},
+        ]
+        self.policy = msgspec.structs.replace(self.policy, **self.rng.choice(looser))
 
     def tampered(self) -> None:
         name = self.rng.choice(["id", "actor", "binding", "reason", "given", "seal"])
@@ -345,6 +356,25 @@ async def test_two_starts_at_once_use_one_approval_once():
         )
     assert Counter(type(each).__name__ for each in both) == {"Outcome": 1, "Conflict": 4}
     assert len(RAN) == 3
+
+
+async def test_a_run_may_be_tighter_than_what_was_approved_and_never_looser():
+    """A budget of 5 was allowed: 3 will do, 500 will not, and neither will none."""
+    plan = {key: value for key, value in PLAN.items() if key != "budget"}
+    lead = lead_of(policy=Policy(budget=5.0))
+    async with lead.hosting():
+        given = lead.approve(plan, params=PARAMS)
+        for looser, said in ((500.0, "budget 500 instead of 5"), (None, "budget without limit")):
+            lead.policy = Policy(budget=looser)
+            with pytest.raises(Conflict, match=said):
+                await lead.run(plan, params=PARAMS, approval=given)
+        assert not RAN
+        lead.policy = Policy(budget=3.0, attempts_max=1)
+        assert (await lead.run(plan, params=PARAMS, approval=given)).ok
+        lead.policy = Policy()
+        given = lead.approve(PLAN, params=PARAMS)  # which says itself that 10 is the most
+        lead.policy = Policy(budget=500.0)
+        assert (await lead.run(PLAN, params=PARAMS, approval=given)).ok
 
 
 async def test_one_of_two_people_is_not_enough_beforehand():

@@ -16,6 +16,7 @@ from leadhand.core import control
 from leadhand.core.amend import amendment, edit
 from leadhand.core.approval import Approval, parts_of, plan_binding
 from leadhand.core.durations import seconds
+from leadhand.core.looser import limits_of
 from leadhand.core.moves import Move
 from leadhand.core.reviewed import review_doc
 from leadhand.core.revisions import plan_of
@@ -67,6 +68,7 @@ class People:
             doc,
             values,
             self.registry.catalog(),
+            self.policy,
             actor=self.actor,
             now=now,
             expires=ends(expires, now),
@@ -121,6 +123,7 @@ def approval_of(  # noqa: PLR0913 - all that an approval says
     doc: Doc,
     values: Doc,
     catalog: Catalog,
+    policy: Policy,
     *,
     actor: str,
     now: int,
@@ -132,14 +135,16 @@ def approval_of(  # noqa: PLR0913 - all that an approval says
     """An approval of a plan that was checked, with an id nobody has had."""
     if expires and expires <= now:
         raise UsageError("an approval that has already ended allows nothing")
+    limits = limits_of(policy)
     found = Approval(
         id=os.urandom(16).hex(),
         actor=actor,
-        binding=plan_binding(doc, values, catalog, expires, context),
+        binding=plan_binding(doc, values, catalog, expires, context, limits),
         given=now,
         expires=expires,
         reason=reason,
         parts=parts_of(doc, values, catalog, context),
+        limits=limits,
         key=key.name if key is not None else "",
     )
     found = msgspec.structs.replace(found, seal=found.sealed())

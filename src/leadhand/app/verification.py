@@ -2,6 +2,7 @@
 
     run chain      each entry follows from the one before it             change, gap, order
     head           the log ends where its header says, and says the same  a cut end, a summary
+    signatures     each approval is by whom it names                     one that was made up
     batch chain    each commit follows, and each entry is of one          a missing run, strangers
     anchors        the log is the one that was written down outside       a cut or rewritten log
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.audit import chain
 from leadhand.audit.anchors import Found, file_of, lines_in, verify_anchors
+from leadhand.audit.approvals import Signatures
 from leadhand.audit.chain import Problem
 from leadhand.audit.verify import (
     artifacts_of,
@@ -24,11 +26,11 @@ from leadhand.audit.verify import (
     unreadable,
 )
 from leadhand.codec.events import decode
-from leadhand.core.host import HOST_STREAM, HostOpened
+from leadhand.core.host import HOST_STREAM, ApprovalUsed, HostOpened
 from leadhand.errors import LeadhandError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from leadhand.app.reader import Reader
@@ -54,6 +56,7 @@ class Verdict:
     since: int = 0
     """Entries that no anchor covers."""
     checked_key: str = ""
+    signatures: Signatures = field(default_factory=Signatures)
 
     def document(self) -> Doc:
         """As `verify --json` prints it."""
@@ -71,11 +74,15 @@ class Verdict:
                 "last": None if held is None else {"commit": held.number, "at": held.at},
                 "entries_since": self.since,
             },
+            "signed_approvals": self.signatures.good,
             "cannot_be_shown": self.unshown(),
         }
 
     def unshown(self) -> list[str]:
         """What this look at the log cannot exclude, in plain words."""
+        return [*self._unanchored(), *self.signatures.unshown()]
+
+    def _unanchored(self) -> list[str]:
         rewritten = "that nobody cut off its end, or wrote all of it anew with fitting hashes"
         if not self.lines:
             return [f"{rewritten}: there is no anchor ({self.file})"]
@@ -92,16 +99,18 @@ def verify_database(
     *,
     run: str | None = None,
     key: PublicKey | None = None,
+    approvers: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Look at everything, or at one run and what holds it."""
+    """Look at everything, or at one run and what holds it; `approvers`: whose keys are at hand."""
     verdict = Verdict(file=file_of(store, anchoring))
     lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
     with reader.store.snapshot():
+        verdict.signatures = Signatures(approvers, _used(reader))
         for header in reader.store.runs():
             ident = header.run
             if run not in (None, ident):
                 continue
-            found, size = check_run(reader, header)
+            found, size = check_run(reader, header, verdict.signatures)
             verdict.problems += found
             if not ident.startswith("$"):
                 verdict.runs += 1
@@ -137,7 +146,22 @@ def _name(reader: Reader) -> str:
         return ""
 
 
-def check_run(reader: Reader, header: RunHeader) -> tuple[list[Problem], int]:
+def _used(reader: Reader) -> dict[str, str] | None:
+    """Which run used each approval up; None when the host's own log cannot be read."""
+    found: dict[str, str] = {}
+    try:
+        for entry in reader.entries(HOST_STREAM):
+            event = decode(entry.version, entry.body)
+            if isinstance(event, ApprovalUsed):
+                found.setdefault(event.id, event.run)
+    except Exception:  # noqa: BLE001 - what was changed may be anything, and is reported as that
+        return None
+    return found
+
+
+def check_run(
+    reader: Reader, header: RunHeader, signatures: Signatures
+) -> tuple[list[Problem], int]:
     """What is wrong with one run; the chain first, since nothing else counts without it."""
     ident = header.run
     entries: list[Entry] = []
@@ -148,6 +172,7 @@ def check_run(reader: Reader, header: RunHeader) -> tuple[list[Problem], int]:
         found += check_header(header, entries)
         if of_run and not found:
             found += check_summary(header, entries)
+            found += signatures.check(ident, (decode(e.version, e.body) for e in entries))
         if not found:
             found += _check_artifacts(reader, ident, entries)
     except Exception as error:  # noqa: BLE001 - what was changed may be anything

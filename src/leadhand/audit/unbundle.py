@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.audit.anchors import is_signed, read_line
+from leadhand.audit.approvals import Signatures
 from leadhand.audit.bundle import (
     FORMAT,
     MADE_BY,
@@ -50,6 +51,7 @@ class BundleVerdict:
     known: bool = False
     """Whether that is the key that was asked for."""
     anchor: Anchor | None = None
+    signed_approvals: int = 0
     unshown: list[str] = field(default_factory=list)
 
     def wrong(self, rule: str, message: str, seq: int = 0) -> None:
@@ -64,6 +66,7 @@ class BundleVerdict:
             "entries": self.entries,
             "violations": [each._asdict() for each in self.problems],
             "signed_by": self.signed_by or None,
+            "signed_approvals": self.signed_approvals,
             "anchored": None
             if self.anchor is None
             else {"commit": self.anchor.number, "at": self.anchor.at},
@@ -71,8 +74,13 @@ class BundleVerdict:
         }
 
 
-def verify_bundle(data: bytes, key: PublicKey | None = None) -> BundleVerdict:
-    """Everything that is wrong with a bundle; `key` is the one that must have signed it."""
+def verify_bundle(
+    data: bytes, key: PublicKey | None = None, approvers: Mapping[str, str] | None = None
+) -> BundleVerdict:
+    """Everything that is wrong with a bundle.
+
+    `key` is the one that must have signed it; `approvers` are those whose keys are at hand.
+    """
     verdict = BundleVerdict()
     try:
         files = _unpacked(data)
@@ -81,6 +89,7 @@ def verify_bundle(data: bytes, key: PublicKey | None = None) -> BundleVerdict:
         parts = _parts(manifest, files)
         verdict.run, verdict.entries = parts.run, len(parts.entries)
         verdict.problems += check_log(parts.run, parts.entries)
+        _check_approvals(verdict, parts, approvers)
         _check_commits(verdict, parts)
         _check_anchor(verdict, parts, key)
         _check_artifacts(verdict, parts)
@@ -168,6 +177,16 @@ def _parts(manifest: Doc, files: Mapping[str, bytes]) -> Parts:
         artifacts,
         manifest["missing"],
     )
+
+
+def _check_approvals(
+    verdict: BundleVerdict, parts: Parts, approvers: Mapping[str, str] | None
+) -> None:
+    signatures = Signatures(approvers)
+    log = (decode(entry.version, entry.body) for entry in parts.entries)
+    verdict.problems += signatures.check(parts.run, log)
+    verdict.signed_approvals = signatures.good
+    verdict.unshown += signatures.unshown()
 
 
 def _commit(row: Doc) -> Commit:

@@ -17,6 +17,7 @@ from leadhand.errors import NotAllowed, UsageError
 if TYPE_CHECKING:
     from leadhand.audit.keys import PublicKey
     from leadhand.audit.unbundle import BundleVerdict
+    from leadhand.settings import Settings
 
 
 @command("export", "leadhand export 7kq3\nleadhand export 7kq3 -o report.zip")
@@ -62,7 +63,7 @@ def _write(file: Path, data: bytes) -> None:
         raise NotAllowed(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def verify_file(console: Console, file: Path, key: PublicKey | None) -> int:
+def verify_file(console: Console, file: Path, key: PublicKey | None, settings: Settings) -> int:
     """Check a bundle; what `leadhand verify FILE` does."""
     from leadhand.audit.unbundle import BYTES_MAX, verify_bundle
 
@@ -72,7 +73,7 @@ def verify_file(console: Console, file: Path, key: PublicKey | None) -> int:
         data = file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
-    verdict = verify_bundle(data, key)
+    verdict = verify_bundle(data, key, settings.policy.approvers)
     if console.json:
         console.document(verdict.document())
     else:
@@ -95,5 +96,7 @@ def _print(console: Console, verdict: BundleVerdict) -> None:
         console.say(f"signed by {verdict.signed_by}")
     if verdict.anchor is not None:
         console.say(f"anchored at commit {verdict.anchor.number}, {iso(verdict.anchor.at)}")
+    if verdict.signed_approvals:
+        console.say(f"{count(verdict.signed_approvals, 'approval')} signed by its approver's key")
     for text in verdict.unshown:
         console.say(f"cannot be shown: {clean(text, 500)}")

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 ACTIONS = ("approve", "reject", "request-changes", "amend")
+OF_PLAN = ("workers", "context", "budget")
 TAKES = {
-    "show": {"sets", "workers", "context"},
-    "approve": {"hash", "expires", "reason", "key", "sets", "output", "workers", "context", "yes"},
+    "show": {"sets", *OF_PLAN},
+    "approve": {"hash", "expires", "reason", "key", "sets", "output", "yes", *OF_PLAN},
     "reject": {"reason"},
     "request-changes": {"text"},
     "amend": {"sets", "unset", "reason", "output"},
@@ -55,6 +56,7 @@ leadhand review plan.yaml approve -o approval.json"""
 @click.option("--unset", multiple=True, metavar="PATH", help="To amend: what is taken out.")
 @click.option("--key", metavar="PATH", help="The key that signs the approval.")
 @click.option("--output", "-o", metavar="FILE", help="Of a PLAN: where the approval is written.")
+@click.option("--budget", type=float, metavar="N", help="Of a PLAN: what a run may spend at most.")
 @click.option("--yes", is_flag=True, help="On a terminal, approve without asking once more.")
 @workers_option
 @context_option
@@ -72,7 +74,7 @@ def review(console: Console, what: str, action: str | None, **options: Any) -> i
     settings = settings_of(options["store"], options["workers"], context=options["context"])
     if is_plan(what) or in_library(settings, what):
         return review_plan(console, settings, what, action, options)
-    for name in ("output", "workers", "context"):
+    for name in ("output", *OF_PLAN):
         if options[name]:
             raise UsageError(f"--{name} goes with a plan, and {what} is a run")
     with reading(settings) as reader:

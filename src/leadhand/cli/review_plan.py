@@ -46,7 +46,7 @@ def prepared_plan(console: Console, plan: str, options: Doc) -> Prepared:
     """A plan as `leadhand apply` would run it, checked."""
     from leadhand.cli.run import prepare_plan
 
-    rest = {"budget": None, "concurrency": None, "review": False}
+    rest = {"concurrency": None, "review": False}
     return prepare_plan(console, plan, {**options, **rest})
 
 
@@ -56,6 +56,7 @@ def _context(prepared: Prepared) -> str:
 
 def _document(prepared: Prepared) -> Doc:
     from leadhand.core.approval import plan_binding
+    from leadhand.core.looser import limits_of
     from leadhand.core.reviewed import plan_doc
     from leadhand.core.state import Now
 
@@ -65,7 +66,8 @@ def _document(prepared: Prepared) -> Doc:
     doc = plan_doc(prepared.doc, values, catalog, Now(wall, wall))
     doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
     doc["context"] = _context(prepared)
-    doc["binding"] = plan_binding(prepared.doc, values, catalog, 0, doc["context"])
+    doc["limits"] = limits_of(prepared.settings.policy)
+    doc["binding"] = plan_binding(prepared.doc, values, catalog, 0, doc["context"], doc["limits"])
     return doc
 
 
@@ -118,6 +120,7 @@ def _made(prepared: Prepared, options: Doc) -> Approval:
         prepared.doc,
         prepared.values or {},
         prepared.registry.catalog(),
+        settings.policy,
         actor=prepared.actor,
         now=now,
         expires=ends(options["expires"] or settings.policy.approval_s, now),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, count
+from leadhand.core.looser import unusual
 from leadhand.core.reviewed import lines_of
 from leadhand.core.visible import visible, visible_value
 
@@ -45,14 +46,19 @@ def print_parts(console: Console, doc: Doc) -> None:
     console.out(f"effects    {visible_value(doc['effects'])}")
     console.out(f"writes     {visible_value(doc['writes'])}")
     console.out(f"cost       {doc['cost']:g}")
+    limits = (
+        f"{name} {'none' if value is None else visible_value(value)}"
+        for name, value in unusual(doc["limits"])
+    )
+    console.out(f"limits     {', '.join(limits)}")
     for each in workers:
         console.out(f"worker     {each}")
     for what in doc.get("outside", ()):
         console.out(f"new        {clean(what)}")
     if doc.get("untrusted"):
         console.out("careful    data from outside was read before this was proposed")
-    for name in ("plan", "params"):
-        for line in lines_of(doc[name]) if doc[name] else ():
+    for name in ("origin", "plan", "params"):
+        for line in lines_of(doc[name]) if doc.get(name) else ():
             console.out(f"{name:<10} {line}")
     for step in doc["steps"]:
         console.out("")

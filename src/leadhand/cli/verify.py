@@ -43,13 +43,20 @@ def verify(
     if what is not None and is_bundle(what):
         from leadhand.cli.export import verify_file
 
-        return verify_file(console, Path(what), public_key(settings, key))
+        return verify_file(console, Path(what), public_key(settings, key), settings)
     from leadhand.app.verification import verify_database
 
     with reading(settings) as reader:
         run = None if what is None else reader.resolve(what)
         known = public_key(settings, key)
-        verdict = verify_database(reader, settings.store, settings.anchoring, run=run, key=known)
+        verdict = verify_database(
+            reader,
+            settings.store,
+            settings.anchoring,
+            run=run,
+            key=known,
+            approvers=settings.policy.approvers,
+        )
     if console.json:
         console.document(verdict.document())
     else:
@@ -92,5 +99,7 @@ def _print(console: Console, verdict: Verdict) -> None:
         by = f", signed by {verdict.checked_key}" if verdict.signed else ""
         at = iso(verdict.held.at)
         console.say(f"anchored at commit {verdict.held.number}, {at}{by} ({verdict.file})")
+    if verdict.signatures.good:
+        console.say(f"{count(verdict.signatures.good, 'approval')} signed by its approver's key")
     for text in verdict.unshown():
         console.say(f"cannot be shown: {clean(text, 500)}")

@@ -3,13 +3,14 @@
 The *binding* covers the revision (its hash covers the steps and every revision before), the plan's
 own words besides its steps, the values of its parameters, the workers that may do the steps with
 their versions (a version is a digest of source or argv, working directory and environment names,
-unless its author says otherwise), and when the approval ends. Anything that differs gives another
-binding, and an approval of another binding is no approval.
+unless its author says otherwise), the limits it runs under, and when the approval ends. Anything
+that differs gives another binding, and an approval of another binding is no approval.
 
 `plan_binding` is the same for a plan that is not running yet, so that it can be approved on its own
 and run later: key order, white space and the spelling as YAML or JSON make no difference, the order
-of steps does. Such an `Approval` is a document of its own, good for one run. Its seal shows that it
-is as it was written; only a signature shows by whom.
+of steps does. Such an `Approval` is a document of its own, good for one run. It says the limits it
+was given under: a run may have tighter ones, never looser (`core/looser.py`). Its seal shows that
+it is as it was written; only a signature shows by whom.
 """
 
 from __future__ import annotations
@@ -18,19 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.core.catalog import Catalog
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.looser import looser
 from leadhand.core.wording import listed
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.core.catalog import Catalog
     from leadhand.core.events import RunStarted
     from leadhand.core.plan import Doc, Json
     from leadhand.core.state import State
 
 FORM = "leadhand approval 1"
+LIMITS_SINCE = 4
+"""The version of decisions whose bindings cover the limits that a run was started with."""
 PART_CHARS = 16
 """How much of a part's digest is kept: it explains, and binds nothing."""
 
@@ -50,6 +54,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reason: str = ""
     parts: dict[str, str] = {}
     """Digests of what the binding covers, part by part, so that a change can be named."""
+    limits: dict[str, Any] = {}
+    """What it was given under: `core/looser.py`. Empty in approvals from before there were any."""
     key: str = ""
     seal: str = ""
     """A digest of all of the above."""
@@ -75,6 +81,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def sealed(self) -> str:
         """What the seal should be."""
         doc = {name: each for name, each in self.to_doc().items() if name not in _OUTSIDE}
+        if not self.limits:
+            del doc["limits"]
         return digest(FORM, "seal", canonical(doc))
 
     def to_sign(self) -> bytes:
@@ -102,6 +110,8 @@ def binding(state: State, revision_hash: str, add: Iterable[Doc], expires: int) 
 def bind(started: RunStarted, revision_hash: str, workers: Mapping[str, str], expires: int) -> str:
     """The same, from what the log holds."""
     parts = [canonical(started.plan), canonical(started.params), canonical(dict(workers))]
+    if started.decide_version >= LIMITS_SINCE:
+        parts.append(canonical(started.policy))
     return digest(FORM, started.run, revision_hash, *parts, str(expires))
 
 
@@ -115,7 +125,12 @@ def _covered(plan: Doc) -> Doc:
 
 
 def plan_binding(
-    plan: Doc, params: Mapping[str, Json], catalog: Catalog, expires: int, context: str = ""
+    plan: Doc,
+    params: Mapping[str, Json],
+    catalog: Catalog,
+    expires: int,
+    context: str = "",
+    limits: Doc | None = None,
 ) -> str:
     """What allowing a plan document allows."""
     found = versions(plan.get("steps", ()), catalog)
@@ -126,6 +141,8 @@ def plan_binding(
         str(expires),
         context,
     ]
+    if limits:
+        parts.append(canonical(limits))
     return digest(FORM, "plan", *parts)
 
 
@@ -145,28 +162,38 @@ def parts_of(
     return {name: digest(canonical(each))[:PART_CHARS] for name, each in pieces.items()}
 
 
-def refuse_void(
-    approval: Approval,
-    plan: Doc,
-    params: Mapping[str, Json],
-    catalog: Catalog,
-    context: str,
-    now_wall: int,
-) -> None:
+def refuse_void(approval: Approval, plan: Doc, started: RunStarted, now_wall: int) -> None:
     """Conflict unless an approval is of exactly this, now."""
-    if approval.seal != approval.sealed():
-        raise Conflict("the approval was changed after it was given, and allows nothing")
     if approval.expires and approval.expires <= now_wall:
         raise Conflict(f"the time of {approval.actor}'s approval is up. Fix: approve it again")
-    if approval.binding == plan_binding(plan, params, catalog, approval.expires, context):
-        return
-    before, after = approval.parts, parts_of(plan, params, catalog, context)
-    names = [*before, *(name for name in after if name not in before)]
-    changed = [name for name in names if before.get(name) != after.get(name)]
-    what = f"changed since: {listed(changed, 20)}" if changed else "it is of something else"
-    raise Conflict(
-        f"{approval.actor} approved another plan than this; {what}. Fix: look at it, and approve it"
-    )
+    if not approval.limits:
+        raise Conflict(
+            f"{approval.actor}'s approval does not say under which limits it was given, as those "
+            "of earlier versions do not. Fix: approve it again"
+        )
+    refuse_other(approval, plan, started)
+
+
+def refuse_other(approval: Approval, plan: Doc, started: RunStarted) -> None:
+    """Conflict unless an approval is of exactly this plan, under limits that are no looser."""
+    who, params, catalog = approval.actor, started.params, Catalog(started.catalog)
+    context, limits = str(started.plan.get("context", "")), approval.limits
+    if approval.seal != approval.sealed():
+        raise Conflict("the approval was changed after it was given, and allows nothing")
+    if approval.binding != plan_binding(plan, params, catalog, approval.expires, context, limits):
+        before, after = approval.parts, parts_of(plan, params, catalog, context)
+        names = [*before, *(name for name in after if name not in before)]
+        changed = [name for name in names if before.get(name) != after.get(name)]
+        what = f"changed since: {listed(changed, 20)}" if changed else "it is of something else"
+        raise Conflict(
+            f"{who} approved another plan than this; {what}. Fix: look at it, and approve it"
+        )
+    more = looser(limits, started.policy)
+    if more:
+        raise Conflict(
+            f"{who} approved it under tighter limits than this run would have: {listed(more)}. "
+            "Fix: run it under those, or approve it under these"
+        )
 
 
 def signed_text(bound: str, actor: str, expires: int) -> bytes:

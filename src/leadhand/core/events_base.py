@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 EVENT_VERSION = 1
-DECIDE_VERSION = 3
+DECIDE_VERSION = 4
 """2: parking, splitting, people, circuits, answers by default; wanted facts are checked.
-3: whoever waits for a surprising success waits until the planner has looked; rollback."""
+3: whoever waits for a surprising success waits until the planner has looked; rollback.
+4: an approval also covers the limits that the run was started with."""
 
 Doc = dict[str, Any]
 

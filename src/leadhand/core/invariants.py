@@ -49,6 +49,7 @@ RULES: dict[str, str] = {
     "I21": "every failure is followed by exactly one decision",
     "I22": "revisions that bring nothing are bounded",
     "I24": "only what was approved runs: that hash, and by a person where the risk needs one",
+    "I26": "an approval is by somebody who may give one, and by each person once",
     "I30": "spent and reserved cost stay within the budget at every start",
     "I31": "recorded limits hold: planner calls, steps, wall time",
     "I40": "time does not go back, and nothing is declared overdue before its time",

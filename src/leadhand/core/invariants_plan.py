@@ -11,7 +11,7 @@ from leadhand.core.catalog import Catalog
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants_book import Book, Entry, Pending
 from leadhand.core.plan import RISKS, worst
-from leadhand.core.review import outside, reach
+from leadhand.core.review import outside, reach, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,6 +167,7 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
     if book.start.decide_version > 1 and len(pending.allowed) < needed:
         who = f"{len(pending.allowed)} of {needed} people"
         book.wrong("I24", f"revision {event.number} goes on, allowed by {who}")
+    _check_permit(book, pending, event)
     if event.envelope:
         book.envelope = event.envelope
     book.pending = None
@@ -182,6 +183,24 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
         book.wrong("I31", f"{len(book.steps)} steps of at most {book.policy.steps_max}")
     if pending.add or pending.final:
         _go_on_without(book)
+
+
+def _check_permit(book: Book, pending: Pending, event: ev.RevisionApproved) -> None:
+    """What follows from an approval is what people allowed: by them, as long, as far."""
+    if event.actor == "policy":
+        if event.envelope or event.expires:
+            book.wrong("I24", f"the policy drew an envelope around revision {event.number}")
+        return
+    if not pending.allowed:
+        return  # nobody is known to have allowed it, which is a violation of its own
+    if event.actor != ", ".join(pending.allowed):
+        book.wrong("I24", f"revision {event.number} goes on by the word of {event.actor}")
+    if event.expires != min((e.expires for e in pending.allowed.values() if e.expires), default=0):
+        book.wrong("I24", f"revision {event.number} may run for another time than was allowed")
+    plan = book.start.plan
+    reached = reach(pending.add, Catalog(book.catalog.values()), plan.get("risk_level"))
+    if event.envelope != widened(book.envelope, reached, plan.get("envelope")):
+        book.wrong("I24", f"the envelope around revision {event.number} is not what was allowed")
 
 
 def _cancel(book: Book, ident: str) -> None:

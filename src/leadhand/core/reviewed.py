@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from leadhand.core.approval import binding, versions
 from leadhand.core.catalog import effective_risk
 from leadhand.core.diff import diff, lines, path_text
+from leadhand.core.looser import limits_of
 from leadhand.core.review import outside, reach, reach_of
 from leadhand.core.reviewing import instants
-from leadhand.core.revisions import head_of, plan_of
+from leadhand.core.revisions import head_of, origin_of, plan_of
 from leadhand.core.state import SETTLED
 from leadhand.core.visible import visible_value
 
@@ -52,6 +53,8 @@ def review_doc(state: State, now: Now) -> Doc:
         ],
         "plan": head_of(state.started),
         "params": state.params,
+        "origin": origin_of(state.started),
+        "limits": limits_of(state.policy),
         "final": revision.final if revision else state.final,
         "cancel": revision.cancel if revision else [],
         **_reach_doc(add, state.catalog, wanted, head_of(state.started)),

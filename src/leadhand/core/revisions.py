@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc, Json
     from leadhand.core.state import State
 
-ORIGIN_KEYS = ("library", "context", "bound")
+ORIGIN_KEYS = ("library", "context", "bound", "rollback_of")
 """What a run records of where its plan came from; no part of the plan."""
 
 
@@ -47,6 +47,12 @@ def head_of(started: ev.RunStarted | None) -> Doc:
     if started.goal and "goal" not in head:
         head["goal"] = started.goal
     return head
+
+
+def origin_of(started: ev.RunStarted | None) -> Doc:
+    """Where a run's plan came from, and in which place it runs."""
+    plan = started.plan if started is not None else {}
+    return {key: plan[key] for key in ORIGIN_KEYS if key in plan}
 
 
 def revisions(log: Iterable[ev.Event]) -> list[Revised]:

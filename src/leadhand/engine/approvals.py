@@ -7,11 +7,11 @@ the socket.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from typing import TYPE_CHECKING, Protocol
 
+from leadhand.audit.approvals import is_signed_by, words_of
 from leadhand.core.approval import Approval, binding, refuse_void, signed_text
-from leadhand.core.catalog import Catalog
 from leadhand.core.events import ApprovalGiven
 from leadhand.core.host import ApprovalUsed
 from leadhand.core.revisions import ORIGIN_KEYS
@@ -44,17 +44,12 @@ def refuse_unsigned(state: State, events: Sequence[Event]) -> None:
         return
     for event in events:
         if isinstance(event, ApprovalGiven):
-            text = signed_text(event.binding, event.actor, event.expires)
-            if event.approval and state.started is not None:
-                given = [each for each in state.started.approvals if each["id"] == event.approval]
-                text = Approval.from_doc(given[0]).to_sign() if given else b""
-            check_signature(approvers, event.actor, text, event.signature)
+            words = words_of(state.started, event)
+            check_signature(approvers, event.actor, words, event.signature)
 
 
 def check_signature(approvers: Mapping[str, str], actor: str, text: bytes, signature: str) -> None:
     """NotAllowed unless a listed person signed this."""
-    from leadhand.audit.keys import PublicKey, raw_key
-
     if actor not in approvers:
         raise NotAllowed(
             f"{actor} is not among those who may approve: {', '.join(sorted(approvers))}"
@@ -63,12 +58,7 @@ def check_signature(approvers: Mapping[str, str], actor: str, text: bytes, signa
         raise NotAllowed(
             f"{actor}'s approval is not signed. Fix: name your key with [review] key, or --key PATH"
         )
-    try:
-        key = PublicKey.of(raw_key(approvers[actor]), f"the key of {actor}")
-        good = key.check(text, b64decode(signature, validate=True))
-    except ValueError:
-        good = False
-    if not good:
+    if not is_signed_by(approvers[actor], text, signature):
         raise NotAllowed(f"the signature of {actor}'s approval is not by the key of {actor}")
 
 
@@ -99,12 +89,11 @@ async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
         raise UsageError("an approval is of a plan, and this is a goal")
     head = {key: value for key, value in started.plan.items() if key not in ORIGIN_KEYS}
     doc = {**head, "steps": proposal["steps"], "outlook": proposal.get("outlook") or []}
-    context = str(started.plan.get("context", ""))
-    catalog, given = Catalog(started.catalog), list[Approval]()
+    given: list[Approval] = []
     for each in started.approvals:
         approval = Approval.from_doc(each)
         _refuse_used(host, approval)
-        refuse_void(approval, doc, started.params, catalog, context, host.time().wall)
+        refuse_void(approval, doc, started, host.time().wall)
         if started.policy.approvers:
             text, signature = approval.to_sign(), approval.signature
             check_signature(started.policy.approvers, approval.actor, text, signature)

@@ -1,0 +1,165 @@
+"""Whether an approval was given by whom it names, asked again of a log that is already written.
+
+An approval is signed with a key that stands in no log (Ed25519), and a run records the public half
+of each approver when it starts. So whoever has the log alone, in a database or in a bundle, can
+check every signature in it:
+
+    the run named approvers     each approval must be signed by the key recorded for its actor
+    it named none               a signature is checked if the approver's key is at hand
+    approved before the run     the document must also be of this plan, these workers, these limits
+
+What a log cannot show by itself is that a recorded key is really that person's: whoever can write
+all of a log anew can write keys of their own into it. That is compared with the keys at hand
+(`[approvers]` of the settings), and where there are none it is said.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import TYPE_CHECKING
+
+from leadhand.audit.chain import Problem
+from leadhand.audit.keys import PublicKey, name_of, raw_key
+from leadhand.core import events as ev
+from leadhand.core.approval import Approval, refuse_other, signed_text
+from leadhand.core.revisions import head_of
+from leadhand.core.wording import listed
+from leadhand.errors import LeadhandError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+RULE = "signature"
+
+
+def is_signed_by(key: str, text: bytes, signature: str) -> bool:
+    """Whether a signature over a text is by a key as settings and logs name it."""
+    try:
+        public = PublicKey.of(raw_key(key))
+        return public.check(text, b64decode(signature, validate=True))
+    except ValueError:
+        return False
+
+
+def words_of(started: ev.RunStarted | None, event: ev.ApprovalGiven) -> bytes:
+    """What whoever gave an approval has signed; nothing when there is no such thing."""
+    if not event.approval:
+        return signed_text(event.binding, event.actor, event.expires)
+    given = _given(started, event)
+    return given.to_sign() if given is not None else b""
+
+
+def _given(started: ev.RunStarted | None, event: ev.ApprovalGiven) -> Approval | None:
+    approvals = started.approvals if started is not None else ()
+    return next(
+        (Approval.from_doc(each) for each in approvals if each.get("id") == event.approval), None
+    )
+
+
+class Signatures:
+    """What looking at the approvals of one run or of many has shown, and has not."""
+
+    def __init__(
+        self, known: Mapping[str, str] | None = None, used: Mapping[str, str] | None = None
+    ) -> None:
+        self.known = known or {}
+        """Approvers and their keys, as they are at hand."""
+        self.used = used
+        """Which run each approval was used up by, where that is known: only the host knows."""
+        self.good = 0
+        self.unsigned = 0
+        self.strangers: dict[str, str] = {}
+        """Keys that signed, and that are not at hand: each with whose they are said to be."""
+        self.unchecked: dict[str, str] = {}
+        """Keys whose signatures could not be checked, with why."""
+        self.elsewhere = False
+        """Whether somebody approved before the run, and another run may have used it too."""
+
+    def check(self, run: str, log: Iterable[ev.Event]) -> list[Problem]:
+        """What is wrong with the approvals of a run."""
+        found: list[Problem] = []
+        started: ev.RunStarted | None = None
+        proposed: ev.RevisionProposed | None = None
+        for seq, event in enumerate(log, 1):
+            match event:
+                case ev.RunStarted():
+                    started = event
+                case ev.RevisionProposed():
+                    proposed = event
+                case ev.ApprovalGiven() if started is not None:
+                    wrong = [self._signature(started, event), self._prior(started, proposed, event)]
+                    found += [Problem(run, seq, RULE, each) for each in wrong if each]
+        return found
+
+    def _signature(self, started: ev.RunStarted, event: ev.ApprovalGiven) -> str:
+        actor, approvers = event.actor, started.policy.approvers
+        what = f"{actor}'s approval of revision {event.number}"
+        key = approvers.get(actor) if approvers else self.known.get(actor)
+        if approvers and key is None:
+            return ""  # a rule of its own: they may not approve at all
+        if not event.signature:
+            self.unsigned += not approvers
+            return f"{what} is not signed" if approvers else ""
+        if key is None:
+            self.unchecked[event.key or "a key without a name"] = f"the key of {actor}: not at hand"
+            return ""
+        try:
+            name = name_of(raw_key(key))
+            if not approvers and name != event.key:
+                self.unchecked[event.key] = f"{actor}'s key is now {name}"
+                return ""
+            good = is_signed_by(key, words_of(started, event), event.signature)
+        except ValueError:
+            return f"{what} cannot be checked: what stands for the key of {actor} is none"
+        except UsageError as error:
+            self.unchecked[event.key] = str(error)
+            return ""
+        if not good:
+            return f"{what} is not signed by the key of {actor}"
+        self.good += 1
+        if self.known.get(actor) != key:
+            self.strangers[name] = actor
+        return ""
+
+    def _prior(
+        self,
+        started: ev.RunStarted,
+        proposed: ev.RevisionProposed | None,
+        event: ev.ApprovalGiven,
+    ) -> str:
+        """One that was there before the run is of what it began with, and used by no other."""
+        if not event.approval:
+            return ""
+        what = f"approval {event.approval}"
+        given = _given(started, event)
+        if given is None or proposed is None:
+            return f"{what} is none that the run was started with"
+        same = (event.actor, event.expires, event.key, event.signature)
+        if same != (given.actor, given.expires, given.key, given.signature):
+            return f"{what} does not say what {event.actor} is said to have allowed"
+        plan = head_of(started) | {"steps": proposed.add, "outlook": proposed.outlook}
+        try:
+            refuse_other(given, plan, started)
+        except LeadhandError as error:
+            return f"{what}: {error}"
+        if self.used is None:
+            self.elsewhere = True
+        elif self.used.get(given.id) != started.run:
+            by = self.used.get(given.id)
+            return f"{what} was used by {f'run {by}' if by else 'no run, as the host knows it'}"
+        return ""
+
+    def unshown(self) -> list[str]:
+        """What these approvals cannot show, in plain words."""
+        found = []
+        if self.unsigned:
+            several = "an approval is" if self.unsigned == 1 else f"{self.unsigned} approvals are"
+            found.append(f"that they approved who is said to have: {several} not signed")
+        for key, why in sorted(self.unchecked.items()):
+            found.append(f"whether {key} signed an approval: signature not checked ({why})")
+        if self.strangers:
+            keys = listed([f"{key} is {who}'s" for key, who in sorted(self.strangers.items())])
+            found.append(f"that {keys}: only the log says so; name them in [approvers]")
+        if self.elsewhere:
+            found.append("that its approval was used for this run only: the database knows that")
+        return found
