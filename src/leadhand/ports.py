@@ -129,6 +129,10 @@ class Context(Protocol):
         """The same for every attempt of this step: use it as an idempotency key."""
 
     @property
+    def tier(self) -> str:
+        """Which tier of models the plan wants for this step; empty when it does not say."""
+
+    @property
     def failures(self) -> tuple[Failure, ...]:
         """Why earlier attempts of this step failed."""
 

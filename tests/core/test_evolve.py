@@ -13,7 +13,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.host import HostOpened
 from leadhand.core.policy import Policy
 from leadhand.core.ready import Group, uses_of
-from leadhand.core.records import Permits
+from leadhand.core.records import Calls, Permits
 from leadhand.core.refs import Artifact, find
 from leadhand.core.state import (
     IN_FLIGHT,
@@ -46,11 +46,15 @@ from tests.core.driver import (
 def test_a_fresh_state():
     """Nothing is known, and nothing is taken for granted."""
     fresh = vars(State())
-    made = {key: fresh.pop(key) for key in ("catalog", "policy", "planner", "ready", "permits")}
+    made = {
+        key: fresh.pop(key)
+        for key in ("catalog", "policy", "planner", "ready", "permits", "models")
+    }
     assert made["catalog"].workers == {}
     assert made["policy"] == Policy()
     assert made["planner"].due == "start"
     assert made["permits"] == Permits()
+    assert made["models"] == Calls()
     planner = msgspec.structs.asdict(made["planner"]) | {"due": ""}
     assert [key for key, value in (fresh | planner).items() if value] == []
     assert fresh["goal_met"] is None, "nobody has looked"

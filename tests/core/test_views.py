@@ -485,6 +485,14 @@ LEDGER = [
         ev.AttemptReported("a", 2, 9, False, failure=failure()),
         "a: attempt 2 failed: transient: it broke",
     ),
+    (
+        ev.ModelCalled(model="chat:m", step="a", input=3, output=4, cost=0.5),
+        "a: asked chat:m: 3 + 4 tokens, 0.500000",
+    ),
+    (
+        ev.ModelCalled(model="chat:m", input=3, failure="timeout"),
+        "planner: asked chat:m: 3 + 0 tokens, and failed (timeout)",
+    ),
     (ev.ReportIgnored("a", 2, 9), "a: a late report of attempt 2 was ignored"),
     (ev.AttemptLost("a", 2, 9, "timeout", "too late"), "a: attempt 2 timeout: too late"),
     (ev.ProbeStarted("a", 2, 9, 0), "a: probing whether attempt 2 happened"),

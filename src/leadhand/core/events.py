@@ -16,6 +16,7 @@ from typing import Any
 
 from leadhand.core.catalog import WorkerSpec
 from leadhand.core.events_base import DECIDE_VERSION, EVENT_VERSION, Doc, Event
+from leadhand.core.events_models import ModelCalled
 from leadhand.core.events_review import (
     REVIEW_EVENTS,
     ApprovalGiven,
@@ -54,6 +55,7 @@ __all__ = [
     "Event",
     "GoalCheckStarted",
     "GoalChecked",
+    "ModelCalled",
     "PlannerAnswered",
     "PlannerAsked",
     "PlannerFailed",
@@ -349,6 +351,7 @@ INTENT: tuple[type[Event], ...] = (
 
 EXECUTION: tuple[type[Event], ...] = (
     RunHosted,
+    ModelCalled,
     AttemptStarted,
     AttemptSpawned,
     AttemptReported,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
+from leadhand.core.evolve_models import MODEL_HANDLERS
 from leadhand.core.evolve_people import PEOPLE_HANDLERS
 from leadhand.core.evolve_plan import PLAN_HANDLERS
 from leadhand.core.evolve_steps import (
@@ -144,6 +145,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     **STEP_HANDLERS,
     **PLAN_HANDLERS,
     **PEOPLE_HANDLERS,
+    **MODEL_HANDLERS,
     ev.RunStarted: _run_started,
     ev.RunHosted: _run_hosted,
     ev.RunPaused: _run_paused,

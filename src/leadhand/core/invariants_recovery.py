@@ -125,6 +125,13 @@ def _could_retry(book: Book, step: Entry, kind: str) -> bool:
     return 0 < step.tries.get(step.worker, 0) < attempts_max(book, step)
 
 
+def _model_called(book: Book, event: ev.ModelCalled) -> None:
+    book.spent += event.cost
+    if event.step:
+        book.step(event.step, "a call of a model")
+
+
 RECOVERY_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.RecoveryDecided: _recovery_decided,
+    ev.ModelCalled: _model_called,
 }

@@ -107,6 +107,13 @@ def _recovery(event: ev.RecoveryDecided) -> str:
     return f"{event.step}: {event.failure_class}, so {event.strategy}{to}: {event.reason}"
 
 
+def _called(event: ev.ModelCalled) -> str:
+    who = event.step or "planner"
+    price = f", {event.cost:.6f}" if event.cost else ""
+    end = f", and failed ({event.failure})" if event.failure else ""
+    return f"{who}: asked {event.model}: {event.input} + {event.output} tokens{price}{end}"
+
+
 LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.RunStarted: _started,
     ev.RunHosted: lambda e: f"host {e.owner} took the run up",
@@ -134,6 +141,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.AttemptStarted: lambda e: f"{e.step}: attempt {e.attempt} started by {e.worker}",
     ev.AttemptSpawned: lambda e: f"{e.step}: process {e.pid}",
     ev.AttemptReported: _report,
+    ev.ModelCalled: _called,
     ev.ReportIgnored: lambda e: f"{e.step}: a late report of attempt {e.attempt} was ignored",
     ev.AttemptLost: lambda e: f"{e.step}: attempt {e.attempt} {e.failure_class}: {e.reason}",
     ev.ProbeStarted: lambda e: f"{e.step}: probing whether attempt {e.attempt} happened",

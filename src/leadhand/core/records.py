@@ -9,6 +9,35 @@ import msgspec
 from leadhand.core import events as ev
 
 
+class Tally(msgspec.Struct):
+    """What calls of models come to."""
+
+    calls: int = 0
+    failed: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cost: float = 0.0
+
+    def add(self, call: ev.ModelCalled) -> None:
+        """One more."""
+        self.calls += 1
+        self.failed += bool(call.failure)
+        self.input += call.input
+        self.output += call.output
+        self.cached += call.cached
+        self.cost += call.cost
+
+
+class Calls(msgspec.Struct):
+    """All calls of models of a run."""
+
+    by_model: dict[str, Tally] = {}
+    """By tier and model, as `tier model`."""
+    by_step: dict[str, Tally] = {}
+    """The planner's are under the empty name."""
+
+
 class PlannerState(msgspec.Struct):
     """Where the conversation with the planner stands."""
 

@@ -35,7 +35,7 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.policy import Policy
 from leadhand.core.ready import Group, Ready, uses_of
-from leadhand.core.records import Permits, PlannerState, Question, Revision
+from leadhand.core.records import Calls, Permits, PlannerState, Question, Revision
 from leadhand.core.recovery import alternative
 from leadhand.core.refs import Artifact
 from leadhand.errors import Bug
@@ -196,6 +196,7 @@ class State:
         """Steps that failed and were left to the planner, which has not answered yet."""
         self.succeeded = 0
         self.spent = 0.0
+        self.models = Calls()
         self.reserved = 0.0
         self.paused = False
         self.stopping: ev.StopDecided | None = None

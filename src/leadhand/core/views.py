@@ -314,12 +314,23 @@ def outcome_doc(state: State) -> Doc:
         "duration": duration_s(state),
         "reason": state.ended.reason if state.ended else "",
     }
+    if state.models.by_model:
+        doc["models"] = model_rows(state)
     planned = state.started.plan.get("estimated_duration") if state.started else None
     if planned is not None:
         doc["estimated_duration"] = seconds(planned)
     if state.questions:
         doc["waiting_for"] = [inbox_row(state, ident) for ident in state.questions]
     return doc
+
+
+def model_rows(state: State) -> list[Doc]:
+    """What each model was asked and what that cost, the dearest first."""
+    rows = [
+        {"tier": key.partition(" ")[0], "model": key.partition(" ")[2], **msgspec.to_builtins(each)}
+        for key, each in state.models.by_model.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["cost"], row["model"], row["tier"]))
 
 
 def inbox_row(state: State, ident: str) -> Doc:

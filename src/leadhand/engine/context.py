@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.values import progress_note
+from leadhand.core import control
+from leadhand.core import events as ev
+from leadhand.core.moves import Move
 from leadhand.core.views import failure_of, fresh, goal_of
 from leadhand.engine.results import data_of
 
 if TYPE_CHECKING:
     from leadhand.core.report import Failure
+    from leadhand.core.state import Now, State
     from leadhand.engine.run import Run
+    from leadhand.models.meter import Call
     from leadhand.ports import Spawned
 
 
 class AttemptContext:
     """One attempt's context. Cheap to make: everything is looked up when asked for."""
 
-    __slots__ = ("_run", "attempt", "begun", "cancelled", "epoch", "step")
+    __slots__ = ("_run", "attempt", "begun", "cancelled", "epoch", "paid", "step")
 
     def __init__(self, run: Run, step: str, attempt: int, epoch: int) -> None:
         self._run = run
@@ -27,6 +32,8 @@ class AttemptContext:
         self.cancelled = False
         self.begun = False
         """Whether its task runs; one that is cancelled before never gets to say so."""
+        self.paid = False
+        """Whether it asked a model: then what it costs is what those calls cost."""
 
     @property
     def run(self) -> str:
@@ -42,6 +49,11 @@ class AttemptContext:
     def key(self) -> str:
         """The same for every attempt of this step: use it as an idempotency key."""
         return f"{self._run.id}:{self.step}"
+
+    @property
+    def tier(self) -> str:
+        """Which tier of models the plan wants for this step, if it says."""
+        return str(self._run.state.steps[self.step].doc.get("tier") or "")
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -76,5 +88,23 @@ class AttemptContext:
         self._run.note_progress(self.step, text, share)
 
     def spawned(self, process: Spawned) -> None:
-        """A command tells which process carries out the attempt."""
-        self._run.note_spawned(self.step, self.epoch, process)
+        """A command tells which process carries out the attempt, if it is still the current one."""
+        step, epoch = self.step, self.epoch
+        event = ev.AttemptSpawned(step, epoch, *process)
+
+        def spawned(state: State, _now: Now) -> Move:
+            current = control.is_current(state, step, epoch)
+            return Move([event] if current else [], [])
+
+        self._run.say(spawned)
+
+    async def reserve(self, wanted: float, least: float) -> float:
+        """Money for a call of a model; what this attempt holds already is its own."""
+        state = self._run.state
+        held = state.price(state.steps[self.step])
+        self.paid = True
+        return await self._run.purse.reserve(wanted, least, held)
+
+    def settle(self, reserved: float, call: Call) -> None:
+        """A call of a model ended."""
+        self._run.purse.settle(reserved, call, self.step, self.attempt)

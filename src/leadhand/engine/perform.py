@@ -23,10 +23,12 @@ from leadhand.core.report import Report, decision_doc
 from leadhand.core.revise import answered
 from leadhand.core.views import acceptance, planner_view
 from leadhand.engine.context import AttemptContext
+from leadhand.engine.purse import PlannerPays
 from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.secrets import reveal_of
 from leadhand.engine.verdict import Verdict, failure_doc, goal_findings, judge
 from leadhand.errors import StoreError, StoreFull
+from leadhand.models.meter import payer
 from leadhand.ports import Task, ends_us
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ async def attempt(
             parameters,
             effect.deadline,
         )
+        payer.set(context)
         report = await worker.perform(task, context)
     except asyncio.CancelledError:
         report = Report.failed("lost", "it was stopped before it reported", effect="unknown")
@@ -79,7 +82,7 @@ async def attempt(
     try:
         if run.secrets is not None:
             report = run.secrets.report(report)
-        await _hand_in(run, effect, report)
+        await _hand_in(run, effect, report, paid=context.paid)
     except Exception as error:  # noqa: BLE001 - nobody waits for this task: the host must hear
         run.host.fail(error)
     finally:
@@ -104,7 +107,7 @@ def fresh_parameters(run: Run, parameters: Doc) -> Doc:
     return loaded
 
 
-async def _hand_in(run: Run, effect: StartAttempt, report: Report) -> None:
+async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> None:
     step = run.state.steps[effect.step].doc
     verdict, data, raw = verify(run, effect.worker, step, report)
     ref = output_ref = ""
@@ -128,7 +131,7 @@ async def _hand_in(run: Run, effect: StartAttempt, report: Report) -> None:
             tuple(verdict.findings),
             recommendations,
             tuple(report.artifacts),
-            report.cost or _declared_cost(run, effect),
+            report.cost or (ev.NO_COST if paid else _declared_cost(run, effect)),
             output,
             output_ref,
             verdict.surprise,
@@ -270,6 +273,7 @@ async def ask(run: Run, effect: CallPlanner) -> None:
             raise LookupError("this run's planner is not loaded")
         load = partial(data_of, run.host.store)
         view = planner_view(run.state, effect.call, effect.why, load)
+        payer.set(PlannerPays(run, effect.call))
         decision = await run.planner.decide(view)
         doc = plain(decision_doc(decision), place="decision")
         if run.secrets is not None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -36,6 +37,7 @@ from leadhand.core.views import run_status, summary
 from leadhand.engine.alarm import Alarm
 from leadhand.engine.approvals import refuse_unsigned
 from leadhand.engine.fold import fold
+from leadhand.engine.purse import Purse
 from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreFull
 from leadhand.ports import Entry
 
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from leadhand.core.effects import Effect
     from leadhand.engine.host import Host
     from leadhand.engine.secrets import Secrets
-    from leadhand.ports import Planner, Spawned, Workers
+    from leadhand.ports import Planner, Workers
 
 CALENDAR_LOOK_S = 1.0
 """Calendar times are looked at this often, since the calendar may jump."""
@@ -385,16 +387,11 @@ class Run:
 
     # For contexts.
 
+    @cached_property
+    def purse(self) -> Purse:
+        """The money for calls of models."""
+        return Purse(self)
+
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
         """Remember a worker's word on how far it is."""
         self.progress[step] = (message[:500], fraction)
-
-    def note_spawned(self, step: str, epoch: int, process: Spawned) -> None:
-        """Record which process carries out an attempt, if it is still the current one."""
-        event = ev.AttemptSpawned(step, epoch, *process)
-
-        def spawned(state: State, _now: Now) -> Move:
-            current = control.is_current(state, step, epoch)
-            return Move([event] if current else [], [])
-
-        self.say(spawned)

@@ -45,6 +45,7 @@ def snapshot(state: State) -> dict[str, Any]:
         "counts": [state.unsettled, state.bad, state.succeeded],
         "forsaken": state.forsaken,
         "cost": [state.spent, state.reserved],
+        **({"models": msgspec.to_builtins(state.models)} if state.models.by_model else {}),
         "paused": state.paused,
         "stopping": _plain(state.stopping),
         "finish": state.finish,

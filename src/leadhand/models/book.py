@@ -1,0 +1,63 @@
+"""The models of a configuration: by name and by tier, each made when it is first asked for.
+
+tiers = {"lead": ("anthropic:claude-opus-4-5",), "hand": ("small", "openai:gpt-5-mini")}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core.wording import closest, listed
+from leadhand.errors import UsageError
+from leadhand.models.cassette import Taped
+from leadhand.models.client import Client
+from leadhand.models.names import TIERS, ModelName, is_model_name, parse_model
+from leadhand.models.provider import ProviderModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leadhand.models.talk import Model
+
+
+class Book:
+    """What a word stands for, where a model is wanted."""
+
+    def __init__(
+        self,
+        tiers: Mapping[str, Sequence[str]] = {},
+        models: Mapping[str, ModelName] = {},
+    ) -> None:
+        self.tiers = dict(tiers)
+        self.models = dict(models)
+        self._made: dict[str, Model] = {}
+
+    def knows(self, word: str) -> bool:
+        """Whether a word names a tier or a model, rather than something else."""
+        return is_model_name(word, {**self.tiers, **self.models})
+
+    def client(self, wanted: str | Model | Client) -> Client:
+        """The client for a tier, a model by name, or a model."""
+        if isinstance(wanted, Client):
+            return wanted
+        if not isinstance(wanted, str):
+            return Client([wanted])
+        if wanted in self.tiers:
+            return Client([self._model(each) for each in self.tiers[wanted]], wanted)
+        if wanted in TIERS:
+            raise UsageError(
+                f"the tier {wanted!r} has no model. Fix: name one in leadhand.toml, as in "
+                f'[tiers] {wanted} = "anthropic:claude-sonnet-4-5".'
+            )
+        return Client([self._model(wanted)])
+
+    def _model(self, word: str) -> Model:
+        if word not in self._made:
+            name = self.models.get(word)
+            if name is None and ":" not in word:
+                known = [*self.tiers, *self.models]
+                meant = closest(word, known)
+                fix = f"Did you mean {meant}?" if meant else f"There are: {listed(known, 20)}."
+                raise UsageError(f"no model is called {word!r}. {fix}")
+            self._made[word] = Taped(ProviderModel(name or parse_model(word)))
+        return self._made[word]

@@ -1,0 +1,99 @@
+"""A model as planners and agents use it: metered, recorded, with others to fall back on.
+
+    client = models.client("hand")
+    answer = await client.ask(request, heard)
+
+Each try of each model is one call: reserved, made, settled, written down. When a model itself is
+the trouble (down, overloaded, out of quota, key refused) the next one of its tier is asked; when
+the question is, or the answer, nobody else is. The last failure is the one that is raised.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from leadhand.models import prices
+from leadhand.models.failures import ELSEWHERE, ModelFailure
+from leadhand.models.meter import Call, payer
+from leadhand.models.talk import Usage
+from leadhand.models.telemetry import chatting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadhand.models.names import ModelName
+    from leadhand.models.talk import Answer, Listener, Model, Request
+
+ANSWER_TOKENS_MIN = 64
+"""A call that can pay for fewer tokens of an answer is not made."""
+
+
+class Client:
+    """One tier: models in the order in which they are asked."""
+
+    def __init__(self, models: Sequence[Model], tier: str = "") -> None:
+        assert models, "a client needs a model"
+        self.models = tuple(models)
+        self.tier = tier
+
+    @property
+    def name(self) -> str:
+        """The first one's name, which stands for all."""
+        return self.models[0].name
+
+    async def ask(
+        self, request: Request, heard: Listener | None = None, *, prompt: str = ""
+    ) -> Answer:
+        """The answer of the first model that gives one; `prompt`: the digest of its template."""
+        for model in self.models[:-1]:
+            try:
+                return await self._ask(model, request, heard, prompt)
+            except ModelFailure as failure:
+                if failure.failure_class not in ELSEWHERE:
+                    raise
+        return await self._ask(self.models[-1], request, heard, prompt)
+
+    async def _ask(
+        self, model: Model, request: Request, heard: Listener | None, prompt: str
+    ) -> Answer:
+        name: ModelName | None = getattr(model, "known", None)
+        paying = payer.get()
+        if name is not None and name.max_tokens:
+            request = replace(request, max_tokens=min(request.max_tokens, name.max_tokens))
+        asked, each = prices.bound(name, request) if name is not None else (0.0, 0.0)
+        least = asked + min(request.max_tokens, ANSWER_TOKENS_MIN) * each
+        if name is not None and not prices.known(name):
+            least = asked = math.inf
+        reserved = await paying.reserve(asked + request.max_tokens * each, least)
+        if each and math.isfinite(reserved):
+            affordable = int((reserved - asked) / each + 1e-6)
+            request = replace(request, max_tokens=max(1, min(request.max_tokens, affordable)))
+        call = Call(model=model.name, tier=self.tier, failure="lost", prompt=prompt)
+        began = time.monotonic()
+        # Until it is known what was used, a call that was broken off counts as its question.
+        used, answered = Usage(input=prices.question_tokens(request) // 2), False
+        try:
+            with chatting(model.name, request) as span:
+                answer = await model.ask(request, heard)
+                span.answered(answer)
+            used, answered = answer.usage, True
+            call = replace(call, failure="")
+        except ModelFailure as failure:
+            call = replace(call, failure=failure.failure_class)
+            unused = failure.failure_class in ("rate_limited", "denied", "unavailable")
+            if failure.usage != Usage() or unused:
+                used = failure.usage
+            raise
+        finally:
+            cost = _cost(name, used, answer.cost if answered else 0.0)
+            call = replace(call, usage=used, cost=cost, seconds=time.monotonic() - began)
+            paying.settle(reserved, call)
+        return replace(answer, model=model.name, cost=cost)
+
+
+def _cost(name: ModelName | None, used: Usage, said: float) -> float:
+    return said if name is None else prices.cost(name, used) or 0.0

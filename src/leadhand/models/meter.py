@@ -1,0 +1,57 @@
+"""Who pays for a call, and whether there is money for it.
+
+Before a call its most is reserved, after it the real cost is settled: so whatever goes on at the
+same time, a budget is never passed by more than a provider's own miscount. The engine says who
+pays, for each attempt and each call of a planner; outside of a run nobody counts.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Protocol
+
+import msgspec
+
+from leadhand.models.talk import Usage
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What became of one call of a model."""
+
+    model: str
+    tier: str = ""
+    usage: Usage = Usage()
+    cost: float = 0.0
+    seconds: float = 0.0
+    failure: str = ""
+    """The class of its failure, if it failed."""
+    prompt: str = ""
+    """A digest of the prompt's template, for those that have one."""
+
+
+class Payer(Protocol):
+    """Somebody who pays for calls."""
+
+    async def reserve(self, wanted: float, least: float) -> float:
+        """Set money aside: `wanted` if there is that much, else what is left, if not below `least`.
+
+        Waits for calls in flight to be settled before it says no, with a ModelFailure of the
+        class "budget". Infinite when there is no limit.
+        """
+
+    def settle(self, reserved: float, call: Call) -> None:
+        """Give back what was set aside, and write down what became of the call."""
+
+
+class Nobody:
+    """No budget, no record."""
+
+    async def reserve(self, wanted: float, _least: float) -> float:
+        return wanted
+
+    def settle(self, _reserved: float, _call: Call) -> None:
+        pass
+
+
+payer: ContextVar[Payer] = ContextVar("payer", default=Nobody())  # noqa: B039 - holds nothing
+"""Who pays for what is asked in this task."""

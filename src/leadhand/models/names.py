@@ -1,0 +1,122 @@
+"""Which model: names that people write, in flags, plans and `leadhand.toml`.
+
+anthropic:claude-sonnet-4-5         a provider that pydantic-ai knows, its key from where it looks
+chat:qwen3@http://127.0.0.1:8080/v1 any address that speaks OpenAI's Chat Completions
+responses:…@…, anthropic:…@…        the same for the other two protocols
+small                               `[models.small]` of the configuration
+lead, hand, strong                  tiers: `[tiers]`, one model, or several to fall back on
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from leadhand.core.wording import closest
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIERS = ("hand", "lead", "strong")
+"""The tiers that every configuration knows, weakest first for workers: hand, then strong."""
+
+PROTOCOLS = ("anthropic", "chat", "responses")
+"""What an address may speak."""
+
+PROVIDERS = frozenset(
+    [
+        "alibaba",
+        "anthropic",
+        "azure",
+        "bedrock",
+        "cerebras",
+        "chat",
+        "cohere",
+        "deepseek",
+        "fireworks",
+        "gateway",
+        "github",
+        "google",
+        "google-cloud",
+        "groq",
+        "heroku",
+        "huggingface",
+        "litellm",
+        "mistral",
+        "moonshotai",
+        "nebius",
+        "ollama",
+        "openai",
+        "openai-chat",
+        "openai-responses",
+        "openrouter",
+        "responses",
+        "together",
+        "vercel",
+        "vllm",
+        "xai",
+        "zai",
+    ]
+)
+"""What may stand before the colon; so `plan.py:next_step` is not taken for a model."""
+
+
+class ModelName(NamedTuple):
+    """One model: who serves it, what it is called there, and where."""
+
+    provider: str
+    model: str
+    url: str = ""
+    key: str = ""
+    """The environment variable that holds the key; the provider's own when empty."""
+    price_in: float | None = None
+    price_out: float | None = None
+    """Dollars for a million tokens; None: as published, or nothing for an address of one's own."""
+    max_tokens: int = 0
+    """The longest answer; 0: as the request says."""
+    schema: str = ""
+    """How it is asked for data: native, tool, prompted; empty: as is known of it."""
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model}" + (f"@{self.url}" if self.url else "")
+
+
+def is_model_name(text: str, known: Mapping[str, object] = {}) -> bool:
+    """Whether a word names a model, a tier or a model of the configuration."""
+    return text in known or (text.partition(":")[0] in PROVIDERS and ":" in text)
+
+
+def parse_model(text: str, place: str = "model") -> ModelName:
+    """The model that a word names."""
+    provider, colon, rest = text.partition(":")
+    if not colon or not rest:
+        raise UsageError(
+            f"{place}: {text!r} names no model. Fix: write provider:model, as in "
+            "anthropic:claude-sonnet-4-5, or a tier or a model of leadhand.toml."
+        )
+    if provider not in PROVIDERS:
+        like = closest(provider, sorted(PROVIDERS))
+        hint = f" Did you mean {like}?" if like else ""
+        raise UsageError(f"{place}: no provider is called {provider!r}.{hint}")
+    model, at, url = rest.partition("@http")
+    if not at:
+        if provider in ("chat", "responses"):
+            raise UsageError(f"{place}: {text!r} needs an address: {provider}:MODEL@http://…/v1")
+        return ModelName(provider, rest)
+    return ModelName(provider, model, checked_address("http" + url, provider, place))
+
+
+def checked_address(url: str, provider: str, place: str) -> str:
+    """An address that can be asked; a key sent in the clear to another machine is refused."""
+    if provider not in (*PROTOCOLS, "openai"):
+        raise UsageError(
+            f"{place}: {provider} has an address of its own. Fix: for an address that you name, "
+            f"take {', '.join(PROTOCOLS)} as provider."
+        )
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{place}: {url!r} is no address. Fix: write http://HOST:PORT/v1.")
+    if parts.username or parts.password:
+        raise UsageError(f"{place}: no password in an address; name a variable with key = …")
+    return url.rstrip("/")

@@ -1,0 +1,72 @@
+"""What tokens cost, and what a call may cost at most.
+
+Prices come from genai-prices, or from the configuration, which comes first. An address of one's
+own costs nothing unless the configuration says so. A price that nobody knows is None: with a
+budget such a model is not asked, since what it spends could not be counted.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.models.talk import Usage
+
+if TYPE_CHECKING:
+    from leadhand.models.names import ModelName
+    from leadhand.models.talk import Request
+
+MILLION = 1_000_000
+TOKEN_BYTES = 2.0
+"""Bytes of text for a token, at the least: for a bound, so lower than what is usual (about 4)."""
+OVERHEAD_TOKENS = 400
+"""What a provider adds around a question and its tools."""
+
+
+def cost(name: ModelName, usage: Usage) -> float | None:
+    """Dollars for what was used; None when nobody knows the price."""
+    if name.price_in is not None or name.price_out is not None:
+        into, out = name.price_in or 0.0, name.price_out or 0.0
+        return (usage.input * into + usage.output * out) / MILLION
+    if name.url:
+        return 0.0
+    found = _published(name.provider, name.model, usage)
+    return None if found is None else float(found)
+
+
+def known(name: ModelName) -> bool:
+    """Whether its price is known."""
+    return cost(name, Usage(1, 1)) is not None
+
+
+def bound(name: ModelName, request: Request) -> tuple[float, float]:
+    """The most that a call can cost: for the question, and for each token of the answer."""
+    tokens = question_tokens(request)
+    asked = cost(name, Usage(tokens, 0)) or 0.0
+    # A cached question can cost a quarter more to write.
+    return asked * 1.25, (cost(name, Usage(0, MILLION)) or 0.0) / MILLION
+
+
+def question_tokens(request: Request) -> int:
+    """No fewer tokens than a question has."""
+    return int(len(msgspec.json.encode(request)) / TOKEN_BYTES) + OVERHEAD_TOKENS
+
+
+@lru_cache(maxsize=1024)
+def _published(provider: str, model: str, usage: Usage) -> Any:
+    from genai_prices import Usage as Used
+    from genai_prices import calc_price
+
+    used = Used(
+        input_tokens=usage.input,
+        output_tokens=usage.output,
+        cache_read_tokens=usage.cache_read or None,
+        cache_write_tokens=usage.cache_write or None,
+    )
+    who = {"openai-chat": "openai", "openai-responses": "openai"}.get(provider, provider)
+    try:
+        return calc_price(used, model, provider_id=who).total_price
+    except (LookupError, ValueError):
+        return None

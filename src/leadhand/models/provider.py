@@ -1,0 +1,325 @@
+"""One question to a real provider, through pydantic-ai.
+
+Always streamed: a long answer shows that it is coming, and one that was cut off is known by its
+missing end. Nothing is retried here, neither by us nor by the provider's package: what a failure
+leads to is decided by the run, where it is counted and recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from leadhand.errors import UsageError
+from leadhand.models.failures import ModelFailure, of_provider
+from leadhand.models.talk import Answer, Listener, Request, Result, Said, Told, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
+    from pydantic_ai.models import Model as ProviderClient
+    from pydantic_ai.models import ModelRequestParameters
+
+    from leadhand.models.names import ModelName
+
+ANSWER_CHARS_MAX = 2_000_000
+"""An answer longer than this is cut off by us: no model is asked for that much."""
+DATA_TOOL = "answer"
+"""The tool whose arguments are the data, where a model has no better way to keep to a form."""
+
+
+class ProviderModel:
+    """A model at a provider. Its client is made for the event loop that first asks."""
+
+    def __init__(self, name: ModelName) -> None:
+        self.name = str(name)
+        self.known = name
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, ProviderClient] = (
+            WeakKeyDictionary()
+        )
+
+    async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
+        """The whole answer, or a ModelFailure."""
+        try:
+            from pydantic_ai import exceptions as ex
+        except ImportError as error:
+            raise _missing(self.known.provider, error) from None
+        client = self._client()
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                response = await self._stream(client, request, heard)
+        except TimeoutError:
+            raise ModelFailure("timeout", f"{self.name}: no answer in time") from None
+        except ex.ModelAPIError as error:
+            raise of_provider(error, self.name) from None
+        except ex.ContentFilterError:
+            raise ModelFailure("policy", f"{self.name}: the model refuses to answer") from None
+        except ex.UnexpectedModelBehavior as error:
+            raise ModelFailure("invalid_output", f"{self.name}: {error}"[:500]) from None
+        except ex.UserError as error:
+            raise ModelFailure("unavailable", f"{self.name}: {error}"[:500]) from None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            # What a server sent could not be read by the provider's package.
+            words = f"{self.name}: the answer cannot be read ({type(error).__name__})"
+            raise ModelFailure("invalid_output", words) from None
+        return self._read(response, request)
+
+    async def _stream(
+        self, client: ProviderClient, request: Request, heard: Listener | None
+    ) -> ModelResponse:
+        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+
+        parameters = self._parameters(client, request)
+        settings: dict[str, Any] = {"max_tokens": request.max_tokens}
+        if request.temperature is not None:
+            settings["temperature"] = request.temperature
+        if request.must_call:
+            settings["tool_choice"] = "required"
+        from pydantic_ai.direct import model_request_stream
+
+        size = 0
+        async with model_request_stream(
+            client,
+            _messages(request),
+            model_settings=settings,  # type: ignore[arg-type]
+            model_request_parameters=parameters,
+        ) as stream:
+            async for event in stream:
+                match event:
+                    case PartStartEvent(part=TextPart(content=piece)):
+                        pass
+                    case PartDeltaEvent(delta=TextPartDelta(content_delta=piece)):
+                        pass
+                    case _:
+                        size += len(repr(event)) // 2
+                        piece = ""
+                size += len(piece)
+                if size > ANSWER_CHARS_MAX:
+                    raise ModelFailure(
+                        "invalid_output",
+                        f"{self.name}: the answer is longer than {ANSWER_CHARS_MAX:,} characters",
+                        usage=_usage(stream.usage),
+                    )
+                if piece and heard is not None:
+                    heard(piece)
+            return stream.get()
+
+    def _read(self, response: ModelResponse, request: Request) -> Answer:
+        from pydantic_ai.messages import TextPart, ToolCallPart
+
+        usage = _usage(response.usage)
+        text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+        match response.finish_reason:
+            case None:
+                raise ModelFailure("transient", f"{self.name}: the answer was cut off", usage=usage)
+            case "content_filter":
+                raise ModelFailure(
+                    "policy", f"{self.name}: the model refuses to answer", usage=usage
+                )
+            case "error":
+                raise ModelFailure(
+                    "transient", f"{self.name}: the provider failed in its answer", usage=usage
+                )
+            case "length":
+                words = f"{self.name}: the answer is longer than {request.max_tokens} tokens"
+                raise ModelFailure("invalid_output", words, usage=usage)
+            case _:
+                pass
+        calls = tuple(
+            ToolCall(part.tool_call_id, part.tool_name, _arguments(part.args))
+            for part in response.parts
+            if isinstance(part, ToolCallPart)
+        )
+        data = None
+        if request.schema is not None:
+            wanted = [call for call in calls if call.tool == DATA_TOOL]
+            data = wanted[0].arguments if wanted else _json(text)
+            calls = ()
+            if data is None:
+                words = f"{self.name}: the answer is no JSON: {text[:200]!r}"
+                raise ModelFailure("invalid_output", words, usage=usage)
+        elif not calls and not text.strip():
+            raise ModelFailure("invalid_output", f"{self.name}: the answer is empty", usage=usage)
+        return Answer(text=text, data=data, calls=calls, usage=usage, model=self.name)
+
+    def _parameters(self, client: ProviderClient, request: Request) -> ModelRequestParameters:
+        from pydantic_ai.messages import InstructionPart
+        from pydantic_ai.models import ModelRequestParameters
+        from pydantic_ai.output import OutputObjectDefinition
+        from pydantic_ai.tools import ToolDefinition
+
+        tools = [
+            ToolDefinition(
+                name=tool.name,
+                parameters_json_schema=tool.parameters,
+                description=tool.description,
+                strict=False,
+            )
+            for tool in request.tools
+        ]
+        parts = [InstructionPart(content=request.system)]
+        if request.schema is None:
+            return ModelRequestParameters(function_tools=tools, instruction_parts=parts)
+        native = client.profile.get("supports_json_schema_output", False)
+        if (self.known.schema or ("native" if native else "tool")) == "native":
+            return ModelRequestParameters(
+                output_mode="native",
+                output_object=OutputObjectDefinition(
+                    json_schema=request.schema, name=DATA_TOOL, strict=False
+                ),
+                instruction_parts=parts,
+            )
+        if self.known.schema == "prompted":
+            form = msgspec.json.encode(request.schema).decode()
+            told = f"Answer with one JSON object and nothing else. Its JSON Schema: {form}"
+            parts.append(InstructionPart(content=told))
+            return ModelRequestParameters(instruction_parts=parts)
+        return ModelRequestParameters(
+            output_mode="tool",
+            output_tools=[
+                ToolDefinition(
+                    name=DATA_TOOL,
+                    parameters_json_schema=request.schema,
+                    description="The answer, in the form that is wanted.",
+                    kind="output",
+                )
+            ],
+            allow_text_output=False,
+            instruction_parts=parts,
+        )
+
+    def _client(self) -> ProviderClient:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = _made(self.known)
+        return client
+
+
+def _made(name: ModelName) -> ProviderClient:
+    """A client for one model, that retries nothing."""
+    try:
+        client = _by_address(name) if name.url or name.key else _by_name(name)
+    except ImportError as error:
+        raise _missing(name.provider, error) from None
+    except Exception as error:  # noqa: BLE001 - packages of others
+        # pydantic-ai and the providers' packages say what is missing, most often the key.
+        raise ModelFailure("denied", f"{name}: {error}"[:500]) from None
+    inner: Any = getattr(client, "client", None)
+    if hasattr(inner, "max_retries"):
+        inner.max_retries = 0
+    return client
+
+
+def _by_name(name: ModelName) -> ProviderClient:
+    from pydantic_ai.models import infer_model
+
+    return infer_model(f"{name.provider}:{name.model}")
+
+
+def _by_address(name: ModelName) -> ProviderClient:
+    import httpx2
+
+    key = os.environ.get(name.key, "") if name.key else "none"
+    if name.key and not key:
+        raise UsageError(f"the variable {name.key}, which is to hold its key, is not set")
+    # A redirect could carry the key elsewhere, and proxies of the environment are not asked for.
+    http = httpx2.AsyncClient(timeout=600, follow_redirects=False, trust_env=not name.url)
+    if name.provider == "anthropic":
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        base = name.url.removesuffix("/v1") or None
+        anthropic = AnthropicProvider(api_key=key, base_url=base, http_client=http)
+        return AnthropicModel(name.model, provider=anthropic)
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    if not name.url:
+        raise UsageError(f"{name}: a key of its own goes with anthropic and openai, or an address")
+    there = OpenAICompatibleProvider(
+        "address",
+        base_url=name.url,
+        api_key=key,
+        http_client=http,
+        profile={"supports_json_schema_output": True},
+    )
+    if name.provider == "responses":
+        return OpenAIResponsesModel(name.model, provider=there)
+    return OpenAIChatModel(name.model, provider=there)
+
+
+def _messages(request: Request) -> list[ModelMessage]:
+    from pydantic_ai import messages as pm
+
+    found: list[pm.ModelMessage] = []
+    ours: list[ModelRequestPart] = []
+    for turn in request.turns:
+        match turn:
+            case Told():
+                ours.append(pm.UserPromptPart(content=turn.text))
+            case Result():
+                ours.append(
+                    pm.ToolReturnPart(tool_name=turn.tool, content=turn.text, tool_call_id=turn.id)
+                )
+            case Said():
+                found.append(pm.ModelRequest(parts=ours))
+                ours = []
+                theirs: list[pm.ModelResponsePart] = []
+                if turn.text:
+                    theirs.append(pm.TextPart(content=turn.text))
+                theirs += [
+                    pm.ToolCallPart(tool_name=call.tool, args=call.arguments, tool_call_id=call.id)
+                    for call in turn.calls
+                ]
+                found.append(pm.ModelResponse(parts=theirs))
+    found.append(pm.ModelRequest(parts=ours))
+    return found
+
+
+def _usage(usage: Any) -> Usage:
+    return Usage(
+        usage.input_tokens or 0,
+        usage.output_tokens or 0,
+        usage.cache_read_tokens or 0,
+        usage.cache_write_tokens or 0,
+    )
+
+
+def _arguments(args: Any) -> Any:
+    """What a model wrote for a tool: JSON where it is that, else its words."""
+    if not isinstance(args, str):
+        return args if args is not None else {}
+    if not args.strip():
+        return {}
+    try:
+        return msgspec.json.decode(args)
+    except msgspec.DecodeError:
+        return args
+
+
+def _json(text: str) -> Any:
+    """The JSON of an answer; a fence around it, or a sentence before it, does no harm."""
+    for candidate in (text, text.partition("```json")[2].partition("```")[0], _outer(text)):
+        try:
+            return msgspec.json.decode(candidate)
+        except msgspec.DecodeError:
+            continue
+    return None
+
+
+def _outer(text: str) -> str:
+    start, end = text.find("{"), text.rfind("}")
+    return text[start : end + 1] if 0 <= start < end else ""
+
+
+def _missing(provider: str, error: ImportError) -> UsageError:
+    extra = "models" if provider in ("anthropic", "openai", "chat", "responses") else provider
+    return UsageError(
+        f"{provider} needs packages that are not installed ({error.name or error}). "
+        f"Fix: pip install 'leadhand[models]'"
+        + ("" if extra == "models" else f" 'pydantic-ai-slim[{provider}]'")
+    )

@@ -1,0 +1,116 @@
+"""What is said to a model and what it answers, in our own words: plain, frozen, JSON.
+
+A conversation is a system text and turns. The last turn is ours: a text, or the results of tools
+that the model called. The answer is a text, tool calls, or data in the form that was asked for,
+never half of one: what was cut off is a failure, not an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+
+class ToolDef(msgspec.Struct, frozen=True):
+    """A tool as a model sees it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON Schema of its arguments object."""
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A tool that a model wants to be called. `arguments` is whatever JSON it wrote."""
+
+    id: str
+    tool: str
+    arguments: Any
+
+
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """A text of ours."""
+
+    text: str
+
+
+class Said(msgspec.Struct, frozen=True, tag="said", omit_defaults=True):
+    """What the model said before."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+class Result(msgspec.Struct, frozen=True, tag="result"):
+    """What a tool gave back, as text; it is data, never an instruction."""
+
+    id: str
+    tool: str
+    text: str
+
+
+Turn = Told | Said | Result
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One question."""
+
+    system: str
+    turns: tuple[Turn, ...]
+    tools: tuple[ToolDef, ...] = ()
+    schema: dict[str, Any] | None = None
+    """JSON Schema of the data wanted; goes with no tools."""
+    must_call: bool = False
+    """Whether it has to call one of the tools."""
+    max_tokens: int = 4096
+    temperature: float | None = None
+    timeout_s: float = 120.0
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of one call, as the provider counted them."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+        )
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What came back, whole."""
+
+    text: str = ""
+    data: Any = None
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    model: str = ""
+    """Which model answered, by the name it is known by here."""
+    cost: float = 0.0
+
+    def turn(self) -> Said:
+        """The answer as a turn of the conversation that goes on."""
+        return Said(self.text, self.calls)
+
+
+class Listener(Protocol):
+    """Hears the text of an answer while it comes."""
+
+    def __call__(self, piece: str, /) -> None: ...
+
+
+class Model(Protocol):
+    """Anything that can be asked: a provider's model, a script, a tape."""
+
+    name: str
+
+    async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
+        """The whole answer, or a ModelFailure."""

@@ -1,0 +1,119 @@
+"""Spans after OpenTelemetry's conventions for generative AI; off unless switched on.
+
+    invoke_workflow     a run
+    plan                a call of a planner
+    invoke_agent        an attempt of an agent
+    execute_tool        a tool that an agent calls
+    chat                a question to a model
+
+`switch_on()` uses the tracer provider that the program has set up. Names, tokens and failure
+classes are told; contents (questions, answers, arguments, results) only where they are asked for.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leadhand.models.talk import Answer, Request
+
+CONTENT_CHARS_MAX = 20_000
+
+
+class _Switch:
+    tracer: Any = None
+    contents = False
+
+
+_switch = _Switch()
+
+
+def switch_on(*, contents: bool = False, provider: Any = None) -> None:
+    """Make spans from now on, with the given tracer provider or the program's own."""
+    from opentelemetry import trace
+
+    _switch.tracer = trace.get_tracer("leadhand", tracer_provider=provider)
+    _switch.contents = contents
+
+
+def switch_off() -> None:
+    """Make no more spans."""
+    _switch.tracer = None
+
+
+class Span:
+    """A span, or nothing when they are off."""
+
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = inner
+
+    def set(self, **attributes: Any) -> None:
+        """Attributes by name; `__` stands for a dot."""
+        if self._inner is not None:
+            for name, value in attributes.items():
+                self._inner.set_attribute(name.replace("__", "."), value)
+
+    def content(self, name: str, value: Any) -> None:
+        """Something that was said, told only where contents are asked for."""
+        if self._inner is not None and _switch.contents:
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            self._inner.set_attribute(name, text[:CONTENT_CHARS_MAX])
+
+    def failed(self, failure_class: str) -> None:
+        """The class of its failure."""
+        if self._inner is not None:
+            from opentelemetry.trace import StatusCode
+
+            self._inner.set_attribute("error.type", failure_class)
+            self._inner.set_status(StatusCode.ERROR)
+
+    def answered(self, answer: Answer) -> None:
+        """What a model answered."""
+        if self._inner is None:
+            return
+        self.set(
+            gen_ai__response__model=answer.model,
+            gen_ai__usage__input_tokens=answer.usage.input,
+            gen_ai__usage__output_tokens=answer.usage.output,
+        )
+        self.content("gen_ai.output.messages", answer.turn())
+
+
+@contextmanager
+def span(operation: str, what: str = "", **attributes: Any) -> Iterator[Span]:
+    """A span of one operation; an exception's class is told, its text is not."""
+    if _switch.tracer is None:
+        yield Span()
+        return
+    name = f"{operation} {what}" if what else operation
+    with _switch.tracer.start_as_current_span(
+        name, record_exception=False, set_status_on_exception=False
+    ) as inner:
+        made = Span(inner)
+        made.set(gen_ai__operation__name=operation, **attributes)
+        try:
+            yield made
+        except BaseException as error:
+            made.failed(getattr(error, "failure_class", type(error).__name__))
+            raise
+
+
+@contextmanager
+def chatting(model: str, request: Request) -> Iterator[Span]:
+    """A question to a model."""
+    provider, _, name = model.partition(":")
+    with span(
+        "chat",
+        name,
+        gen_ai__provider__name=provider,
+        gen_ai__request__model=name,
+        gen_ai__request__max_tokens=request.max_tokens,
+    ) as made:
+        made.content("gen_ai.system_instructions", request.system)
+        made.content("gen_ai.input.messages", request.turns)
+        yield made
