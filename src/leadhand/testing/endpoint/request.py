@@ -1,0 +1,150 @@
+"""A request as the script sees it: the same words for every provider.
+
+`body` keeps what was really sent. Headers hide their secrets when they are shown, so that a
+failing test does not print a key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Protocol = Literal["anthropic", "chat", "responses"]
+
+SECRET_HEADERS = frozenset(
+    {"api-key", "authorization", "cookie", "proxy-authorization", "x-api-key", "x-goog-api-key"}
+)
+
+
+class Headers(Mapping[str, str]):
+    """Headers by their name, in whatever case."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._given[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def shown(self) -> dict[str, str]:
+        """All of them, without their secrets."""
+        return {k: "(hidden)" if k in SECRET_HEADERS else v for k, v in self._given.items()}
+
+    def __repr__(self) -> str:
+        return f"Headers({self.shown()})"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that the request offers."""
+
+    name: str
+    description: str = ""
+    schema: Any = field(default=None, repr=False)
+    custom: bool = False
+    """It takes a text as it stands, no JSON."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that the model made earlier in the conversation."""
+
+    id: str
+    tool: str
+    arguments: Any
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a call gave."""
+
+    id: str
+    text: str
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of the conversation."""
+
+    role: str
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a protocol reads out of a body."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    forced: str
+    """The tool that must be called; `*` for any of them; empty for none."""
+    schema: Any
+    """The schema that the answer's text must keep to; `{}` for any JSON; None for words."""
+
+
+@dataclass(frozen=True)
+class Request(Parsed):
+    """A request for an answer of a model."""
+
+    number: int
+    """How many came before it."""
+    protocol: Protocol
+    path: str
+    model: str
+    stream: bool
+    headers: Headers
+    body: Mapping[str, Any] = field(repr=False)
+    size: int
+    """Bytes of the body."""
+    at: float = 0.0
+    """When it had arrived, on the monotonic clock of the event loop."""
+
+    @property
+    def text(self) -> str:
+        """The text of the last message."""
+        return self.messages[-1].text if self.messages else ""
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """What the tools gave since the model spoke last."""
+        found: list[ToolResult] = []
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                break
+            found[:0] = message.results
+        return tuple(found)
+
+    @property
+    def turns(self) -> int:
+        """How often the model has spoken in this conversation."""
+        return sum(message.role == "assistant" for message in self.messages)
+
+
+def text_of(content: Any) -> str:
+    """The text of a content: a text, or a list of parts of which some are text."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return str(content.get("text", content.get("refusal", "")))
+    return "\n".join(filter(None, map(text_of, content)))
+
+
+def json_or_text(value: Any) -> Any:
+    """What a JSON text means, or the text itself."""
+    try:
+        return json.loads(value)
+    except (TypeError, ValueError):
+        return value
