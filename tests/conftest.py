@@ -6,6 +6,9 @@ import socket
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Fixtures that more than one folder needs.
+pytest_plugins = ["tests.support.smollm"]
+
 # A deadline per example only measures how busy the machine is.
 settings.register_profile("default", deadline=None)
 settings.register_profile("fast", deadline=None, max_examples=20)

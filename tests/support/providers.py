@@ -50,10 +50,10 @@ class Ask:
 @asynccontextmanager
 async def clients(url: str):
     """Both clients; they never try again by themselves."""
-    options: dict[str, Any] = {"base_url": url, "api_key": KEY, "max_retries": 0}
+    options: dict[str, Any] = {"api_key": KEY, "max_retries": 0}
     async with (
-        AsyncAnthropic(**options, http_client=_plain()) as anthropic,
-        AsyncOpenAI(**options, http_client=_plain()) as openai,
+        AsyncAnthropic(base_url=url, **options, http_client=_plain()) as anthropic,
+        AsyncOpenAI(base_url=f"{url}/v1", **options, http_client=_plain()) as openai,
     ):
         yield anthropic, openai
 
