@@ -15,7 +15,7 @@ from leadhand.core import events as ev
 from leadhand.core import holds, reviewing
 from leadhand.core.answers import answer_events
 from leadhand.core.effects import Effect, StopAttempt
-from leadhand.core.facts import broken_promises, given
+from leadhand.core.facts import broken_promises, given, is_flag, misgiven
 from leadhand.core.moves import SECOND, Move
 from leadhand.core.reviewing import approve, reject, request_changes
 from leadhand.core.revise import findings, propose
@@ -99,8 +99,12 @@ def answer(
         return _review(state, question, choice, actor, text, now, more)
     if choice == "give" and not text and data is None:
         raise UsageError("say what you give: with --data as JSON, or with --text in words")
+    if choice == "give" and question.facts:
+        _refuse_misgiven(question.facts, text if data is None else data)
     if choice == "done" and question.kind == "unseen":
         _vouched(state, question.step, data)
+    if choice == "done" and question.kind == "task":
+        _vouched(state, question.step, (text or None) if data is None else data, denies=True)
     return Move(answer_events(state, question, choice, actor, text, data), [])
 
 
@@ -161,10 +165,22 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     return Move([*events, *proposed], effects)
 
 
-def _vouched(state: State, ident: str, data: Json) -> None:
-    """Whoever says that a step is done brings what it promised."""
+def _refuse_misgiven(facts: list[str], value: Json) -> None:
+    """A slip of the pen is told to whoever made it: later it would only be a run that failed."""
+    wrong = misgiven(facts, value)
+    if wrong:
+        form = ", ".join(f'"{fact}": …' for fact in facts)
+        raise UsageError(
+            f"{wrong}; asked for: {', '.join(facts)}. Fix: give it as --data '{{{form}}}'"
+        )
+
+
+def _vouched(state: State, ident: str, data: Json, *, denies: bool = False) -> None:
+    """Whoever says that a step is done brings what it promised; who was asked may deny it."""
     step = state.steps[ident]
     promised = given(step.doc, state.catalog.offer(step.worker, step.action))
+    if denies:
+        promised = tuple(fact for fact in promised if not is_flag(fact))
     broken = broken_promises(promised, data) if promised else []
     if broken:
         raise UsageError(

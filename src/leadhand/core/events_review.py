@@ -123,6 +123,8 @@ class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
     default: str = ""
     """What counts as the answer when nobody gives one by `until`."""
     until: int = 0
+    facts: list[str] = []
+    """What a person is asked to give."""
 
 
 class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):

@@ -327,6 +327,7 @@ def _question_asked(state: State, event: ev.QuestionAsked, at: int) -> None:
         at,
         default=event.default,
         until=event.until,
+        facts=event.facts,
     )
     if event.until:
         state.add_timer(event.until, "question", event.id, 0)

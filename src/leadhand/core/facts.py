@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leadhand.core.wording import closest, shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -45,6 +47,20 @@ def broken_promises(promised: Sequence[str], data: Json) -> list[str]:
     if data is False and not artefacts:
         denied = list(promised)
     return [*found, *(f"it says that {fact} is not so" for fact in denied)]
+
+
+def misgiven(facts: Sequence[str], value: Json) -> str:
+    """Why what a person gives is not what was asked for, in words; empty when it can be."""
+    artefacts = [fact for fact in facts if not is_flag(fact)]
+    if isinstance(value, dict):
+        strange = [key for key in value if key not in facts]
+        whole = len(artefacts) == 1 and len(strange) == len(value)
+        if whole and not any(closest(key, facts) for key in strange):
+            return ""  # its fields are the fact's own
+        if strange:
+            return f"{shown(strange[0])} is not what is asked for"
+        return "" if value else "nothing is given"
+    return "a single value cannot be all of them" if len(artefacts) > 1 else ""
 
 
 def true_facts(state: State, goal: Goal) -> dict[str, str]:

@@ -101,3 +101,5 @@ class Question(msgspec.Struct):
     default: str = ""
     """What counts as the answer when nobody gives one by `until`."""
     until: int = 0
+    facts: list[str] = []
+    """What a person is asked to give."""

@@ -90,6 +90,8 @@ class Ask:
     default: str = ""
     """What counts as the answer when nobody gives one `within_s` seconds."""
     within_s: float = 0.0
+    facts: tuple[str, ...] = ()
+    """What `give` should give: an answer that gives something else is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def decision_doc(decision: Decision) -> Doc:
                 "question": decision.question,
                 "choices": list(decision.choices),
                 **(late if decision.within_s > 0 else {}),
+                **({"facts": list(decision.facts)} if decision.facts else {}),
             } | notes
         case Finish():
             return {

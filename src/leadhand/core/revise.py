@@ -81,6 +81,7 @@ def _asked(state: State, answer: Doc, now: Now) -> Moves:
         choices=choices,
         default=default,
         until=now.at + int(within_s * 1e6) if within_s else 0,
+        facts=[str(fact) for fact in answer.get("facts", ())],
     )
     return [asked], [Notify("waiting", text)]
 

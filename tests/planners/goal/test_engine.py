@@ -91,6 +91,11 @@ async def test_the_planner_can_be_named():
         Lead(ALL, "gaol")
 
 
+@worker(gives="both", needs=["left", "right"])
+async def pair(left: int, right: int) -> list[int]:
+    return [left, right]
+
+
 async def test_a_goal_without_facts_is_refused():
     """The built-in planner cannot read sentences."""
     lead = Lead(ALL, store=MemoryStore())
@@ -118,6 +123,19 @@ async def test_a_run_that_waits_goes_on_with_the_answer(tmp_path):
     await lead.answer(waiting.run, ident, "give", data=[1, 2])
     outcome = await Lead([split], store=tmp_path / "runs.db").resume(waiting.run)
     assert outcome.result == [[1], [2]]
+
+
+async def test_a_slip_in_what_is_given_is_told_at_once():
+    """And the run still waits: a misspelt name would only make it fail."""
+    lead = Lead([pair], store=MemoryStore())
+    async with lead.hosting():
+        waiting = await lead.run(Goal(want="both"))
+        ident = waiting.waiting_for[0]["id"].partition("/")[2]
+        for data in ({"lefft": 1, "right": 2}, {"left": 1, "more": 3}, 7, {}):
+            with pytest.raises(UsageError, match="asked for: left, right"):
+                await lead.answer(waiting.run, ident, "give", data=data)
+        await lead.answer(waiting.run, ident, "give", data={"left": 1, "right": 2})
+        assert (await lead.resume(waiting.run)).result == [1, 2]
 
 
 async def test_a_step_that_promises_nothing_true_is_not_believed():

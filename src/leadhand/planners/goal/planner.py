@@ -269,7 +269,7 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...]) -> Decision:
         return GiveUp(why, kept.to_doc())
     kept.asked.append(Asked(question, list(missing), len(scene.view.failed_attempts)))
     choices = (notes.GIVE, *([notes.RETRY] if failed else []), notes.STOP)
-    return Ask(question, choices, kept.to_doc())
+    return Ask(question, choices, kept.to_doc(), facts=tuple(missing))
 
 
 def _writer(scene: Scene) -> Writer:
