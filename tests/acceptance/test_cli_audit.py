@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 
 import pytest
 
@@ -109,7 +110,7 @@ def test_a_run_is_exported_and_checked_alone(folder):
     done = folder.run("verify", file.name, "--json")
     assert (done.code, done.doc["valid"]) == (1, False), done
     folder.write("text.zip", "this is no bundle")
-    assert folder.run("verify", "text.zip").code == 1
+    assert folder.run("verify", "text.zip").code == 2
     assert folder.run("verify", "missing.zip").code == 2
 
 
@@ -139,3 +140,41 @@ def test_secrets_from_the_command_line(folder):
     assert folder.run("verify", "--all").code == 0
     for file in folder.path.rglob("*"):
         assert not file.is_file() or value.encode() not in file.read_bytes()
+
+
+def test_what_never_was_a_bundle_is_no_violation(folder):
+    """One line and exit code 2; what was cut or emptied is evidence, and 1."""
+    folder.plan({"id": "a", "worker": "say"})
+    assert folder.run("run", "plan.json").code == 0
+    folder.write("notes.txt", "hello")
+    folder.write("named.zip", "hello")
+    database = ".leadhand/leadhand.db"
+    said = {"notes.txt": "no file that", "named.zip": "no file that", database: "is a database"}
+    for name, words in said.items():
+        done = folder.run("verify", name)
+        assert (done.code, done.out) == (2, ""), done
+        assert words in done.err
+    folder.run("export", folder.latest()["run"], "-o", "run.zip")
+    whole = (folder.path / "run.zip").read_bytes()
+    (folder.path / "cut.zip").write_bytes(whole[: len(whole) // 2])
+    assert folder.run("verify", "cut.zip").code == 1
+    with zipfile.ZipFile(folder.path / "other.zip", "w") as other:
+        other.writestr("a", "b")
+    done = folder.run("verify", "other.zip")
+    assert done.code == 1, done
+    assert "has no manifest.json" in done.out
+
+
+def test_an_export_writes_over_nothing_else(folder):
+    """The same once more is fine; what somebody else wrote stays, unless they say so."""
+    folder.plan({"id": "a", "worker": "say"})
+    assert folder.run("run", "plan.json").code == 0
+    run = folder.latest()["run"]
+    folder.write("thesis.txt", "ten years")
+    refused = folder.run("export", run, "-o", "thesis.txt")
+    assert refused.code == 7, refused
+    assert "--force" in refused.err
+    assert (folder.path / "thesis.txt").read_text() == "ten years"
+    assert folder.run("export", run, "-o", "thesis.txt", "--force").code == 0
+    assert folder.run("export", run, "-o", "thesis.txt").code == 0
+    assert folder.run("verify", "thesis.txt").code == 0

@@ -97,3 +97,17 @@ def test_open_circuits_are_listed(tmp_path):
 def test_no_runs_is_no_error(tmp_path):
     """A database that is not there is; an empty one is not."""
     assert Folder(tmp_path).run("metrics").code == 2
+
+
+def test_a_given_plan_is_no_planner(tmp_path):
+    """Nobody was asked; for a goal somebody was."""
+    folder = Folder(tmp_path)
+    code = (
+        "from leadhand import worker\n\n@worker(gives='fact')\ndef find() -> int:\n    return 1\n"
+    )
+    folder.write("workers.py", code)
+    folder.write("plan.yaml", "steps: [{id: a, worker: find}]")
+    assert folder.run("run", "plan.yaml", "--workers", "workers.py").code == 0
+    assert folder.run("metrics", "--json").doc["planner_calls"] == 0
+    assert folder.run("run", "A fact", "--want", "fact", "--workers", "workers.py").code == 0
+    assert folder.run("metrics", "--json").doc["planner_calls"] >= 1

@@ -407,6 +407,25 @@ def test_an_approval_for_a_budget_holds_for_no_larger_one(folder):
     assert folder.run("review", waiting(folder), "--budget", "5").code == 2
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "an approval is an object, not a list"),
+        ("", "is empty"),
+        ("{}", "this is no approval"),
+        ('{"steps": []}', "this is no approval"),
+    ],
+)
+def test_a_file_that_is_no_approval_says_so(folder, content, said):
+    """By its name, and with what would write one; a plan is not spoken of."""
+    folder.plan(say("a", "x"))
+    folder.write("it.json", content)
+    done = folder.run("apply", "plan.json", "--approval", "it.json")
+    assert done.code == 2, done
+    assert f"it.json: {said}" in done.err
+    assert "steps:" not in done.err
+
+
 def test_reviewers_of_the_settings_look_first(folder):
     """What they find makes a plan wait; one that fails does too."""
     base = "[project]\nworkers = ['workers.py']\nactor = 'ann'\n"

@@ -1,6 +1,7 @@
 """What a person at a terminal sees: the live view, prompts, colours, the next command."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -173,3 +174,18 @@ def test_prints_of_workers_do_not_break_the_view(folder):
     done = typed(folder, "run", "plan.json")
     assert done.code == 0
     assert '"answer": 42' in plain(done.out)
+
+
+NASTY = "a\x1b[31mred\x07\u202eb\x9bc\nd"
+
+
+def test_what_a_result_would_do_to_a_terminal_is_shown(folder):
+    """Escaped for a person; byte for byte in a pipe; the same document with --json."""
+    folder.plan({"id": "a", "worker": "say", "parameters": {"text": NASTY}})
+    seen = typed(folder, "run", "-q", "plan.json").out
+    assert "a\\x1b[31mred\\x07\\u202eb\\x9bc\r\nd" in seen
+    assert folder.run("run", "-q", "plan.json").out == f"{NASTY}\n"
+    seen = typed(folder, "run", "-q", "plan.json", "--json").out
+    assert not {"\u202e", "\x9b", "\x07"} & set(seen)
+    found = re.search(r'"result": (".*")', seen)
+    assert json.loads(found[1]) == NASTY

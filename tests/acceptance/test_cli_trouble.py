@@ -25,6 +25,28 @@ def folder(tmp_path):
     return found
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_result_that_cannot_be_written_says_where_it_is(folder, more):
+    """The run is over and nothing of it is wrong: there is nothing to resume."""
+    folder.plan({"id": "a", "worker": "say"})
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "run", "plan.json", *more],
+            cwd=folder.path,
+            env=environment(folder.path),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "standard output: No space left on device" in done.stderr
+    assert f"show {folder.latest()['run']}" in done.stderr
+    assert "resume" not in done.stderr
+    assert folder.latest()["status"] == "succeeded"
+
+
 # --- the disk ------------------------------------------------------------------------------
 
 ON_A_DISK = """

@@ -107,6 +107,8 @@ def _unpacked(data: bytes) -> dict[str, bytes]:
 def _check_manifest(verdict: BundleVerdict, data: bytes, files: Mapping[str, bytes]) -> Doc:
     if pack(files) != data:
         verdict.wrong("bytes", "the file is not as it was written, though its parts can be read")
+    if MANIFEST not in files:
+        raise ValueError(f"it has no {MANIFEST}, so it is no bundle, or no longer one")
     manifest: Doc = msgspec.json.decode(files[MANIFEST], type=dict[str, Any])
     verdict.run = str(manifest["run"])
     if manifest["format"] != FORMAT:

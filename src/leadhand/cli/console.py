@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
-from leadhand.cli.text import clean_lines
+from leadhand.cli.text import clean_lines, escaped_json
 
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
 
@@ -35,16 +35,26 @@ class Console:
 
     def out(self, text: str) -> None:
         """A line of data."""
-        self._data.write(f"{text}\n")
-        self._data.flush()
+        try:
+            self._data.write(f"{text}\n")
+            self._data.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "standard output") from None
+
+    def text(self, text: str) -> None:
+        """What others wrote: byte for byte, but a terminal is shown what it would have obeyed."""
+        self.out(clean_lines(text) if _is_terminal(self._data) else text)
 
     def document(self, doc: Any) -> None:
         """The one document of `--json`."""
-        self.out(json.dumps(doc, indent=2, ensure_ascii=False, default=str))
+        self._json(json.dumps(doc, indent=2, ensure_ascii=False, default=str))
 
     def record(self, doc: Any) -> None:
         """One of the lines of a `--json` stream."""
-        self.out(json.dumps(doc, ensure_ascii=False, separators=(",", ":"), default=str))
+        self._json(json.dumps(doc, ensure_ascii=False, separators=(",", ":"), default=str))
+
+    def _json(self, text: str) -> None:
+        self.out(escaped_json(text) if _is_terminal(self._data) else text)
 
     def say(self, text: str = "") -> None:
         """A line for the person who watches; never data."""
@@ -97,7 +107,8 @@ def guarded(*, as_json: bool, store: str = "") -> Iterator[Console]:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
         os.dup2(kept, 1)
-        data.close()
+        with contextlib.suppress(OSError):  # each line was flushed, or its failure told
+            data.close()
 
 
 def fill_closed_streams() -> None:

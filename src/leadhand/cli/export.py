@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.text import clean, count, iso
-from leadhand.errors import NotAllowed, UsageError
+from leadhand.errors import Conflict, NotAllowed, UsageError
 
 if TYPE_CHECKING:
     from leadhand.audit.keys import PublicKey
@@ -23,12 +25,20 @@ if TYPE_CHECKING:
 @command("export", "leadhand export 7kq3\nleadhand export 7kq3 -o report.zip")
 @click.argument("run")
 @click.option("--output", "-o", metavar="FILE", help="Where to write it; - for stdout.")
+@click.option("--force", is_flag=True, help="Write over a file that holds something else.")
 @store_option
-def export(console: Console, run: str, output: str | None, store: str | None) -> int:
+def export(
+    console: Console,
+    run: str,
+    output: str | None,
+    force: bool,  # noqa: FBT001 - click passes it
+    store: str | None,
+) -> int:
     """Write a run as one zip file: plan, approvals, both ledgers, artifacts, and a page to open.
 
     The same run gives the same bytes. With a key ([audit] key) it is signed. `leadhand verify
-    FILE` checks it alone. Open index.html in it to read what happened.
+    FILE` checks it alone. Open index.html in it to read what happened. A file that is there
+    already and holds something else is left as it is (exit code 7), unless --force is given.
     """
     from leadhand.app.exporting import export_run
 
@@ -40,6 +50,8 @@ def export(console: Console, run: str, output: str | None, store: str | None) ->
         console.bytes(data)
         return 0
     file = Path(output or f"run-{ident}.zip")
+    if not force:
+        _refuse_other(file, data)
     _write(file, data)
     signed = settings.anchoring.key is not None
     if console.json:
@@ -50,6 +62,19 @@ def export(console: Console, run: str, output: str | None, store: str | None) ->
     console.say(f"{len(data):,} bytes{', signed' if signed else ', not signed (no [audit] key)'}")
     console.next(f"leadhand verify {file}")
     return 0
+
+
+def _refuse_other(file: Path, data: bytes) -> None:
+    """Conflict when there is something else; the same export once more changes nothing."""
+    try:
+        if file.stat().st_size == len(data) and file.read_bytes() == data:
+            return
+    except OSError:
+        if not os.path.lexists(file):
+            return
+    raise Conflict(
+        f"{file}: is there already, and holds something else. Fix: name another, or give --force"
+    )
 
 
 def _write(file: Path, data: bytes) -> None:
@@ -73,12 +98,22 @@ def verify_file(console: Console, file: Path, key: PublicKey | None, settings: S
         data = file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
+    _refuse_stranger(file, data)
     verdict = verify_bundle(data, key, settings.policy.approvers)
     if console.json:
         console.document(verdict.document())
     else:
         _print(console, verdict)
     return 1 if verdict.problems else 0
+
+
+def _refuse_stranger(file: Path, data: bytes) -> None:
+    """UsageError when a file never was a bundle; one that was cut or changed is evidence."""
+    if data.startswith(b"PK\x03\x04") or zipfile.is_zipfile(io.BytesIO(data)):
+        return
+    if data.startswith(b"SQLite format 3\0"):
+        raise UsageError(f"{file}: is a database. Fix: leadhand verify --all --store {file}")
+    raise UsageError(f"{file}: is no run, and no file that `leadhand export` wrote")
 
 
 def _print(console: Console, verdict: BundleVerdict) -> None:

@@ -73,6 +73,8 @@ class _Session:
         self._job = job
         self._view: View | None = None
         self._ident = ""
+        self._ended = ""
+        """How it ended, once nothing can go wrong any more but telling it."""
         self._seq = job.after
         self._key: PrivateKey | None = None
 
@@ -81,7 +83,10 @@ class _Session:
             return await self._host(Notifier(self._job.settings, self._note))
         except BaseException as error:
             self._close_view()
-            if self._ident:
+            if self._ended:
+                way = self._console.command(f"show {self._ident} --json")
+                self._console.say(f"The run is over ({self._ended}); see it with: {way}")
+            elif self._ident:
                 self._console.say(f"Go on with: {self._way_on()}")
             if isinstance(error, Conflict):
                 raise await self._explained(error) from error
@@ -225,6 +230,7 @@ class _Session:
 
     def _finish(self, state: State, result: Json, signal: int, back: Run | None) -> int:
         status = run_status(state)
+        self._ident, self._ended = state.run, status if status in ENDED else ""
         interrupted = bool(signal) and status not in ENDED
         if not self._job.quiet or self._console.json or status not in ENDED:
             print_outcome(self._console, state)

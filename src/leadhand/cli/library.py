@@ -104,7 +104,7 @@ def show(console: Console, name: str, store: str | None) -> int:
     if console.json:
         console.document({**_timed(_row(saved)), "document": saved.document, "history": history})
         return 0
-    console.out(write_yaml(saved.document).rstrip("\n"))
+    console.text(write_yaml(saved.document).rstrip("\n"))
     console.say()
     head = ("VERSION", "SAVED", "BY", "FROM", "USES", "OUTCOMES", "MEDIAN", "RECOVERIES")
     for line in table(head, (_history_cells(row) for row in history)):

@@ -94,7 +94,7 @@ def _print(console: Console, runs: dict[str, int], found: Metrics, circuits: lis
         "first pass": f"{found.first_pass} of {found.tried}  {share(found.first_pass_rate)}",
         "recovered": f"{found.recovered} of {count(found.failed_steps, 'step')} that failed  "
         f"{share(found.recovery_rate)}",
-        "planner": f"asked {found.planner_calls} times",
+        "planner": f"asked {count(found.planner_calls, 'time')}",
         "questions": f"{found.questions}, {found.answered_by_default} answered by default",
     }
     for name, value in rows.items():

@@ -118,13 +118,13 @@ def outcome_document(console: Console, state: State, result: Json) -> Doc:
 
 
 def print_result(console: Console, result: Json) -> None:
-    """The run's result on stdout: text as it is, the rest as JSON, nothing for null."""
+    """The run's result on stdout: a text itself, the rest as JSON, nothing for null."""
     if result is None:
         return
     if isinstance(result, str):
-        console.out(result)
+        console.text(result)
     else:
-        console.out(json.dumps(result, indent=2, ensure_ascii=False))
+        console.text(json.dumps(result, indent=2, ensure_ascii=False))
 
 
 def run_document(reader: Reader, state: State, driver: int) -> Doc:

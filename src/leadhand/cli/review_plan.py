@@ -94,7 +94,7 @@ def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options:
     approval = _made(prepared, options)
     text = json.dumps(approval.to_doc(), indent=2, ensure_ascii=False)
     if not options["output"]:
-        console.out(text)
+        console.text(text)
         return 0
     file = Path(options["output"])
     if file.exists() and Path(plan).exists() and file.samefile(plan):
@@ -132,10 +132,15 @@ def _made(prepared: Prepared, options: Doc) -> Approval:
 
 def read_approval(path: str) -> Any:
     """An approval from its file; UsageError when it is none."""
-    from leadhand.codec.documents import read_document
+    from leadhand.codec.documents import Form, read_document
     from leadhand.core.approval import Approval
 
-    return Approval.from_doc(read_document(Path(path))).to_doc()
+    fix = "`leadhand review PLAN approve -o FILE` writes one."
+    doc = read_document(Path(path), form=Form("an approval is an object", fix))
+    try:
+        return Approval.from_doc(doc).to_doc()
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}. Fix: {fix}") from None
 
 
 def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int:
@@ -152,7 +157,7 @@ def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int
     as_json = console.json or (output or plan).lower().endswith(".json")
     text = json.dumps(after, indent=2, ensure_ascii=False) if as_json else write_yaml(after)
     if not output:
-        console.out(text.rstrip("\n"))
+        console.text(text.rstrip("\n"))
         return 0
     _write(Path(output), text.rstrip("\n") + "\n")
     changes = diff(before, after)

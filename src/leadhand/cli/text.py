@@ -14,6 +14,7 @@ _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if code != 9}
 _SHOWN |= {code: f"\\u{code:04x}" for code in (*_BIDI, 0x2028, 0x2029)}
 _SHOWN |= {10: "\\n", 13: "\\r"}
+_IN_JSON = {code: f"\\u{code:04x}" for code in _SHOWN if code >= 0x7F}
 _LINES = {code: shown for code, shown in _SHOWN.items() if code != 10}
 
 
@@ -28,6 +29,11 @@ def clean(value: object, limit: int = 0) -> str:
 def clean_lines(value: object) -> str:
     """The same for a text of several lines."""
     return str(value).replace("\r\n", "\n").translate(_LINES)
+
+
+def escaped_json(text: str) -> str:
+    """The same JSON without a character that a terminal obeys: JSON has its own way to write it."""
+    return text.translate(_IN_JSON)
 
 
 def clock(at: int) -> str:

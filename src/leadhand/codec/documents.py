@@ -14,7 +14,7 @@ import math
 import re
 import stat
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from leadhand.core.plan import Doc, Json
 from leadhand.core.wording import named
@@ -26,13 +26,23 @@ NODES_MAX = 1_000_000
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
 
+
+class Form(NamedTuple):
+    """What a document should be, for whoever wrote something else."""
+
+    what: str
+    fix: str
+
+
+PLAN = Form("a plan is an object with steps", 'Start with "steps:" or {"steps": ...}.')
+
 # Possessive, and content with a string that never ends: linear in time and free of backtracking.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_document(source: str | Path | bytes, *, name: str = "") -> Doc:
+def read_document(source: str | Path | bytes, *, name: str = "", form: Form = PLAN) -> Doc:
     """The document in a file, or in bytes; DocumentError says what is wrong and where."""
     if isinstance(source, bytes):
         data, where = source, name or "document"
@@ -42,7 +52,7 @@ def read_document(source: str | Path | bytes, *, name: str = "") -> Doc:
         raise too_large(where, len(data))
     text = _text(data, where)
     if not text.strip():
-        raise DocumentError(where, "is empty.", "A plan is an object with steps.")
+        raise DocumentError(where, "is empty.", f"{form.what.capitalize()}.")
     if _is_json(text, where):
         doc = _read_json(text, data, where)
     else:
@@ -50,8 +60,7 @@ def read_document(source: str | Path | bytes, *, name: str = "") -> Doc:
 
         doc = read_yaml(text, where)
     if not isinstance(doc, dict):
-        fix = 'Start with "steps:" or {"steps": ...}.'
-        raise DocumentError(where, f"a plan is an object with steps, not {named(doc)}.", fix)
+        raise DocumentError(where, f"{form.what}, not {named(doc)}.", form.fix)
     return doc
 
 

@@ -13,6 +13,9 @@ from leadhand.core.recoveries import Answer, recoveries
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+DOCUMENT = "document"
+"""The planner of a run that was given its plan: nobody was asked for one."""
+
 
 class Metrics(msgspec.Struct, kw_only=True):
     """What was tried, and what came of it."""
@@ -34,8 +37,11 @@ class Metrics(msgspec.Struct, kw_only=True):
 
     def add(self, events: Sequence[ev.Event]) -> None:
         """Take in a run's whole log."""
+        planned = True
         for event in events:
             match event:
+                case ev.RunStarted():
+                    planned = event.planner != DOCUMENT
                 case ev.AttemptStarted():
                     self.attempts += 1
                 case ev.AttemptReported() if event.attempt == 1:
@@ -43,7 +49,7 @@ class Metrics(msgspec.Struct, kw_only=True):
                     self.first_pass += event.met
                 case ev.AttemptLost() if event.attempt == 1:
                     self.tried += 1
-                case ev.PlannerAsked():
+                case ev.PlannerAsked() if planned:
                     self.planner_calls += 1
                 case ev.QuestionAsked():
                     self.questions += 1
