@@ -277,6 +277,43 @@ def test_redo_tries_again_what_failed(folder):
     assert "the file is there now" in folder.run("logs", run, "--intent").out
 
 
+def test_a_failed_run_is_reopened_and_ends_well(folder):
+    """The way that `run` names; the log verifies, alone as well, and says who and why."""
+    folder.write("more.py", MORE)
+    steps = ({"id": "a", "worker": "needs_file", "failure_action": "abort"},)
+    folder.plan(*steps, say("b", "after it", depends_on=["a"]))
+    done = folder.run("run", "plan.json", "--workers", "more.py", "--workers", "workers.py")
+    assert done.code == 1, done
+    run = folder.latest()["run"]
+    assert f"redo {run} a --reason" in done.err
+    folder.write("there.txt", "yes")
+    assert folder.run("redo", run, "b", "--reason", "so").code == 7, "it never started"
+    done = folder.run("redo", run, "a", "--reason", "it is there now")
+    assert (done.code, f"resume {run}" in done.err) == (0, True), done
+    assert folder.latest()["status"] == "running"
+    done = folder.run("resume", run)
+    assert (done.code, done.out.strip()) == (0, "after it"), done
+    assert "it is there now" in folder.run("logs", run, "--intent").out
+    assert folder.run("verify", run).code == 0
+    assert folder.run("export", run, "-o", "bundle.zip").code == 0
+    assert folder.run("verify", "bundle.zip").code == 0
+    assert folder.run("redo", run, "a", "--reason", "so").code == 7
+
+
+def test_a_hold_is_released_by_the_name_of_its_step(folder):
+    """While nobody hosts the run as well."""
+    folder.plan(say("a", "one"), say("b", "two", depends_on=["a"]), risk_level="high")
+    assert folder.run("run", "plan.json").code == 5
+    run = folder.latest()["run"]
+    assert folder.run("review", run, "approve").code == 0
+    done = folder.run("hold", run, "b", "--json")
+    assert (done.code, done.doc["question"]) == (0, f"{run}/q1"), done
+    assert folder.run("release", run, "a").code == 7
+    done = folder.run("release", run, "b", "--reason", "fine")
+    assert (done.code, "may start b" in done.err) == (0, True), done
+    assert folder.run("resume", run).code == 0
+
+
 MORE = """
 from pathlib import Path
 from leadhand import Permanent, worker

@@ -217,3 +217,10 @@ def test_done_where_nothing_was_promised_needs_nothing():
     """The person's word is enough."""
     run = Drive(step("a")).fail("a", "lost", "unknown").reply("done")
     assert run.ended == "succeeded"
+
+
+def test_a_planners_own_release_lets_nothing_go():
+    """The word means something only for a hold."""
+    run = asking("release", "keep").reply("release")
+    assert run.all(ev.StepsReleased) == []
+    assert run.state.answers[-1]["choice"] == "release"

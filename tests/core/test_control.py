@@ -4,11 +4,22 @@ import pytest
 
 from leadhand.core import control
 from leadhand.core import events as ev
+from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.effects import StopAttempt
+from leadhand.core.invariants import check
 from leadhand.core.moves import Move
 from leadhand.core.policy import Policy
-from leadhand.errors import Conflict, UsageError
-from tests.core.driver import SECOND, Drive, propose, snapshot, step
+from leadhand.errors import Conflict, PlanInvalid, UsageError
+from tests.core.driver import (
+    SECOND,
+    WORKERS,
+    Drive,
+    fold,
+    propose,
+    snapshot,
+    spec,
+    step,
+)
 
 # Reports.
 
@@ -92,6 +103,8 @@ def test_nothing_is_said_to_a_run_that_ended():
         lambda: control.resume(run.state, "ann"),
         lambda: control.cancel(run.state, "ann", "", run.now),
         lambda: control.answer(run.state, "q1", "x", "ann", run.now),
+        lambda: control.hold(run.state, ["a"], "ann"),
+        lambda: control.release(run.state, ["a"], "ann"),
     ):
         with pytest.raises(Conflict, match=r"run r1 has ended \(succeeded\)"):
             say()
@@ -312,3 +325,319 @@ def test_a_review_of_another_revision():
     run.state.pending = None
     with pytest.raises(Conflict, match="revision 1 no longer waits"):
         run.reply("approve")
+
+
+# Holds, and steps done again.
+
+
+def test_held_steps_are_released_by_their_names():
+    """What was held together goes on together; each is told to be held or not."""
+    run = Drive(step("a"), step("b", "a"), step("c", "a"), step("d", "a"))
+    run.hear(control.hold(run.state, ["b", "c"], "ann")).hear(
+        control.hold(run.state, ["d"], "bob", "lunch")
+    )
+    assert run.all(ev.StepsHeld) == [
+        ev.StepsHeld(["b", "c"], "ann said so", "ann", "q1"),
+        ev.StepsHeld(["d"], "lunch", "bob", "q2"),
+    ]
+    run.done("a")
+    assert run.running == []
+    for names, refused, said in [
+        (["nobody"], UsageError, "there is no step nobody in run r1"),
+        (["a"], Conflict, "step a is not held: it is succeeded"),
+        ([], UsageError, "name the steps to release"),
+    ]:
+        with pytest.raises(refused, match=said):
+            control.release(run.state, names, "ann")
+    run.hear(control.release(run.state, ["c", "b"], "cid"))
+    assert run.last(ev.StepsReleased) == ev.StepsReleased(["b", "c"], "cid", "")
+    assert run.running == ["b", "c"]
+    run.hear(control.release(run.state, ["d"], "cid", "eaten"))
+    assert run.last(ev.QuestionAnswered).text == "eaten"
+    assert run.running == ["b", "c", "d"]
+    assert run.state.questions == {}
+
+
+def test_a_hold_is_answered_with_the_end():
+    """As failed, with who said so and why."""
+    run = Drive(step("a"), step("b", "a"))
+    run.hear(control.hold(run.state, ["b"], "ann")).done("a").reply("abort", text="too late")
+    assert (run.ended, run.state.ended.reason) == ("failed", "it was held; ann said so: too late")
+
+
+def broken(*more, **action):
+    """A run that has failed: b said to abort, and c waits for it."""
+    action = action or {"failure_action": "abort"}
+    run = Drive(step("a"), step("b", "a", **action), step("c", "b"), *more)
+    return run.done("a").fail("b", "permanent")
+
+
+def redo(run, ident, why="the disk was full"):
+    """A person has a step done again."""
+    return run.hear(control.redo(run.state, ident, "ann", why, run.now))
+
+
+def test_a_run_that_failed_goes_on_where_it_stood():
+    """The end is taken back in the log, by name and with the reason; nothing is done twice."""
+    run = broken().news_start()
+    assert (run.ended, run.status()) == ("failed", ["succeeded", "failed", "cancelled"])
+    redo(run.later(60), "b")
+    assert run.events[:2] == [
+        ev.RunReopened("b", "ann", "the disk was full"),
+        ev.RedoRequested("b", "ann", "the disk was full"),
+    ]
+    assert (run.ended, run.status()) == (None, ["succeeded", "running", "waiting"])
+    assert run.state.ended_at == 0
+    run.done("b", "c")
+    assert (run.ended, run.state.bad, run.state.unsettled) == ("succeeded", 0, 0)
+    assert check(run.log) == []
+    assert snapshot(fold(run.log)) == snapshot(run.state)
+
+
+def test_a_step_done_again_may_fail_again():
+    """Then the run ends as before, and can be reopened as before."""
+    run = redo(broken(), "b").fail("b", "permanent")
+    assert (run.ended, run.status()) == ("failed", ["succeeded", "failed", "cancelled"])
+    redo(run, "b").done("b", "c")
+    assert (run.ended, len(run.all(ev.RunReopened))) == ("succeeded", 2)
+    assert check(run.log) == []
+
+
+def test_questions_that_the_end_cut_off_are_open_again():
+    """And so are timers; steps that were given up stay failed until somebody wants them."""
+    run = Drive(step("a", failure_action="abort"), step("x"), step("y", retry=3), step("z", "x"))
+    run.fail("x", "permanent").fail("y").fail("a", "permanent")
+    assert (run.ended, run.state.questions) == ("failed", {})
+    redo(run, "a")
+    assert list(run.state.questions) == ["q1"]
+    assert run.status() == ["running", "asking", "backing_off", "waiting"]
+    run.later(5).reply("skip").done("a", "y")
+    assert (run.ended, run.status("z")) == ("failed", ["skipped"])
+    assert check(run.log) == []
+
+
+@pytest.mark.parametrize("ident", ["x", "y"])
+def test_whatever_failed_can_be_done_again(ident):
+    """A step that a person was asked about, and one that waited for its next try."""
+    run = Drive(step("a", failure_action="abort"), step("x"), step("y", retry=3))
+    run.fail("x", "permanent").fail("y").fail("a", "permanent")
+    redo(run, ident)
+    assert run.status(ident) == ["running"]
+    assert (ident == "y") == bool(run.state.questions)
+    redo(run, "a").done("a", ident)
+    redo(run, "x").done("x") if ident == "y" else run.later(5).done("y")
+    assert run.ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_while_a_run_is_open_a_question_need_not_be_answered_first():
+    """To have it done again answers it."""
+    run = Drive(step("a"), step("b", "a")).fail("a", "permanent")
+    redo(run, "a")
+    assert (run.state.questions, run.running) == ({}, ["a"])
+    assert run.done("a", "b").ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_a_step_that_a_person_gave_up_has_failed():
+    """Who waits for it is skipped when another step is done again; and revived when it is."""
+    run = Drive(step("a"), step("b", "a"), step("x", failure_action="continue"))
+    run.fail("x", "permanent").fail("a", "permanent").reply("abort")
+    redo(run, "x").done("x")
+    assert (run.ended, run.status()) == ("failed", ["failed", "skipped", "succeeded"])
+    redo(run, "a").done("a", "b")
+    assert run.ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_two_steps_are_done_again_before_anybody_hosts_the_run():
+    """The second wish finds the run open, and takes back that others will be skipped."""
+    run = Drive(step("c", "b"), step("b", "a", "x"), step("a"), step("x", failure_action="abort"))
+    run.fail("a", "permanent").fail("x", "permanent")
+    run.reply("abort") if run.ended is None else None
+    for ident in ("x", "a"):
+        run.take(control.redo(run.state, ident, "ann", "so", run.now))
+    run.go().done("x", "a", "b", "c")
+    assert run.ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_a_hold_that_was_answered_with_the_end_is_asked_about_anew():
+    """What was held stays held, whoever reopens the run."""
+    run = Drive(step("a", failure_action="continue"), step("b"), step("c", "b"))
+    run.hear(control.hold(run.state, ["c"], "bob")).fail("a", "permanent").reply("abort")
+    assert run.ended is None  # b is under way
+    run.done("b")
+    redo(run, "a").done("a")
+    assert (run.running, list(run.state.questions)) == ([], ["q2"])
+    assert run.last(ev.StepsHeld).reason == "it was held when the run ended"
+    assert run.reply("release").done("c").ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_a_surprise_still_waits_for_the_planner():
+    """It is asked about it when the run goes on."""
+    run = Drive(step("a", failure_action="abort"), step("s"), step("t", "s"), replans=True)
+    run.done("s", surprise="odd").fail("a", "permanent")
+    assert run.ended == "failed"
+    redo(run, "a")
+    assert run.last(ev.PlannerAsked).why.startswith("surprise: step s")
+    assert run.answer(propose(final=True)).done("a", "t").ended == "succeeded"
+
+
+def test_a_step_is_revived_only_when_nothing_else_is_in_its_way():
+    """Wherever it stands in the plan; and not when a person skipped it."""
+    run = Drive(
+        step("d", "c"),
+        step("c", "a", "b"),
+        step("a", failure_action="continue"),
+        step("b", failure_action="continue"),
+        step("e"),
+    )
+    run.fail("a", "permanent").fail("b", "permanent")
+    assert run.status("c", "d") == ["skipped", "skipped"]
+    redo(run, "a").done("a")
+    assert run.status("c", "d") == ["skipped", "skipped"]
+    redo(run, "b")
+    assert run.status("c", "d") == ["waiting", "waiting"]
+    assert run.done("b", "c", "d", "e").ended == "succeeded"
+    assert check(run.log) == []
+
+
+PERSON = WorkerSpec(name="p", offers={"": Offer()}, kind="human")
+
+
+def limited(seconds):
+    """A run with a limit of time, that failed within it."""
+    policy = Policy(wall_s=seconds, jitter=0.0)
+    return Drive(step("a", failure_action="abort"), policy=policy).fail("a", "permanent")
+
+
+@pytest.mark.parametrize(
+    ("run", "ident", "said"),
+    [
+        (lambda: Drive(step("a")).fail("a").later(1), "a", "it is running"),
+        (lambda: Drive(step("a", worker="p"), catalog=[PERSON]), "a", "it is asking"),
+        (
+            lambda: Drive(step("a"), step("b"), policy=Policy(max_concurrency=1)),
+            "b",
+            "it is ready",
+        ),
+        (broken, "nobody", "there is no step nobody in run r1"),
+        (broken, "a", "step a cannot be done again: it is succeeded"),
+        (broken, "c", "step c cannot be done again: it is cancelled"),
+        (lambda: broken(step("e")), "b", "step b cannot be done again: the run is stopping"),
+        (lambda: broken(failure_action="rollback"), "b", "what run r1 did is taken back"),
+        (lambda: limited(60.0).later(60), "a", r"its limits \(its time of 60 s is over\)"),
+        (
+            lambda: Drive(step("a", failure_action="continue")).fail("a", "permanent"),
+            "a",
+            None,
+        ),
+        (
+            lambda: (
+                Drive(step("a", failure_action="continue"), step("b"))
+                .fail("a", "permanent")
+                .cancel()
+                .later(60)
+            ),
+            "a",
+            r"has ended \(cancelled\), and only one that failed goes on. Fix: run the plan again",
+        ),
+        (
+            lambda: Drive(step("a", failure_action="abort"), decide_version=4).fail(
+                "a", "permanent"
+            ),
+            "a",
+            "was started by an older Leadhand and has ended. Fix: run the plan again",
+        ),
+    ],
+)
+def test_what_cannot_be_done_again(run, ident, said):
+    """One message, with the way out."""
+    run = run()
+    if said is None:
+        assert run.ended == "succeeded"
+        said = r"run r1 has ended \(succeeded\)"
+    with pytest.raises((Conflict, UsageError), match=said):
+        redo(run, ident)
+
+
+def test_within_its_time_a_run_goes_on():
+    """To the last moment."""
+    assert redo(limited(60.0).later(59.999), "a").running == ["a"]
+
+
+def test_a_limit_is_not_passed_by_asking_again():
+    """A budget stays what it was recorded as."""
+    costly = [*WORKERS, spec("dear", cost=3.0)]
+    run = Drive(
+        step("a", failure_action="continue"),
+        step("b", worker="dear"),
+        catalog=costly,
+        policy=Policy(budget=2.0, jitter=0.0),
+    )
+    run.fail("a", "permanent")
+    assert (run.ended, run.state.ended.limit) == ("failed", "budget")
+    with pytest.raises(Conflict, match=r"has reached its limits \(.*budget.*\)"):
+        redo(run, "a")
+
+
+# Amendments.
+
+
+def test_an_amendment_is_of_what_was_read():
+    """A plan that has changed since is to be looked at again; the same one is taken."""
+    run = Drive(step("a"), step("b", "a"))
+    asked = {"steps": [step("c")], "cancel": ["b"], "final": True}
+    with pytest.raises(Conflict, match="the plan has changed since it was read"):
+        control.amend(run.state, {**asked, "base": "other"}, "ann", run.now)
+    run.hear(control.amend(run.state, {**asked, "base": run.state.head}, "ann", run.now))
+    assert (run.state.revision, run.state.final) == (2, True)
+    assert run.status("b", "c") == ["cancelled", "running"]
+
+
+def test_an_amendment_may_say_that_nothing_follows():
+    """Also when nothing is under way; but it must say something."""
+    run = Drive(bare=True, replans=True).go().answer(propose(step("a"), final=False)).done("a")
+    with pytest.raises(PlanInvalid, match="it proposes nothing, and nothing is under way"):
+        control.amend(run.state, {"final": False}, "ann", run.now)
+    assert run.hear(control.amend(run.state, {"final": True}, "ann", run.now)).state.final
+
+
+def test_an_amendment_takes_the_place_of_what_waits():
+    """Which is rejected by whoever amends it, and so it is in the log."""
+    run = Drive(step("a", worker="risky"))
+    run.hear(control.amend(run.state, {"steps": [step("b")], "final": True}, "ann", run.now))
+    rejected = run.last(ev.RevisionRejected)
+    assert (rejected.number, rejected.actor, rejected.reason) == (1, "ann", "amended")
+    assert run.running == ["b"]
+
+
+def test_an_amendment_that_does_not_fit_changes_nothing():
+    """A step that is there already, one that cannot be cancelled, an end that has been said."""
+    run = Drive(step("a"))
+    for answer in ({"steps": [step("a")]}, {"cancel": ["nobody"]}, {"cancel": ["a"]}):
+        with pytest.raises(PlanInvalid, match="the amended plan does not fit"):
+            control.amend(run.state, answer, "ann", run.now)
+    ended = Drive(step("a")).done("a")
+    with pytest.raises(Conflict, match="has ended"):
+        control.amend(ended.state, {"steps": [step("b")]}, "ann", ended.now)
+
+
+# What is given.
+
+
+def giving():
+    """A run whose planner asked for something to be given."""
+    run = Drive(replans=True)
+    return run.answer({"kind": "ask", "question": "the key?", "choices": ["give", "none"]})
+
+
+def test_who_gives_says_what():
+    """In words or as data, and one of them is enough."""
+    with pytest.raises(UsageError, match="say what you give"):
+        giving().reply("give")
+    assert giving().reply("give", text="x").state.answers[-1]["text"] == "x"
+    assert giving().reply("give", data=0).state.answers[-1]["data"] == 0
+    assert giving().reply("none").state.answers[-1]["choice"] == "none"

@@ -347,12 +347,41 @@ def allowed(log, actor):
     )
 
 
+REOPENED = ev.RunReopened("a", "me", "the disk was full")
+REDONE = ev.RedoRequested("a", "me", "the disk was full")
+
+
+def failed(log, *, rollback=False):
+    """A run whose step failed, and that ended for it."""
+    stop = ev.StopDecided("failed", "x", rollback=rollback)
+    log.start("a").fail("a", kind="permanent").decide("a", "abort", kind="permanent").add(stop)
+    return log.done("failed", rollback=rollback)
+
+
 BAD = {
     # The run.
     "no start": ("I5", lambda: without(Log(A).run("a").done(), 0)),
     "two starts": ("I5", lambda: Log(A).add(Log().entries[0][1]).run("a").done()),
     "after the end": ("I5", lambda: Log(A).run("a").done().add(ev.RunPaused("me"))),
     "two ends": ("I5", lambda: Log(A).run("a").done().done()),
+    "reopened, though it goes on": (
+        "I5",
+        lambda: failed(Log(A)).add(REOPENED, REDONE, REOPENED, REDONE),
+    ),
+    "reopened, though it succeeded": ("I5", lambda: Log(A).run("a").done().add(REOPENED)),
+    "reopened, though it was taken back": (
+        "I5",
+        lambda: failed(Log(A), rollback=True).add(REOPENED, REDONE),
+    ),
+    "reopened by nobody": (
+        "I5",
+        lambda: failed(Log(A)).add(ev.RunReopened("a", "", "x"), REDONE),
+    ),
+    "reopened for no reason": (
+        "I5",
+        lambda: failed(Log(A)).add(ev.RunReopened("a", "me", ""), REDONE),
+    ),
+    "reopened for nothing": ("I21", lambda: failed(Log(A)).add(REOPENED, ev.RunPaused("me"))),
     "stopped twice": (
         "I5",
         lambda: (

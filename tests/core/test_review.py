@@ -391,10 +391,10 @@ def test_a_failed_step_is_done_again_by_a_persons_word():
     run.fail("a", "permanent")
     assert run.status() == ["failed", "skipped", "skipped", "running"]
     with pytest.raises(UsageError, match="say why"):
-        control.redo(run.state, "a", "ann", "")
+        control.redo(run.state, "a", "ann", "", run.now)
     with pytest.raises(Conflict, match="it is running"):
-        control.redo(run.state, "d", "ann", "so")
-    run.hear(control.redo(run.state, "a", "ann", "the disk is there now"))
+        control.redo(run.state, "d", "ann", "so", run.now)
+    run.hear(control.redo(run.state, "a", "ann", "the disk is there now", run.now))
     assert run.status() == ["running", "waiting", "waiting", "running"]
     run.done("a", "b", "c", "d")
     assert run.ended == "succeeded"
@@ -427,4 +427,5 @@ def test_reviewers_who_come_too_late_change_nothing():
     run.answer(propose(step("c"), cancel=["b"])).done("a", "b")
     run.hear(control.examined(run.state, 2, [], "", run.now))
     assert "no longer fits" in run.last(ev.RevisionRejected).reason
+    assert run.last(ev.RevisionRejected).actor == "policy"
     assert run.last(ev.ProposalRefused).findings == ["it cancels b, which is succeeded"]

@@ -518,6 +518,7 @@ LEDGER = [
     (ev.StepsReleased(["a"], "ann"), "released by ann: a"),
     (ev.WorkersChanged([WorkerSpec(name="w")]), "workers have changed: w"),
     (ev.RedoRequested("a", "ann", "fixed"), "a: ann wants it done again: fixed"),
+    (ev.RunReopened("a", "ann", "fixed"), "the run is reopened by ann: fixed"),
     (ev.RunPaused("ann", "lunch"), "paused by ann: lunch"),
     (ev.RunResumed("ann"), "resumed by ann"),
     (ev.CancelRequested("ann", 0), "cancel asked by ann"),

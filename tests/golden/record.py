@@ -196,12 +196,23 @@ def control_story():
     run.hear(control.hold(run.state, ["b"], "ann", "not yet")).later(5).done("a").host_again()
     run.hear(Move(*holds.workers_changed(run.state, [spec("w", version="2")])))
     run.reply("release").later(5).fail("b", "permanent")
-    run.hear(control.redo(run.state, "b", "ann", "the disk is there now")).done("b", "c")
+    why = "the disk is there now"
+    run.hear(control.redo(run.state, "b", "ann", why, run.now)).done("b", "c")
     return run
+
+
+def reopened():
+    """A person ends a run, and takes that end back once the cause is gone."""
+    steps = (step("a"), step("b", "a"), step("c"), step("d", "c", failure_action="abort"))
+    run = Drive(*steps).fail("a", "permanent").done("c").later(5).fail("d", "permanent")
+    run.later(60)
+    run.hear(control.redo(run.state, "d", "ann", "the disk was full", run.now))
+    return run.done("d").reply("retry").done("a", "b")
 
 
 STORIES = (
     control_story,
+    reopened,
     chain,
     fan_out,
     retry,

@@ -41,6 +41,8 @@ FILES = (
     "evolve",
     "evolve_plan",
     "evolve_steps",
+    "evolve_people",
+    "holds",
     "decide",
     "overdue",
     "recovery",
@@ -238,6 +240,19 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         'kept: Doc = {key: answer[key] for key in ("kind", "notes") if key in answer}',
         "0  →  1",
     ): "the second event speaks of the same revision",
+    (
+        "control",
+        "revision = state.pending",
+        "state.ended is not None or revision is None  →  state.ended is not None",
+    ): "there is nothing to have looked at, and `reviewing` says so too",
+    (
+        "control",
+        ")",
+        (
+            "state.started is not None and state.started.decide_version < REOPENS_SINCE"
+            "  →  state.started.decide_version < REOPENS_SINCE"
+        ),
+    ): NEVER,
     (
         "revise",
         '"""What follows from the planner\'s last answer."""',

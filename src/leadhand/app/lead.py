@@ -13,18 +13,14 @@ import asyncio
 import re
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from leadhand.app.anchoring import Anchorer
 from leadhand.app.inputs import (
     as_document,
     as_goal,
-    marker,
-    open_store,
     refuse_errors,
     refuse_name,
     whoami,
@@ -42,6 +38,7 @@ from leadhand.app.people import (
 )
 from leadhand.app.rollback import roll_back
 from leadhand.audit.anchors import Anchoring
+from leadhand.core import control
 from leadhand.core.check import bind_params, lint
 from leadhand.core.events import DECIDE_VERSION, RunStarted
 from leadhand.core.hashing import canonical, digest
@@ -51,17 +48,14 @@ from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
 from leadhand.core.state import State
 from leadhand.core.views import planner_view
 from leadhand.engine.fold import collector_resting
-from leadhand.engine.host import Host, new_run_id
+from leadhand.engine.host import new_run_id
 from leadhand.engine.secrets import check_secrets
-from leadhand.engine.service import Service, socket_path
 from leadhand.errors import NoPlan, UsageError
 from leadhand.planners.direct import DirectPlanner
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.hybrid import Hybrid
 from leadhand.planners.script import ScriptPlanner
-from leadhand.stores.sqlite import SqliteStore
-from leadhand.workers.machine import LocalMachine
 from leadhand.workers.registry import Registry
 
 if TYPE_CHECKING:
@@ -71,13 +65,11 @@ if TYPE_CHECKING:
     from leadhand.core.approval import Approval
     from leadhand.core.plan import Doc
     from leadhand.core.report import Decision
+    from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.ports import Planner, Reviewer, Store
-    from leadhand.stores.lock import HostLock
 
 PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
-ANCHORED = ("ended", "waiting")
-"""Notices after which the head of the log is anchored."""
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
 
@@ -104,16 +96,8 @@ class Lead(People):
         self.policy = with_reviewers(policy or Policy(), self.reviewers)
         self.actor = actor or whoami()
         self.key = approver_key(key)
-        self._store = store if store is not None else DEFAULT_STORE
-        self._max_concurrency = max_concurrency
-        self._on_notice = on_notice or (lambda _kind, _run, _text: None)
-        self._anchoring = anchoring or Anchoring()
-        self._anchorer: Anchorer | None = None
-        self._host: Host | None = None
-        self._users = 0
-        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-        self._lock: HostLock | None = None
-        self._service: Service | None = None
+        place = store if store is not None else DEFAULT_STORE
+        self.open_on(place, max_concurrency, on_notice, anchoring or Anchoring())
 
     # The two verbs.
 
@@ -167,9 +151,11 @@ class Lead(People):
                 host.forget(run)
 
     async def resume(self, run_id: str, *, approve: bool = False) -> Outcome:
-        """Take a run up again where its log ends."""
+        """Take a run up again where its log ends; a pause is lifted."""
         async with self.hosting() as host:
             run = await self.take_up(host, run_id)
+            if run.state.paused and run.state.ended is None:
+                await run.said(lambda state, _now: control.resume(state, self.actor))
             return await self._finished(host, run, approve=approve)
 
     async def rollback(self, run_id: str, *, approve: bool = False) -> Outcome:
@@ -308,84 +294,6 @@ class Lead(People):
         if planner is None or hasattr(planner, "decide"):
             return planner  # type: ignore[return-value]
         return ScriptPlanner(planner)
-
-    def hosting(self) -> _Hosting:
-        """`async with lead.hosting() as host`: opened once, however many runs share it."""
-        return _Hosting(self)
-
-    def _one_at_a_time(self) -> asyncio.Lock:
-        """A lock belongs to the loop it is used in, and a Lead may see several, one by one."""
-        loop = asyncio.get_running_loop()
-        if self._opening is None or self._opening[0] is not loop:
-            self._opening = (loop, asyncio.Lock())
-        return self._opening[1]
-
-    async def _acquire(self) -> Host:
-        async with self._one_at_a_time():
-            if self._host is None:
-                self._host = await self._open()
-            self._users += 1
-            return self._host
-
-    async def _open(self) -> Host:
-        store, self._lock = open_store(self._store)
-        host = Host(
-            store,
-            machine=LocalMachine(marker(self._store, store)),
-            max_concurrency=self._max_concurrency,
-            on_notice=self._noticed,
-        )
-        host.reviewers = dict(self.reviewers)
-        try:
-            if isinstance(store, SqliteStore):
-                tell = partial(host.notice, "trouble", "")
-                self._anchorer = Anchorer(store, self._anchoring, tell)
-                self._anchorer.refuse_cut()
-            await host.open()
-            if self._anchorer is not None:
-                self._anchorer.open()
-            if isinstance(self._store, (str, Path)):
-                self._service = Service(host, socket_path(Path(self._store)))
-                await self._service.open()
-        except BaseException:
-            await self._close(host)
-            raise
-        return host
-
-    def _noticed(self, kind: str, run: str, text: str) -> None:
-        if self._anchorer is not None and kind in ANCHORED:
-            self._anchorer.soon()
-        self._on_notice(kind, run, text)
-
-    async def _release(self) -> None:
-        async with self._one_at_a_time():
-            self._users -= 1
-            if not self._users and self._host is not None:
-                host, self._host = self._host, None
-                await self._close(host)
-
-    async def _close(self, host: Host) -> None:
-        try:
-            if self._service is not None:
-                await self._service.close()
-            await host.close()
-            if self._anchorer is not None:
-                await self._anchorer.close()
-        finally:
-            if self._lock is not None:
-                self._lock.release()
-            self._service = self._lock = self._anchorer = None
-
-
-class _Hosting:
-    def __init__(self, lead: Lead) -> None:
-        self._lead = lead
-
-    async def __aenter__(self) -> Host:
-        return await self._lead._acquire()  # noqa: SLF001 - its other half
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._lead._release()  # noqa: SLF001 - its other half
 
 
 def _said(decision: Decision) -> str:

@@ -1,4 +1,5 @@
-"""What people say through a Lead: approve, answer, amend, cancel; and what they are shown."""
+"""What people say through a Lead: approve, answer, amend, pause, hold, redo, cancel; and what
+they are shown."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.app.house import House
 from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.audit.keys import PrivateKey
 from leadhand.core import control
@@ -25,29 +27,23 @@ from leadhand.errors import NotAllowed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from contextlib import AbstractAsyncContextManager
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Json, Plan
     from leadhand.core.policy import Policy
     from leadhand.core.state import Now, State
-    from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.ports import Reviewer
-    from leadhand.workers.registry import Registry
 
 Expiry = str | float | timedelta | datetime | None
 """When an approval ends: "8 hours" from now, or an instant with its zone."""
 
 
-class People:
+class People(House):
     """The part of a Lead that people speak through."""
 
-    registry: Registry
     policy: Policy
-    actor: str
     key: PrivateKey | None
-    hosting: Callable[[], AbstractAsyncContextManager[Host]]
     _checked: Callable[[Plan | Doc | str | Path, Doc], tuple[Doc, Doc, str]]
 
     def approve(
@@ -112,11 +108,27 @@ class People:
             said = answering(question, choice, self.actor, self.key, text, data, expires)
             await run.said(said)
 
+    async def pause(self, run_id: str, reason: str = "") -> None:
+        """Nothing new starts in a run; what is running may finish. `resume` lifts it."""
+        await self.say(run_id, "pause", reason=reason)
+
+    async def hold(self, run_id: str, *steps: str, reason: str = "") -> str:
+        """Stop before steps that have not started; the question that `release` answers."""
+        answer = await self.say(run_id, "hold", steps=list(steps), reason=reason)
+        return str(answer["question"])
+
+    async def release(self, run_id: str, *steps: str, reason: str = "") -> list[str]:
+        """Let steps go on that are held, with those that were held together with them."""
+        answer = await self.say(run_id, "release", steps=list(steps), reason=reason)
+        return list(answer["steps"])
+
+    async def redo(self, run_id: str, step: str, reason: str) -> None:
+        """Have a step tried again that failed; `resume` then goes on, if nobody hosts the run."""
+        await self.say(run_id, "redo", step=step, reason=reason)
+
     async def cancel(self, run_id: str, reason: str = "") -> None:
         """Ask a run to stop; what is in flight is ended."""
-        async with self.hosting() as host:
-            run = host.load(run_id, self.registry)
-            await run.said(lambda state, now: control.cancel(state, self.actor, reason, now))
+        await self.say(run_id, "cancel", reason=reason)
 
 
 def approval_of(  # noqa: PLR0913 - all that an approval says

@@ -1,6 +1,8 @@
-"""`leadhand hold` and `leadhand redo`: stop before a step, and try one again that failed."""
+"""`leadhand hold`, `release` and `redo`: stop before a step, let it go on, try it again."""
 
 from __future__ import annotations
+
+import shlex
 
 import click
 
@@ -19,19 +21,35 @@ from leadhand.cli.text import clean
 def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store: str | None) -> int:
     """Stop before steps that have not started; all others go on.
 
-    The hold stands in `leadhand inbox`; `leadhand answer RUN/QUESTION release` lets them go on.
+    The hold stands in `leadhand inbox`; `leadhand release RUN STEP` lets them go on.
     """
     settings = settings_of(store)
     ident, answer = say(settings, run, "hold", steps=list(steps), reason=reason)
-    with reading(settings) as reader:
-        open_ = [q.id for q in reader.state(ident).questions.values() if q.kind == "hold"]
-    question = f"{ident}/{open_[-1]}" if open_ else None
+    question = f"{ident}/{answer['question']}"
     if console.json:
         console.document({"run": ident, **answer, "steps": list(steps), "question": question})
         return 0
     console.say(f"run {ident} stops before {clean(', '.join(steps))}")
-    if question:
-        console.say(f"Let it go on with: {console.command(f'answer {question} release')}")
+    way = console.command(f"release {ident} {shlex.quote(steps[0])}")
+    console.say(f"Let it go on with: {way}")
+    return 0
+
+
+@command("release", "leadhand release 7kq3 step-3 --reason 'the meeting is over'")
+@click.argument("run")
+@click.argument("steps", nargs=-1, required=True, metavar="STEP…")
+@click.option("--reason", default="", help="Recorded with it.")
+@store_option
+def release(
+    console: Console, run: str, steps: tuple[str, ...], reason: str, store: str | None
+) -> int:
+    """Let steps go on that are held, with those that were held together with them."""
+    ident, answer = say(settings_of(store), run, "release", steps=list(steps), reason=reason)
+    if console.json:
+        console.document({"run": ident, **answer})
+        return 0
+    console.say(f"run {ident} may start {clean(', '.join(answer['steps']))}")
+    _say_how(console, ident, hosted=answer["hosted"])
     return 0
 
 
@@ -41,13 +59,24 @@ def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store:
 @click.option("--reason", required=True, help="Why it should work now; recorded with it.")
 @store_option
 def redo(console: Console, run: str, step: str, reason: str, store: str | None) -> int:
-    """Try a step again that failed, with all its tries anew, while its run goes on or waits."""
+    """Try a step again that failed, with all its tries anew. A run that failed is reopened.
+
+    What is done stays done, limits stay as they are, and the log says who wanted it, and why.
+    """
     settings = settings_of(store)
     ident, answer = say(settings, run, "redo", step=step, reason=reason)
     if console.json:
         console.document({"run": ident, **answer, "step": step})
         return 0
     console.say(f"step {clean(step)} of run {ident} is tried again")
-    if not answer["hosted"]:
-        console.say(f"Nothing hosts this run. Go on with: {console.command(f'resume {ident}')}")
+    with reading(settings) as reader:
+        others = [each.id for each in reader.state(ident).steps.values() if each.status == "failed"]
+    if others:
+        console.say(f"Failed too, and not tried again: {clean(', '.join(others[:8]))}")
+    _say_how(console, ident, hosted=answer["hosted"])
     return 0
+
+
+def _say_how(console: Console, ident: str, *, hosted: bool) -> None:
+    if not hosted:
+        console.say(f"Nothing hosts this run. Go on with: {console.command(f'resume {ident}')}")

@@ -67,7 +67,7 @@ class _Printer:
 
     def print(self, logged: Iterable[tuple[Entry, ev.Event]]) -> None:
         for entry, event in logged:
-            self.ended = self.ended or isinstance(event, ev.RunEnded)
+            self.ended = isinstance(event, ev.RunEnded)  # a run may be reopened
             ledger = ledger_of(event)
             if self._ledger and ledger != self._ledger:
                 continue

@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "answer": ("inbox", "Answer a question or a review"),
         "review": ("review", "See all that will run; approve, reject or amend it"),
         "hold": ("hold", "Stop before a step, until it is released"),
+        "release": ("hold", "Let a step go on that is held"),
         "redo": ("hold", "Try a step again that failed"),
         "rollback": ("rollback", "Take back what a run did"),
         "pause": ("control", "Start nothing new in a run"),

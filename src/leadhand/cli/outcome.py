@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from leadhand.cli.rows import header, planned_s, rows, title
 from leadhand.cli.text import clean, count, iso, table
 from leadhand.core.durations import text
+from leadhand.core.evolve_people import REOPENS_SINCE
 from leadhand.core.views import exit_code, fresh, outcome_doc, run_status
 from leadhand.engine.results import result_of
 
@@ -42,8 +44,21 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     _print_bad(console, state)
     for question in state.questions.values():
         print_question(console, state, question)
+    if status == "failed":
+        _print_way_back(console, state)
     if status not in ENDED and not hosted:
         console.say(f"Go on with: {console.command(f'resume {state.run}')}")
+
+
+def _print_way_back(console: Console, state: State) -> None:
+    """A step that failed can be done again, unless limits or a rollback speak against it."""
+    failed = [step.id for step in state.steps.values() if state.is_bad(step) and step.failure]
+    ended, started = state.ended, state.started
+    if not failed or ended is None or ended.rollback or ended.limit or started is None:
+        return
+    if started.decide_version >= REOPENS_SINCE:
+        way = console.command(f"redo {state.run} {shlex.quote(failed[0])} --reason '…'")
+        console.say(f"Once its cause is gone: {way}")
 
 
 def _print_bad(console: Console, state: State) -> None:

@@ -17,7 +17,7 @@ NOBODY = "nobody"
 
 
 def answer_events(
-    state: State, question: Question, choice: str, actor: str, text: str = "", data: Json = None
+    state: State, question: Question, choice: str, actor: str, text: str, data: Json = None
 ) -> list[ev.Event]:
     """The answer to a question that is no review, and what it decides at once."""
     events: list[ev.Event] = [
@@ -37,7 +37,7 @@ def answer_events(
 def overdue_events(state: State, ident: str) -> list[ev.Event]:
     """A question that was to be answered by now: its default counts."""
     question, data = state.questions[ident], None
-    if question.kind == "task" and question.default == "done":
+    if question.kind == "task":
         step = state.steps[question.step]
         offer = state.catalog.offer(step.worker, step.action)
         data = offer.silence if offer else None

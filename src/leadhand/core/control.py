@@ -15,6 +15,7 @@ from leadhand.core import events as ev
 from leadhand.core import holds, reviewing
 from leadhand.core.answers import answer_events
 from leadhand.core.effects import Effect, StopAttempt
+from leadhand.core.evolve_people import REDOABLE, REOPENS_SINCE
 from leadhand.core.facts import broken_promises, given, is_flag, misgiven
 from leadhand.core.moves import SECOND, Move
 from leadhand.core.reviewing import approve, reject, request_changes
@@ -114,18 +115,50 @@ def hold(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
     return Move(list(holds.hold(state, steps, actor, reason)), [])
 
 
-def redo(state: State, ident: str, actor: str, reason: str) -> Move:
-    """A step that failed is tried again, by a person's word."""
+def release(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
+    """Steps that are held may start, with those that were held together with them."""
     _open(state)
+    events: list[ev.Event] = []
+    for ident in holds.questions(state, steps):
+        events += answer_events(state, state.questions[ident], "release", actor, reason)
+    return Move(events, [])
+
+
+def redo(state: State, ident: str, actor: str, reason: str, now: Now) -> Move:
+    """A step that failed is tried again, by a person's word; a run that failed goes on."""
     step = state.steps.get(ident)
     if step is None:
         raise UsageError(f"there is no step {ident} in run {state.run}")
-    if step.status != "failed" or state.stopping is not None:
-        why = "the run is stopping" if state.stopping is not None else f"it is {step.status}"
-        raise Conflict(f"step {ident} cannot be done again: {why}")
     if not reason:
         raise UsageError("say why it should be done again: --reason")
-    return Move([ev.RedoRequested(ident, actor, reason)], [])
+    stopping = state.stopping is not None and state.ended is None
+    if step.status not in REDOABLE or step.failure is None or stopping:
+        why = "the run is stopping" if stopping else f"it is {step.status}"
+        raise Conflict(f"step {ident} cannot be done again: {why}")
+    wish = ev.RedoRequested(ident, actor, reason)
+    if state.ended is None:
+        return Move([wish], [])
+    _refuse_final(state, state.ended, now)
+    held, effects = holds.again(state, actor)
+    return Move([ev.RunReopened(ident, actor, reason), wish, *held], effects)
+
+
+def _refuse_final(state: State, ended: ev.RunEnded, now: Now) -> None:
+    """Conflict when a run that has ended cannot go on, with what to do instead."""
+    again = "Fix: run the plan again"
+    if ended.status != "failed":
+        raise Conflict(
+            f"run {state.run} has ended ({ended.status}), and only one that failed goes on. {again}"
+        )
+    if state.started is not None and state.started.decide_version < REOPENS_SINCE:
+        raise Conflict(f"run {state.run} was started by an older Leadhand and has ended. {again}")
+    if ended.rollback:
+        raise Conflict(f"what run {state.run} did is taken back, so it cannot go on. {again}")
+    wall_s = state.policy.wall_s
+    late = wall_s is not None and now.at >= state.started_at + int(wall_s * SECOND)
+    if ended.limit or late:
+        limit = ended.reason if ended.limit else f"its time of {wall_s:g} s is over"
+        raise Conflict(f"run {state.run} has reached its limits ({limit}). {again}, with more")
 
 
 def examined(state: State, number: int, found: list[str], failed: str, now: Now) -> Move:

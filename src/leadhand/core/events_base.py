@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 
 EVENT_VERSION = 1
-DECIDE_VERSION = 4
+DECIDE_VERSION = 5
 """2: parking, splitting, people, circuits, answers by default; wanted facts are checked.
 3: whoever waits for a surprising success waits until the planner has looked; rollback.
-4: an approval also covers the limits that the run was started with."""
+4: an approval also covers the limits that the run was started with.
+5: a run that failed may be reopened; a step done again takes those with it that nothing else
+keeps from running, and only those."""
 
 Doc = dict[str, Any]
 

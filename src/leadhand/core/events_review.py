@@ -137,6 +137,15 @@ class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):
     data: Any = None
 
 
+class RunReopened(Event, frozen=True, tag=True):
+    """A person takes the end of a failed run back, to have a step done again: it stands where
+    it stood before."""
+
+    step: str
+    actor: str
+    reason: str
+
+
 class RunPaused(Event, frozen=True, tag=True):
     """No new starts until resumed."""
 
@@ -171,6 +180,7 @@ REVIEW_EVENTS: tuple[type[Event], ...] = (
     StepsReleased,
     WorkersChanged,
     RedoRequested,
+    RunReopened,
     RunPaused,
     RunResumed,
     CancelRequested,

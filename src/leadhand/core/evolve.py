@@ -5,7 +5,8 @@ Laws of this file
 2. An event that does not fit the state raises IllegalEvent before anything is changed: a
    log that folds is a log that makes sense.
 3. A handler touches the steps its event names and their direct dependents, nothing more.
-   (Two exceptions pay once for the whole plan: letting a revision through, and the end.)
+   (Two exceptions pay once for the whole plan: letting a revision through, and the end, which
+   a person may take back.)
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from leadhand.core.evolve_steps import (
     STEP_HANDLERS,
 )
 from leadhand.core.params import with_secrets
+from leadhand.core.records import Cut
 from leadhand.core.state import (
     SETTLED,
     IllegalEvent,
@@ -36,7 +38,7 @@ Waits = dict[str, dict[str, bool]]
 
 def evolve(state: State, event: ev.Event, at: int) -> None:
     """Fold one event into the state."""
-    if state.ended is not None:
+    if state.ended is not None and type(event) is not ev.RunReopened:
         raise IllegalEvent(f"{type(event).__name__} after the run ended")
     handler = HANDLERS.get(type(event))
     if handler is None:
@@ -133,9 +135,10 @@ def _run_ended(state: State, event: ev.RunEnded, at: int) -> None:
     state.ended_at = at
     state.planner.epoch = 0
     state.goal_asked = False
-    state.questions.clear()
+    state.cut, state.questions = Cut(questions=state.questions), {}
     for step in state.steps.values():
         if step.status not in SETTLED:
+            state.cut.steps[step.id] = (step.status, step.reason)
             step.status = "failed" if step.failure else "cancelled"
             step.reason = step.reason or event.reason
             step.ended = at

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
-from leadhand.core.evolve_steps import known, make_ready
+from leadhand.core.evolve_steps import close_question, known, make_ready, settle_dependents
 from leadhand.core.graph import dependencies
+from leadhand.core.records import Cut
 from leadhand.core.state import SETTLED, IllegalEvent
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
     from leadhand.core.state import State, StepState
 
-FAILED = frozenset({"failed"})
+REDOABLE = frozenset({"failed", "asking", "backing_off", "ready"})
+"""How a step stands that failed, and was not done since."""
+REOPENS_SINCE = 5
+"""The version of decisions that first lets a run that failed go on."""
 
 
 def _steps_held(state: State, event: ev.StepsHeld, _at: int) -> None:
@@ -49,22 +53,96 @@ def _workers_changed(state: State, event: ev.WorkersChanged, _at: int) -> None:
     state.limits.clear()
 
 
+def _run_reopened(state: State, event: ev.RunReopened, _at: int) -> None:
+    """The run stands as it stood before it ended, and nothing stops it any more.
+
+    A step that failed has failed, and whoever waits for it hears so now; but not for the one
+    that is done again.
+    """
+    if state.ended is None or state.ended.status != "failed":
+        raise IllegalEvent("only a run that failed can be reopened")
+    cut, state.cut = state.cut, Cut()
+    state.questions = cut.questions
+    state.ended = state.stopping = state.finish = state.goal_met = None
+    state.ended_at = 0
+    state.goal_findings = []
+    state.sleep()
+    for ident, (status, reason) in cut.steps.items():
+        step = state.steps[ident]
+        if cut.given_up(ident, step.question):
+            state.unsettled -= 1
+            state.bad += 1
+            state.let_go(step)
+        else:
+            step.status, step.reason, step.ended = status, reason, 0
+    for step in state.steps.values():
+        if step.status == "failed" and step.id not in (event.step, *state.forsaken):
+            settle_dependents(state, step)
+    _ask_again(state)
+
+
+def _ask_again(state: State) -> None:
+    """The planner starts over; it looks at surprises, since others wait until it has."""
+    planner = state.planner
+    planner.answer, planner.rounds, planner.findings = None, 0, []
+    waits = planner.surprising
+    planner.due = f"surprise: step {waits[0]} succeeded otherwise than expected" if waits else ""
+
+
 def _redo_requested(state: State, event: ev.RedoRequested, _at: int) -> None:
-    step = known(state, event.step, FAILED)
-    state.unsettled += 1
-    state.bad -= state.is_bad(step)
+    step = known(state, event.step, REDOABLE)
+    if step.failure is None:
+        raise IllegalEvent(f"step {event.step} has not failed")
+    if step.status in SETTLED:
+        state.unsettled += 1
+        state.bad -= state.is_bad(step)
+    if step.question:
+        close_question(state, step)
+    step.ticket = 0
     step.tolerated = False
     step.tries = None
     step.forgiven = len(step.failures)
     step.ended = 0
     if event.step in state.forsaken:
         state.forsaken.remove(event.step)
-    _revive(state, step)
+    if state.started is not None and state.started.decide_version >= REOPENS_SINCE:
+        _revive(state, step)
+    else:
+        _revive_as_before(state, step)
     make_ready(state, step)
 
 
 def _revive(state: State, redone: StepState) -> None:
-    """Steps that were skipped because of it wait for it again."""
+    """Steps that are skipped because of it, or will be, wait for it again: unless something
+    else keeps them from running, or a person skipped them."""
+    redone.status = "waiting"
+    causes = {redone.id}
+    while found := [step for step in state.steps.values() if _lives_again(state, step, causes)]:
+        for step in found:
+            causes.add(step.id)
+            if step.status == "skipped":
+                state.unsettled += 1
+                state.bad -= 1
+            else:
+                state.doomed.remove(step.id)
+            step.status, step.doomed, step.reason, step.ended = "waiting", "", "", 0
+    for ident in causes - {redone.id}:
+        _wait_again(state, state.steps[ident])
+
+
+def _lives_again(state: State, step: StepState, causes: set[str]) -> bool:
+    lost = step.status == "skipped" or (step.status == "waiting" and step.doomed)
+    if not lost or step.tolerated:
+        return False
+    minded = [name for name, tolerant in dependencies(step.doc).items() if not tolerant]
+    others = [other for name in minded if (other := state.follow(name)) is not None]
+    if not any(other.id in causes for other in others):
+        return False
+    return all(other.status not in SETTLED or other.status == "succeeded" for other in others)
+
+
+def _revive_as_before(state: State, redone: StepState) -> None:
+    """As `_revive`, for older logs: one look, in the order of the plan."""
     causes = {redone.id}
     for step in state.steps.values():
         if step.status == "skipped" and step.doomed in causes:
@@ -94,5 +172,6 @@ PEOPLE_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     ev.StepsHeld: _steps_held,
     ev.StepsReleased: _steps_released,
     ev.WorkersChanged: _workers_changed,
+    ev.RunReopened: _run_reopened,
     ev.RedoRequested: _redo_requested,
 }

@@ -76,6 +76,9 @@ def fault(events: Iterable[ev.Event]) -> Fault:
                 stop = event
             case ev.RunEnded():
                 ended = event
+            case ev.RunReopened():
+                ended = stop = None
+                planner = findings = ""
             case _:
                 pass  # says nothing of it
     if ended is None or ended.status == "succeeded":

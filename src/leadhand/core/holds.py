@@ -54,6 +54,34 @@ def hold(state: State, names: Iterable[str], actor: str, reason: str) -> list[ev
     return _held(state, steps, reason or f"{actor} said so", actor)[0]
 
 
+def questions(state: State, names: Iterable[str]) -> list[str]:
+    """The questions that hold steps, each once."""
+    found = []
+    for name in names:
+        step = state.follow(name)
+        if step is None:
+            raise UsageError(f"there is no step {name} in run {state.run}")
+        if not step.held:
+            raise Conflict(f"step {name} is not held: it is {step.status}")
+        found.append(step.held)
+    if not found:
+        raise UsageError("name the steps to release")
+    return list(dict.fromkeys(found))
+
+
+def again(state: State, actor: str) -> Moves:
+    """A run that a person ended where it was held is reopened: the hold is asked about anew."""
+    held = [
+        step
+        for ident, step in state.steps.items()
+        if step.held
+        and step.held not in state.cut.questions
+        and ident in state.cut.steps
+        and not state.cut.given_up(ident, step.question)
+    ]
+    return _held(state, held, "it was held when the run ended", actor) if held else ([], [])
+
+
 def released(state: State, ident: str) -> list[str]:
     """The steps that a question holds."""
     return [name for name in state.steps if name in state.held and state.steps[name].held == ident]

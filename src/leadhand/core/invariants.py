@@ -32,7 +32,8 @@ FACTS_SINCE = 2
 """The version of decisions that first looks for the wanted facts."""
 
 RULES: dict[str, str] = {
-    "I5": "a run starts once, ends once, and nothing comes after its end",
+    "I5": "a run starts once, and nothing comes after its end; only a person may take a failed "
+    "one's back, to have a step done again",
     "I6": "whatever an event names was there before it",
     "I9": "at the end every step is settled, by itself or by what stopped the run",
     "I10": "a step that succeeded never starts again",
@@ -75,7 +76,7 @@ def check(events: Sequence[tuple[int, ev.Event]]) -> list[Violation]:
 
 def _check_one(book: Book, event: ev.Event) -> None:
     name = type(event).__name__
-    if book.ended is not None:
+    if book.ended is not None and not isinstance(event, ev.RunReopened):
         book.wrong("I5", f"{name} after the end of the run at {book.ended}")
         return
     if book.started is None and not isinstance(event, ev.RunStarted):
@@ -148,7 +149,7 @@ def _goal_checked(book: Book, event: ev.GoalChecked) -> None:
 
 
 def _run_ended(book: Book, event: ev.RunEnded) -> None:
-    book.ended = book.seq
+    book.ended, book.end = book.seq, event
     for ident, live in book.live.items():
         book.wrong("I9", f"the run ended with attempt {live.attempt} of {ident} in flight")
     for step in book.steps.values():
@@ -167,6 +168,21 @@ def _run_ended(book: Book, event: ev.RunEnded) -> None:
             book.wrong("L5", "it ended as failed though nothing failed")
     else:
         book.wrong("L5", f"it ended as {event.status} though nobody stopped it")
+
+
+def _run_reopened(book: Book, event: ev.RunReopened) -> None:
+    end = book.end
+    if book.ended is None or end is None or end.status != "failed" or end.rollback:
+        book.wrong("I5", "it was reopened, and it had not failed, or was to be taken back")
+    if not event.actor or not event.reason:
+        book.wrong("I5", "it was reopened by nobody, or for no reason")
+    for step in book.steps.values():
+        waits = any(asked.step == step.id for asked in book.questions.values())
+        if step.status == "asked" and not waits:
+            step.status = "failed"  # a person ended the run rather than say what becomes of it
+    book.ended = book.end = book.planner = book.goal_met = None
+    book.stopping, book.finish, book.goal_asked = "", False, False
+    book.expect = ("RedoRequested", event.step)
 
 
 def _check_success(book: Book) -> None:
@@ -204,4 +220,5 @@ _CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.GoalCheckStarted: _goal_check_started,
     ev.GoalChecked: _goal_checked,
     ev.RunEnded: _run_ended,
+    ev.RunReopened: _run_reopened,
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Offer, WorkerSpec
-    from leadhand.core.events import QuestionAsked, RunStarted
+    from leadhand.core.events import QuestionAsked, RunEnded, RunStarted
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
 
@@ -167,6 +167,7 @@ class Book:
         self.goal_asked = False
         self.goal_met: bool | None = None
         self.ended: int | None = None
+        self.end: RunEnded | None = None
 
     def wrong(self, rule: str, message: str) -> None:
         """Note a violation at the entry that is being read."""

@@ -10,7 +10,7 @@ from leadhand.core import graph
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.invariants_book import Book
+    from leadhand.core.invariants_book import Book, Entry
 
 
 def _steps_held(book: Book, event: ev.StepsHeld) -> None:
@@ -33,23 +33,34 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
     step = book.step(event.step, "a wish to do it again")
     if step is None:
         return
-    if step.status != "failed" or not event.actor or not event.reason:
+    waits = step.status in ("asked", "again") and step.failure  # for an answer, or to try again
+    if not (step.status == "failed" or waits) or not event.actor or not event.reason:
         book.wrong("I10", f"{event.step} is to be done again: it is {step.status}")
+    if step.status == "failed":
+        book.barred.pop(step.id, None)
+    for name in [name for name, asked in book.questions.items() if asked.step == step.id]:
+        del book.questions[name]
     book.ended_before.add(step.id)  # who only waited for its end may go
     step.status, step.tries, step.until, step.tolerated = "again", {}, 0, False
     step.unseen = step.happened = False
     book.forsaken = [each for each in book.forsaken if each.id != step.id]
     causes = {step.id}
-    book.barred.pop(step.id, None)
-    book.ended_before.add(step.id)  # whoever only waited for its end has had it
-    for other in book.steps.values():
-        names = graph.dependencies(other.doc)
-        if other.status == "skipped" and any(
-            (found := book.follow(name)) is not None and found.id in causes for name in names
-        ):
+    while found := [other for other in book.steps.values() if _lives_again(book, other, causes)]:
+        for other in found:
             causes.add(other.id)
             book.ended_before.add(other.id)
-            other.status, other.tolerated = "planned", False
+            other.status = "planned"
+
+
+def _lives_again(book: Book, step: Entry, causes: set[str]) -> bool:
+    """Whether a step was skipped because of these, and nothing else keeps it from running."""
+    if step.status != "skipped" or step.tolerated:
+        return False
+    names = [name for name, tolerant in graph.dependencies(step.doc).items() if not tolerant]
+    minded = [other for name in names if (other := book.follow(name)) is not None]
+    if not any(other.id in causes for other in minded):
+        return False
+    return all(other.status == "succeeded" or not other.settled for other in minded)
 
 
 PEOPLE_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {

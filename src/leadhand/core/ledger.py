@@ -133,6 +133,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
         f"workers have changed: {', '.join(spec.name for spec in e.specs)}"
     ),
     ev.RedoRequested: lambda e: f"{e.step}: {e.actor} wants it done again{_because(e.reason)}",
+    ev.RunReopened: lambda e: f"the run is reopened by {e.actor}{_because(e.reason)}",
     ev.RevisionRejected: lambda e: f"revision {e.number} rejected by {e.actor}{_because(e.reason)}",
     ev.QuestionAsked: lambda e: f"question {e.id}: {e.text} [{' / '.join(e.choices)}]",
     ev.QuestionAnswered: lambda e: (

@@ -103,3 +103,17 @@ class Question(msgspec.Struct):
     until: int = 0
     facts: list[str] = []
     """What a person is asked to give."""
+
+
+class Cut(msgspec.Struct):
+    """What the end of a run cut short, should a person take that end back."""
+
+    steps: dict[str, tuple[str, str]] = {}
+    """Steps that it settled: how they stood, and why."""
+    questions: dict[str, Question] = {}
+    """Questions that were open."""
+
+    def given_up(self, ident: str, question: str) -> bool:
+        """Whether a person ended the run rather than say what becomes of a step."""
+        status, _ = self.steps.get(ident, ("", ""))
+        return status == "asking" and question not in self.questions

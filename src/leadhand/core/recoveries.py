@@ -145,6 +145,8 @@ class _Log:
                 self.succeeded.append(self.asked[event.id])
             case ev.RunEnded():
                 self.ended = event.status
+            case ev.RunReopened():
+                self.ended = ""
             case _:
                 pass  # decides nothing
 

@@ -35,7 +35,7 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.policy import Policy
 from leadhand.core.ready import Group, Ready, uses_of
-from leadhand.core.records import Calls, Permits, PlannerState, Question, Revision
+from leadhand.core.records import Calls, Cut, Permits, PlannerState, Question, Revision
 from leadhand.core.recovery import alternative
 from leadhand.core.refs import Artifact
 from leadhand.errors import Bug
@@ -149,8 +149,7 @@ class State:
     def __init__(self) -> None:
         self.run = ""
         self.started: ev.RunStarted | None = None
-        self.started_at = 0
-        self.last_at = 0
+        self.started_at = self.last_at = 0
         self.owner = 0
         self.seq = 0
         self.consults_reports = False
@@ -206,6 +205,7 @@ class State:
         self.goal_findings: list[str] = []
         self.ended: ev.RunEnded | None = None
         self.ended_at = 0
+        self.cut = Cut()
         self.cancel_deadline = 0
 
     # What deciders and views ask.
@@ -300,6 +300,15 @@ class State:
 
     # The agenda: what could start now, and when to look again. Folding a long log does not need
     # it, so a state sleeps until somebody asks; from then on it is kept up to date.
+
+    def sleep(self) -> None:
+        """Forget the agenda: what would be tidied out of it may count again."""
+        self.awake = False
+        self.ready = Ready()
+        self.timers.clear()
+        self.calendar.clear()
+        for step in self.steps.values():
+            step.ticket = 0
 
     def wake(self) -> None:
         """Build the agenda from what is known."""

@@ -54,7 +54,6 @@ CALENDAR_LOOK_S = 1.0
 ROOM_LOOK_S = 0.1
 """How often a store without room for new work is asked again."""
 
-
 CONFLICTS_MAX = 5
 """Nobody else writes here, so an append that conflicts again and again means a damaged log."""
 
@@ -254,7 +253,8 @@ class Run:
             self._after(batch)
             return
         self._settled.clear()
-        status = run_status(self.state) if self.driven or self.state.questions else self._status
+        known = not (self.driven or self.state.questions or self._status == "failed")
+        status = self._status if known else run_status(self.state)
         told = None
         if status != self._status or self._seq == len(entries) or self.state.ended is not None:
             told = msgspec.json.encode(summary(self.state))

@@ -46,10 +46,19 @@ def say_something(world: World, verb: str) -> None:
         chosen = failed if verb == "redo" and failed else list(run.state.steps)
         ident = world.random.choice(chosen or ["nobody"])
         wish = {"steps": [ident], "step": ident, "reason": "a whim"}
-        world.loop.run_in(world.current, _say(world, host, run, verb, wish))
+        world.loop.run_in(world.current, _say_and_stay(world, host, run, verb, wish))
     else:
         for _ in range(world.random.choice((1, 1, 2))):  # two people may have the same idea
             world.loop.run_in(world.current, _say(world, host, run, verb, {}))
+
+
+async def _say_and_stay(world: World, host: SimHost, run: Run, verb: str, details: Doc) -> None:
+    """Whoever reopens a run that has ended sees to it."""
+    over = run.state.ended is not None
+    await _say(world, host, run, verb, details)
+    if over and run.state.ended is None:
+        plan = next(plan for plan in world.scenario.runs if plan.ident == run.id)
+        await world.host_run(host, plan, run.workers)
 
 
 def _whatever(world: World, question: Question) -> str:

@@ -34,7 +34,7 @@ from leadhand.testing.store import SimStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.ports import Entry, Planner, Task
+    from leadhand.ports import Entry, Planner, Task, Workers
     from leadhand.testing.scenario import RunPlan
 
 HEALED_ACT = Act(cost=0.1)
@@ -101,7 +101,6 @@ class World:
         self.loop.call_later(seconds, what, *args, context=self._outside)
 
     # Hosts come and go.
-
     def begin(self) -> None:
         """Boot the first host, and set out what goes wrong when."""
         self.boot()
@@ -150,11 +149,12 @@ class World:
             await host.open()
             host.ready = True
             for plan in self.scenario.runs:
-                self.loop.create_task(self._host_run(host, plan, SimWorkers(self, missing, newer)))
+                self.loop.create_task(self.host_run(host, plan, SimWorkers(self, missing, newer)))
         except (Fenced, StoreError) as error:
             host.fail(error)
 
-    async def _host_run(self, host: SimHost, plan: RunPlan, workers: SimWorkers) -> None:
+    async def host_run(self, host: SimHost, plan: RunPlan, workers: Workers) -> None:
+        """Start a run or take it up, and see to it."""
         try:
             if plan.ident in self.disk.logs:
                 run = await host.adopt(plan.ident, workers, self._planner(plan))

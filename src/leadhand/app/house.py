@@ -1,0 +1,159 @@
+"""Where a Lead's runs live: its store, and the host that is opened once for all who use it.
+
+A host is opened when the first verb needs one and closed when the last is done with it. What
+people say does not need one of its own: it goes to the host that is there, in this process or
+another, and only where there is none is the database taken for the moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadhand.app import door
+from leadhand.app.anchoring import Anchorer
+from leadhand.app.inputs import marker, open_store
+from leadhand.engine.host import Host
+from leadhand.engine.service import Service, socket_path, word
+from leadhand.errors import UsageError
+from leadhand.stores.sqlite import SqliteStore
+from leadhand.workers.machine import LocalMachine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from leadhand.audit.anchors import Anchoring
+    from leadhand.core.plan import Doc
+    from leadhand.ports import Reviewer, Store
+    from leadhand.stores.lock import HostLock
+    from leadhand.workers.registry import Registry
+
+ANCHORED = ("ended", "waiting")
+"""Notices after which the head of the log is anchored."""
+
+
+class House:
+    """The part of a Lead that opens and closes its host."""
+
+    registry: Registry
+    reviewers: Mapping[str, Reviewer]
+    actor: str
+
+    def open_on(
+        self,
+        store: str | Path | Store,
+        max_concurrency: int,
+        on_notice: Callable[[str, str, str], None] | None,
+        anchoring: Anchoring,
+    ) -> None:
+        """Say where runs live; nothing is opened yet."""
+        self._store = store
+        self._max_concurrency = max_concurrency
+        self._on_notice = on_notice or (lambda _kind, _run, _text: None)
+        self._anchoring = anchoring
+        self._anchorer: Anchorer | None = None
+        self._host: Host | None = None
+        self._users = 0
+        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._lock: HostLock | None = None
+        self._service: Service | None = None
+
+    def hosting(self) -> _Hosting:
+        """`async with lead.hosting() as host`: opened once, however many runs share it."""
+        return _Hosting(self)
+
+    async def say(self, run_id: str, verb: str, **details: Any) -> Doc:
+        """Say something to a run, whoever hosts it; durable when it returns."""
+        place = self._store
+        async with self._one_at_a_time():
+            elsewhere = self._host is None
+        if elsewhere and isinstance(place, (str, Path)):
+            path, anchoring = _there(Path(place), run_id), self._anchoring
+            return await door.say(
+                path, run_id, verb, actor=self.actor, anchoring=anchoring, **details
+            )
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+            return await word(host, run, verb, self.actor, details)
+
+    def _one_at_a_time(self) -> asyncio.Lock:
+        """A lock belongs to the loop it is used in, and a Lead may see several, one by one."""
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening[0] is not loop:
+            self._opening = (loop, asyncio.Lock())
+        return self._opening[1]
+
+    async def _acquire(self) -> Host:
+        async with self._one_at_a_time():
+            if self._host is None:
+                self._host = await self._open()
+            self._users += 1
+            return self._host
+
+    async def _open(self) -> Host:
+        store, self._lock = open_store(self._store)
+        host = Host(
+            store,
+            machine=LocalMachine(marker(self._store, store)),
+            max_concurrency=self._max_concurrency,
+            on_notice=self._noticed,
+        )
+        host.reviewers = dict(self.reviewers)
+        try:
+            if isinstance(store, SqliteStore):
+                tell = partial(host.notice, "trouble", "")
+                self._anchorer = Anchorer(store, self._anchoring, tell)
+                self._anchorer.refuse_cut()
+            await host.open()
+            if self._anchorer is not None:
+                self._anchorer.open()
+            if isinstance(self._store, (str, Path)):
+                self._service = Service(host, socket_path(Path(self._store)))
+                await self._service.open()
+        except BaseException:
+            await self._close(host)
+            raise
+        return host
+
+    def _noticed(self, kind: str, run: str, text: str) -> None:
+        if self._anchorer is not None and kind in ANCHORED:
+            self._anchorer.soon()
+        self._on_notice(kind, run, text)
+
+    async def _release(self) -> None:
+        async with self._one_at_a_time():
+            self._users -= 1
+            if not self._users and self._host is not None:
+                host, self._host = self._host, None
+                await self._close(host)
+
+    async def _close(self, host: Host) -> None:
+        try:
+            if self._service is not None:
+                await self._service.close()
+            await host.close()
+            if self._anchorer is not None:
+                await self._anchorer.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+            self._service = self._lock = self._anchorer = None
+
+
+def _there(path: Path, run_id: str) -> Path:
+    if not path.exists():
+        raise UsageError(f"there is no run {run_id}: {path} does not exist")
+    return path
+
+
+class _Hosting:
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def __aenter__(self) -> Host:
+        return await self._house._acquire()  # noqa: SLF001 - its other half
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._house._release()  # noqa: SLF001 - its other half
