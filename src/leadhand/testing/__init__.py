@@ -4,6 +4,7 @@
     simulate                     a plan with your workers, in virtual time, crashes included
     ManualClock                  time that passes when told to
     check                        the invariants of a log, as `leadhand verify` checks them
+    endpoint                     a package of its own: a server that answers as models do, or badly
 
 `python -m leadhand.testing` runs worlds drawn from seeds in which everything goes wrong.
 """

@@ -17,6 +17,7 @@ from leadhand.testing.endpoint.request import Headers
 HEAD_BYTES_MAX = 64 << 10
 READ_SECONDS_MAX = 30.0
 IDLE_SECONDS_MAX = 120.0
+LINGER_SECONDS_MAX = 1.0
 
 
 class Refused(Exception):
@@ -120,6 +121,20 @@ async def write_chunks(
     if ended:
         writer.write(b"0\r\n\r\n")
     await writer.drain()
+
+
+async def linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Let the client read what it was told, though not all it sent was read.
+
+    Closed at once, the connection would be reset, and the client might never see why.
+    """
+    try:
+        async with asyncio.timeout(LINGER_SECONDS_MAX):
+            writer.write_eof()
+            while await reader.read(1 << 16):
+                pass
+    except (ConnectionError, OSError, TimeoutError):
+        pass
 
 
 def encode(value: Any) -> bytes:

@@ -61,7 +61,7 @@ class Endpoint:
         self.requests: list[Request] = []
         self.unanswered = 0
         """Requests for which the script had no reply."""
-        self._answering = script if callable(script) else _in_order(script)
+        self._answering = script if callable(script) else in_order(script)
         self._port = port
         self._models = list(models)
         self._body_bytes_max = body_bytes_max
@@ -115,7 +115,7 @@ class Endpoint:
         self._connections.add(task)
         try:
             if full:
-                await self._refuse(writer, http.Refused(503, "too many connections"))
+                await self._refuse(reader, writer, http.Refused(503, "too many connections"))
             else:
                 while await self._one(reader, writer):
                     pass
@@ -124,6 +124,8 @@ class Endpoint:
         except asyncio.CancelledError:
             # The endpoint ends, and waits for no client to read what is left.
             writer.transport.abort()
+        except Exception as error:  # noqa: BLE001 - raised again when the endpoint ends
+            self._wrong = self._wrong or error
         finally:
             self._connections.discard(task)
             writer.close()
@@ -145,7 +147,7 @@ class Endpoint:
                 await self._aside(arrival, path, writer)
                 going_on = True
         except http.Refused as refused:
-            await self._refuse(writer, refused)
+            await self._refuse(reader, writer, refused)
             return False
         return going_on and arrival.headers.get("connection", "").lower() != "close"
 
@@ -176,6 +178,8 @@ class Endpoint:
         try:
             given = self._answering(request)
             reply = await given if inspect.isawaitable(given) else given
+            if not isinstance(reply, Reply):
+                raise TypeError(f"the script gave {reply!r}, which is no reply")
         except Exception as error:  # noqa: BLE001 - raised again when the endpoint ends
             self._wrong = self._wrong or error
             return Fail(400, message=f"the script failed: {error!r}")
@@ -199,12 +203,16 @@ class Endpoint:
         content = b"" if arrival.method == "HEAD" else http.encode(body)
         await http.write_whole(writer, status, content, JSON)
 
-    async def _refuse(self, writer: asyncio.StreamWriter, refused: http.Refused) -> None:
+    async def _refuse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: http.Refused
+    ) -> None:
         body = http.encode({"error": {"type": "invalid_request_error", "message": str(refused)}})
         await http.write_whole(writer, refused.status, body, {**JSON, "connection": "close"})
+        await http.linger(reader, writer)
 
 
-def _in_order(script: Sequence[Reply]) -> Answering:
+def in_order(script: Sequence[Reply]) -> Answering:
+    """One reply after the other, whatever is asked."""
     replies = _replies(script)
     return lambda _request: next(replies)
 
