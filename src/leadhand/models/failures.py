@@ -46,12 +46,15 @@ class ModelFailure(WorkerFailure):
         *,
         retry_after_s: float | None = None,
         usage: Usage = Usage(),  # noqa: B008 - frozen
+        text: str = "",
     ) -> None:
         assert failure_class in FAILURE_CLASSES, failure_class
         super().__init__(message, retry_after_s=retry_after_s)
         self.failure_class = failure_class
         self.usage = usage
         """What it cost all the same."""
+        self.text = text
+        """What it said, where that could not be used."""
 
 
 def of_provider(error: ModelAPIError, name: str) -> ModelFailure:

@@ -140,7 +140,7 @@ class ProviderModel:
             calls = ()
             if data is None:
                 words = f"{self.name}: the answer is no JSON: {text[:200]!r}"
-                raise ModelFailure("invalid_output", words, usage=usage)
+                raise ModelFailure("invalid_output", words, usage=usage, text=text)
         elif not calls and not text.strip():
             raise ModelFailure("invalid_output", f"{self.name}: the answer is empty", usage=usage)
         return Answer(text=text, data=data, calls=calls, usage=usage, model=self.name)

@@ -25,20 +25,17 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from leadhand.codec.values import plain
-from leadhand.core.check_proposal import proposal
-from leadhand.core.graph import ancestors, dependencies
-from leadhand.core.graph import order as in_order
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.report import TOO_LATE, Ask, Finish, GiveUp, Propose, decision_doc
-from leadhand.core.wording import listed
 from leadhand.planners.goal.operators import Operators, operators_of
 from leadhand.planners.goal.planner import GoalPlanner
-from leadhand.planners.goal.world import World, fold, names_of
+from leadhand.planners.goal.world import World, fold
 from leadhand.planners.script import ScriptPlanner
+from leadhand.planners.sound import not_true, refused, unmet
 from leadhand.ports import ends_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from leadhand.core.catalog import Catalog, Method
     from leadhand.core.plan import Doc, Json
@@ -109,7 +106,7 @@ class Hybrid:
         if TOO_LATE in view.findings:
             return f"{first.name} took too long", None
         if missing and view.why.startswith("surprise: the goal is not met"):
-            return f"all steps of {first.name} are done, and {_not_true(missing)}", None
+            return f"all steps of {first.name} are done, and {not_true(missing)}", None
         if view.why == "report" and first.consult != self.consult and world.under_way:
             return "", Propose((), because=f"{first.name} is asked when its steps are done")
         try:
@@ -125,7 +122,7 @@ class Hybrid:
             case GiveUp():
                 return f"{first.name} gave up ({decision.reason})", None
             case Finish() if missing:
-                return f"{first.name} says that it is done, and {_not_true(missing)}", None
+                return f"{first.name} says that it is done, and {not_true(missing)}", None
             case Propose():
                 return self._wrong(doc, view, world, kept), decision
             case _:
@@ -139,68 +136,15 @@ class Hybrid:
             return f"{name} proposes again what was refused ({'; '.join(view.findings)})"
         if kept.refused >= REFUSED_MAX:
             return f"{name} was refused {kept.refused} times ({'; '.join(view.findings)})"
-        found = proposal(steps, _known(view), view.catalog, view.params)
-        errors = [str(each) for each in found if each.level == "error"]
+        errors = refused(steps, view)
         if errors:
             return f"{name} proposes what cannot be run ({'; '.join(errors[:3])})"
-        return _unmet(steps[:LOOK_MAX], view, world)
+        return unmet(steps[:LOOK_MAX], view, world)
 
     def _world(self, view: PlannerView) -> World:
         if self._known is None or self._known[0] is not view.catalog:
             self._known = (view.catalog, operators_of(view.catalog))
         return fold(view, self._known[1], {})
-
-
-def _unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
-    """The first step that needs what is not true, in words."""
-    graph = {step["id"]: tuple(dependencies(step)) for step in steps}
-    graph |= {each.id: tuple(dependencies(view.steps[each.id].planned)) for each in world.under_way}
-    changes = {each.id: (each.gives, each.drops) for each in world.under_way}
-    changes |= {s["id"]: (_of(s, "gives", view), _of(s, "drops", view)) for s in steps}
-    places = {name: i for i, name in enumerate(in_order(graph))}
-    before = {step["id"]: ancestors(graph, step["id"]) for step in steps}
-    for number, step in enumerate(steps, len(view.timeline) + 1):
-        ident, true = step["id"], set(world.facts)
-        for name in sorted(before[ident], key=places.__getitem__):
-            gives, drops = changes[name]
-            true = true.difference(drops).union(gives)
-        for name, (_, drops) in changes.items():
-            later = ident in before.get(name, ())
-            if name != ident and name not in before[ident] and not later:
-                true.difference_update(drops)
-        given = step.get("parameters") or {}
-        unmet = [n for n in _of(step, "needs", view) if n not in true and n not in given]
-        if unmet:
-            what = " ".join(filter(None, (step["worker"], step.get("action", ""))))
-            return f"step {number} {what} needs {_not_true(unmet, 'which')}"
-    return ""
-
-
-def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
-    """What a step says it needs, gives or drops, or else what its worker says."""
-    if what in step:
-        return names_of(step[what])
-    offer = view.catalog.offer(step["worker"], step.get("action", ""))
-    return getattr(offer, what) if offer else ()
-
-
-def _not_true(facts: Sequence[str], link: str = "") -> str:
-    """`raw is not true`, or with a link: `raw, which is not true`."""
-    verb = "is not true" if len(facts) == 1 else "are not true"
-    return f"{listed(facts, 5)}{f', {link}' if link else ''} {verb}"
-
-
-def _known(view: PlannerView) -> Callable[[str], Doc | None]:
-    """What the run knows of a step, for the checks."""
-    steps: Mapping[str, object] = view.steps
-
-    def look(ident: str) -> Doc | None:
-        if ident not in steps:
-            return None
-        step = view.steps[ident]
-        return {"status": step.status, "doc": step.planned}
-
-    return look
 
 
 def _read(notes: Json) -> Notes:

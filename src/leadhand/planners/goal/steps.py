@@ -36,7 +36,11 @@ class Names:
     def take(self, operator: Operator) -> str:
         """An id for one more step of an operator."""
         words = [operator.worker, *([operator.action] if operator.action else [])]
-        base = _ODD.sub("-", "-".join(words)).strip("-")[:ID_CHARS_MAX] or "step"
+        return self.fresh("-".join(words))
+
+    def fresh(self, words: str) -> str:
+        """An id made of some words."""
+        base = _ODD.sub("-", words).strip("-")[:ID_CHARS_MAX] or "step"
         ident, number = base, 1
         while ident in self._taken or ident in self._new:
             number += 1

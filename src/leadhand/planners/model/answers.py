@@ -1,0 +1,166 @@
+"""What a model answered, as one of our decisions.
+
+One flat object for all kinds: the simplest form that providers can be held to, and that weak
+models get right. What does not fit is a `Misread`, with words that the model can act on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.core.plan import Step
+from leadhand.core.report import Ask, Finish, GiveUp, Propose
+from leadhand.core.wording import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from leadhand.core.plan import Doc
+    from leadhand.core.report import Decision
+
+KINDS = ("propose", "look", "ask", "finish", "give_up")
+STEPS_MAX = 200
+ID_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
+_STEP_FIELDS = frozenset(Step.__dataclass_fields__)
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+
+SCHEMA: Doc = {
+    "type": "object",
+    "properties": {
+        "kind": {"type": "string", "enum": list(KINDS)},
+        "because": _TEXT,
+        "steps": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": _TEXT,
+                    "worker": _TEXT,
+                    "action": _TEXT,
+                    "parameters": {"type": "object", "additionalProperties": True},
+                    "depends_on": _TEXTS,
+                    "success_criteria": _TEXTS,
+                    "context": _TEXTS,
+                    "tier": _TEXT,
+                    "supersedes": _TEXT,
+                    "because": _TEXT,
+                },
+                "required": ["id", "worker"],
+            },
+        },
+        "final": {"type": "boolean"},
+        "outlook": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"worker": _TEXT, "because": _TEXT},
+                "required": ["worker"],
+            },
+        },
+        "cancel": _TEXTS,
+        "look": _TEXTS,
+        "question": _TEXT,
+        "choices": _TEXTS,
+        "result": {},
+        "reason": _TEXT,
+        "notes": _TEXT,
+    },
+    "required": ["kind", "because"],
+}
+
+
+class Look(NamedTuple):
+    """It wants to see whole results before it decides."""
+
+    steps: list[str]
+
+
+class Misread(ValueError):
+    """The answer is no decision."""
+
+
+def read(data: Any, workers: Collection[str]) -> tuple[Decision | Look, str]:
+    """The decision that some data stands for, and the notes that came with it."""
+    if not isinstance(data, dict):
+        raise Misread("the answer is not a JSON object")
+    kind, because = data.get("kind"), _text(data, "because")
+    notes = _text(data, "notes")
+    match kind:
+        case "propose":
+            return _proposal(data, because, workers), notes
+        case "look":
+            names = _texts(data, "look")
+            if not names:
+                raise Misread('"look" names no step')
+            return Look(names[:20]), notes
+        case "ask":
+            question = _text(data, "question")
+            if not question.strip():
+                raise Misread('"ask" comes without a "question"')
+            return Ask(question, tuple(_texts(data, "choices"))[:10]), notes
+        case "finish":
+            return Finish(data.get("result"), because), notes
+        case "give_up":
+            return GiveUp(_text(data, "reason") or because or "no reason was given"), notes
+        case _:
+            raise Misread(f'"kind" is {str(kind)[:40]!r}; it is one of {", ".join(KINDS)}')
+
+
+def _proposal(data: Doc, because: str, workers: Collection[str]) -> Propose:
+    steps = data.get("steps") or []
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        raise Misread('"steps" is not a list of objects')
+    cancel = tuple(_texts(data, "cancel"))
+    if not steps and not cancel:
+        raise Misread('"propose" comes without steps')
+    if len(steps) > STEPS_MAX:
+        raise Misread(f"{len(steps)} steps at once are too many; propose at most {STEPS_MAX}")
+    outlook = data.get("outlook") or []
+    expected = [
+        {"id": f"later-{i}", "worker": str(each.get("worker", "")), **_because(each)}
+        for i, each in enumerate(outlook if isinstance(outlook, list) else [], 1)
+        if isinstance(each, dict) and each.get("worker") in workers
+    ]
+    return Propose(
+        tuple(_step(step) for step in steps),
+        final=data.get("final") is True,
+        outlook=tuple(expected),
+        because=because,
+        cancel=cancel,
+    )
+
+
+def _step(raw: Doc) -> Doc:
+    """A step without what means nothing; parameters that were written as a text are read."""
+    step = {k: v for k, v in raw.items() if k in _STEP_FIELDS and v not in (None, "", [], {})}
+    parameters = raw.get("parameters")
+    if isinstance(parameters, str) and parameters.strip():
+        try:
+            step["parameters"] = msgspec.json.decode(parameters)
+        except msgspec.DecodeError:
+            raise Misread(f'"parameters" of {raw.get("id")!r} is no JSON object') from None
+    if isinstance(step.get("id"), str):
+        step["id"] = ID_CHARS.sub("-", step["id"]).strip("-")[:90]
+    unknown = sorted(set(raw) - _STEP_FIELDS)
+    if unknown:
+        known = "id, worker, action, parameters, depends_on, success_criteria"
+        raise Misread(f"step {raw.get('id')!r} has {listed(unknown)}; a step has {known}")
+    return step
+
+
+def _because(raw: Doc) -> Doc:
+    return {"because": str(raw["because"])[:500]} if raw.get("because") else {}
+
+
+def _text(data: Doc, name: str) -> str:
+    value = data.get(name)
+    return value[:4000] if isinstance(value, str) else ""
+
+
+def _texts(data: Doc, name: str) -> list[str]:
+    value = data.get(name) or []
+    return [str(each)[:2000] for each in value] if isinstance(value, list) else []

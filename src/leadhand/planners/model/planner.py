@@ -1,0 +1,266 @@
+"""The model planner: ask, rehearse, send back the first thing that is wrong, hand over.
+
+    Lead(workers=[...], planner="anthropic:claude-opus-4-5")
+    ModelPlanner("lead", style="next_step", rounds=3)
+
+    state ─► prompt ─► model ─► decision ─► lint, rehearsal, memory ─► proposal
+                         ▲                          │ wrong
+                         └──── the first unmet need ┘  (at most 3 rounds, never the same twice)
+
+A model is never believed: a step it proposes must exist, fit its worker, and have what it needs
+when it starts; a plan that calls itself final must give what is wanted; what failed for good is
+not proposed again. What is wrong goes back in one sentence, which is what makes capable models
+good and weak ones give up soon. After the last round the planner gives up, which makes `Hybrid`
+hand over to the goal planner, or asks a person where nobody else can plan.
+
+The model is told summaries within a budget of tokens, may look at whole results, and in the end
+puts them together into the result, which the engine checks against the acceptance criteria.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.codec.values import plain
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.report import Ask, Finish, GiveUp, Propose, decision_doc
+from leadhand.core.wording import listed
+from leadhand.errors import UsageError
+from leadhand.models.book import Book
+from leadhand.models.failures import ModelFailure
+from leadhand.models.talk import Request, Said, Told
+from leadhand.models.telemetry import span
+from leadhand.planners.goal.operators import operators_of
+from leadhand.planners.goal.world import fold
+from leadhand.planners.model import answers, numbered, telling
+from leadhand.planners.model.prompts import Prompts
+from leadhand.planners.sound import ends_short, not_true, refused, repeats, unmet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.report import Decision, PlannerView
+    from leadhand.models.client import Client
+    from leadhand.models.talk import Answer, Model, Turn
+    from leadhand.planners.goal.operators import Operators
+    from leadhand.planners.goal.world import World
+
+STYLES = ("whole", "next_step", "list")
+ROUNDS = 3
+LOOKS_MAX = 3
+TRIES_MAX = 3
+"""How often a call is made in one decision when the provider is at fault."""
+BACKOFF_S = (1.0, 4.0)
+WAIT_MAX_S = 30.0
+PASSING = frozenset({"rate_limited", "transient", "timeout"})
+TOKENS = 12_000
+"""About how much the model is told."""
+NOTES_CHARS_MAX = 4000
+
+STYLE = {
+    "whole": "Propose the whole plan as far as you can see it: all steps with their dependencies. "
+    "You are asked again when something surprising happens and when all of it is done.",
+    "next_step": "Propose only the next step, or the next ones that can start right now. You are "
+    "asked again after every report. Say in `outlook` what you expect to follow.",
+    "list": "",
+}
+
+
+class Notes(msgspec.Struct, omit_defaults=True):
+    """What is kept from one decision to the next."""
+
+    asked: int = 0
+    """How many proposals the model made."""
+    accepted: int = 0
+    said: str = ""
+    """What the model wants to remember."""
+
+
+class ModelPlanner:
+    """A language model that plans."""
+
+    name = "model"
+    replans = True
+    splits = True
+
+    def __init__(
+        self,
+        model: str | Model | Client = "lead",
+        *,
+        style: str = "whole",
+        prompts: str | Path | None = None,
+        rounds: int = ROUNDS,
+        tokens: int = TOKENS,
+        book: Book | None = None,
+        asks: bool = True,
+    ) -> None:
+        """`asks`: whether a person is asked when the rounds are over; else it gives up."""
+        if style not in STYLES:
+            raise UsageError(f"style is one of {', '.join(STYLES)}, not {style!r}")
+        self.model, self.style, self.rounds, self.tokens = model, style, rounds, tokens
+        self.prompts = Prompts(prompts)
+        self.asks = asks
+        self.source = model if isinstance(model, str) else ""
+        """Where it can be loaded from again: its name."""
+        self.consult = "every_report" if style == "next_step" else "on_surprise"
+        self._client = (book or Book()).client(model)
+        self._known: tuple[Catalog, Operators] | None = None
+
+    async def decide(self, view: PlannerView) -> Decision:
+        """What to do next, by the model, or why there is no answer that can be used."""
+        kept = _read(view.notes)
+        style = self._style(view)
+        parts = telling.told(view, self.tokens)
+        parts["style"] = STYLE[style] or self.prompts.fill("list")
+        if kept.said:
+            parts["now"] += f"\nYour notes: {kept.said}"
+        turns: list[Turn] = [Told(self.prompts.fill("question", parts))]
+        with span("plan", gen_ai__agent__name="planner", leadhand__run=view.run):
+            decision = await self._rounds(view, kept, turns, style)
+        return replace(decision, notes=msgspec.to_builtins(kept))
+
+    def _style(self, view: PlannerView) -> str:
+        mode = view.goal.mode
+        return mode if mode in ("whole", "next_step") and self.style != "list" else self.style
+
+    async def _rounds(
+        self, view: PlannerView, kept: Notes, turns: list[Turn], style: str
+    ) -> Decision:
+        world, seen, looks, problem = self._world(view), set[str](), 0, ""
+        round_ = 0
+        while round_ < self.rounds:
+            said, found = await self._answer(turns, view, world, style)
+            if isinstance(found, tuple) and isinstance(found[0], answers.Look):
+                looks += 1
+                if looks <= LOOKS_MAX:
+                    data = telling.whole(view, found[0].steps, self.tokens)
+                    turns += [said, Told(f"{data}\n\nNow decide.")]
+                    continue
+                found = f"you have looked {LOOKS_MAX} times; decide now"
+            round_ += 1
+            kept.asked += 1
+            if isinstance(found, str):
+                problem = found
+            else:
+                decision, notes = found
+                assert not isinstance(decision, answers.Look)
+                kept.said = notes[:NOTES_CHARS_MAX] or kept.said
+                mark = _mark(decision)
+                again = bool(mark) and mark in seen
+                seen.add(mark)
+                decision = self._final(decision, view, style)
+                problem = self._wrong(decision, view, world)
+                if not problem:
+                    kept.accepted += 1
+                    return decision
+                if again:
+                    return self._over(f"it proposes again what was refused ({problem})", kept)
+            facts = listed(sorted(world.facts), 60) or "nothing"
+            wrong = self.prompts.fill("wrong", {"problem": problem, "facts": facts})
+            turns += [said, Told(wrong)]
+        return self._over(f"{self.rounds} rounds brought nothing usable; the last: {problem}", kept)
+
+    async def _answer(
+        self, turns: list[Turn], view: PlannerView, world: World, style: str
+    ) -> tuple[Said, tuple[Decision | answers.Look, str] | str]:
+        """What the model said, and the decision in it or what is wrong with it."""
+        try:
+            answer = await self._ask(turns, style)
+        except ModelFailure as failure:
+            if failure.failure_class != "invalid_output":
+                raise
+            text = failure.text
+            said = Said(text or "(nothing that could be read)")
+            listed_plan = self._listed(text, view, world)
+            return said, (listed_plan, "") if listed_plan is not None else str(failure)
+        said = Said(answer.text or msgspec.json.encode(answer.data).decode())
+        if style == "list":
+            plan = self._listed(answer.text, view, world)
+            return said, (plan, "") if plan is not None else "the list names no worker"
+        try:
+            return said, answers.read(answer.data, view.catalog.workers)
+        except answers.Misread as problem:
+            return said, str(problem)
+
+    def _listed(self, text: str, view: PlannerView, world: World) -> Decision | None:
+        return numbered.read(text, view, self._operators(view), world) if text else None
+
+    async def _ask(self, turns: list[Turn], style: str) -> Answer:
+        """One answer; a provider that is at fault is asked again, a little later."""
+        request = Request(
+            system=self.prompts.fill("system"),
+            turns=tuple(turns),
+            schema=None if style == "list" else answers.SCHEMA,
+            temperature=None,
+        )
+        for wait in (*BACKOFF_S, None):
+            try:
+                return await self._client.ask(request, prompt=self.prompts.digest)
+            except ModelFailure as failure:
+                asked = failure.retry_after_s or 0.0
+                if failure.failure_class not in PASSING or wait is None or asked > WAIT_MAX_S:
+                    raise
+                await asyncio.sleep(max(wait, asked))
+        raise AssertionError("the last try returns or raises")
+
+    def _final(self, decision: Decision, view: PlannerView, style: str) -> Decision:
+        """A first plan of one step is the whole of it: nothing is planned beyond (mode auto)."""
+        if not isinstance(decision, Propose) or view.timeline or style != "whole":
+            return decision
+        alone = len(decision.steps) == 1 and not decision.outlook
+        return replace(decision, final=True) if alone and view.goal.mode == "auto" else decision
+
+    def _wrong(self, decision: Decision, view: PlannerView, world: World) -> str:
+        """The first thing that is wrong with a decision, in words; nothing when it can stand."""
+        match decision:
+            case Propose():
+                doc: Doc = plain(decision_doc(decision), place="decision")
+                steps = doc["steps"]
+                errors = refused(steps, view)
+                return (
+                    (errors[0] if errors else "")
+                    or unmet(steps, view, world)
+                    or repeats(steps, view)
+                    or (ends_short(steps, view, world) if decision.final else "")
+                )
+            case Finish():
+                missing = [fact for fact in view.goal.want if fact not in world.facts]
+                return f"it is not done: {not_true(missing)}" if missing else ""
+            case _:
+                return ""
+
+    def _over(self, why: str, kept: Notes) -> Decision:
+        told = f"{self._client.name}: {why} ({kept.accepted} of {kept.asked} proposals were usable)"
+        if not self.asks:
+            return GiveUp(told)
+        return Ask(f"The model cannot plan this: {told}. What should it know?")
+
+    def _operators(self, view: PlannerView) -> Operators:
+        if self._known is None or self._known[0] is not view.catalog:
+            self._known = (view.catalog, operators_of(view.catalog))
+        return self._known[1]
+
+    def _world(self, view: PlannerView) -> World:
+        return fold(view, self._operators(view), {})
+
+
+def _mark(decision: Decision) -> str:
+    """A digest of a proposal without its reasons; nothing for other decisions."""
+    if not isinstance(decision, Propose):
+        return ""
+    doc: Any = decision_doc(decision)
+    steps = [{k: v for k, v in step.items() if k != "because"} for step in doc["steps"]]
+    return digest(canonical(plain(steps, place="decision")))
+
+
+def _read(notes: Json) -> Notes:
+    try:
+        return msgspec.convert(notes or {}, Notes)
+    except msgspec.ValidationError:
+        return Notes()

@@ -1,0 +1,57 @@
+"""The prompts of a model planner: Markdown beside this file, or in a folder of one's own.
+
+    system.md     what a planner is, the rules, the form of an answer
+    question.md   the state, as a planner is asked
+    wrong.md      what is said when a proposal cannot be carried out
+    list.md       instead of the form, for models that cannot keep to one
+
+A folder of one's own holds any of these; what it does not hold is taken from here. `{{name}}`
+stands for a part of the state. A digest of all four goes into the log with every call.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadhand.core.hashing import digest
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMES = ("system", "question", "wrong", "list")
+_HOLE = re.compile(r"\{\{(\w+)\}\}")
+
+
+class Prompts:
+    """Four templates, and their digest."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = Path(folder) if folder is not None else None
+        if self.folder is not None and not self.folder.is_dir():
+            raise UsageError(f"prompts: {self.folder} is no folder")
+        self._texts = {name: self._read(name) for name in NAMES}
+        self.digest = digest("\0".join(self._texts.values()).encode())[:16]
+
+    def _read(self, name: str) -> str:
+        own = self.folder / f"{name}.md" if self.folder is not None else None
+        if own is not None and own.exists():
+            return own.read_text(encoding="utf-8")
+        ours = files("leadhand.planners.model").joinpath("prompts", f"{name}.md")
+        return ours.read_text(encoding="utf-8")
+
+    def fill(self, name: str, values: Mapping[str, str] = {}) -> str:
+        """A template with its holes filled."""
+
+        def put(hole: re.Match[str]) -> str:
+            if hole[1] not in values:
+                known = ", ".join(sorted(values)) or "none"
+                raise UsageError(f"prompts: {name}.md has {hole[0]}, and there is only: {known}")
+            return values[hole[1]]
+
+        text = self._texts[name]
+        filled = _HOLE.sub(put, text) if values else text
+        return re.sub(r"\n{3,}", "\n\n", filled).strip()

@@ -1,0 +1,214 @@
+"""The state of a run in words, within a budget: what a model planner is told.
+
+Deterministic: the same state gives the same text, so that a tape can be played again. Results
+come in brief, the newest in most detail; whole ones are there for the asking. What came from
+workers stands between marks that it cannot forge, since they carry a digest of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core.hashing import digest
+from leadhand.core.wording import listed
+from leadhand.models.guard import scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leadhand.core.catalog import Offer, WorkerSpec
+    from leadhand.core.plan import Goal
+    from leadhand.core.report import PlannerView, StepView
+
+TOKEN_CHARS = 4
+BRIEF_CHARS = 400
+"""How much of a result is told when there is room for all of them."""
+FAILURES_TOLD = 12
+STEPS_TOLD = 200
+WHOLE_SHARE = 0.5
+"""How much of the budget whole results may take that were asked for."""
+
+
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+
+
+def clean(text: str) -> str:
+    """A text without characters that a person would not see."""
+    return _UNSEEN.sub("", text)
+
+
+def told(view: PlannerView, tokens: int) -> dict[str, str]:
+    """The parts of the state, by the names that the prompts know."""
+    room = tokens * TOKEN_CHARS
+    return {
+        "goal": view.goal.text or f"Make these true: {', '.join(view.goal.want)}",
+        "criteria": _criteria(view.goal),
+        "given": _given(view.goal, room // 8),
+        "workers": _workers(view, room // 3),
+        "steps": _steps(view),
+        "results": _results(view, room // 3),
+        "failures": _failures(view),
+        "heard": _heard(view),
+        "now": _now(view),
+    }
+
+
+def whole(view: PlannerView, names: list[str], tokens: int) -> str:
+    """Full results of finished steps, as far as there is room."""
+    room = int(tokens * TOKEN_CHARS * WHOLE_SHARE) // max(1, len(names))
+    parts = []
+    for name in names:
+        if name in view.results:
+            parts.append(f"{name}:\n{fenced(_json(view.results[name]), room)}")
+        else:
+            parts.append(f"{name}: there is no finished step of that name")
+    return "\n\n".join(parts)
+
+
+def fenced(text: str, limit: int) -> str:
+    """Data between marks that carry its digest; what is too long says how much is missing."""
+    text = scrub(clean(text))
+    if len(text) > limit:
+        text = f"{text[:limit]} … ({len(text) - limit:,} more characters)"
+    mark = digest(text.encode("utf-8", "backslashreplace"))[:8]
+    return f"<data {mark}>\n{text}\n</data {mark}>"
+
+
+def _criteria(goal: Goal) -> str:
+    lines = []
+    if goal.want:
+        lines.append(f"Wanted: {', '.join(goal.want)}")
+    lines += [f"- {each}" for each in goal.acceptance]
+    return "# Acceptance criteria\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def _given(goal: Goal, room: int) -> str:
+    if not goal.have:
+        return ""
+    each = max(80, room // len(goal.have))
+    lines = [f"- {name} = {_cut(_json(value), each)}" for name, value in goal.have.items()]
+    return "# Given (as parameters: ${{ params.NAME }})\n" + "\n".join(lines) + "\n"
+
+
+def _workers(view: PlannerView, room: int) -> str:
+    lines = [
+        line
+        for spec in view.catalog.workers.values()
+        for action, offer in spec.offers.items()
+        for line in [_worker(spec, action, offer, view.barred)]
+    ]
+    if sum(map(len, lines)) > room:
+        lines = [line.partition("\n")[0] for line in lines]
+    kept: list[str] = []
+    size = 0
+    for line in lines:
+        size += len(line) + 1
+        if size > room:
+            kept.append(f"({len(lines) - len(kept)} more are not shown)")
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _worker(spec: WorkerSpec, action: str, offer: Offer, barred: Mapping[str, str]) -> str:
+    name = f"{spec.name}, action {action}" if action else spec.name
+    about = _cut(clean(spec.description).strip().split("\n")[0], 200)
+    lines = [f"- {name}" + (f": {about}" if about else "")]
+    if offer.parameters:
+        lines.append(f"  parameters: {_schema(offer.parameters)}")
+    for word in ("needs", "gives", "drops"):
+        facts = getattr(offer, word)
+        if facts:
+            lines.append(f"  {word}: {', '.join(facts)}")
+    risk = offer.risk or spec.default_risk()
+    price = f", costs about {offer.cost:g}" if offer.cost else ""
+    if risk != "low" or price or offer.effects:
+        effects = f"; changes {listed(offer.effects)}" if offer.effects else ""
+        lines.append(f"  risk {risk}{price}{effects}")
+    if spec.name in barred:
+        lines.append(f"  NOT NOW: {barred[spec.name]}")
+    return "\n".join(lines)
+
+
+def _schema(schema: Mapping[str, Any]) -> str:
+    """Parameters in brief: `city: string, days?: integer`."""
+    required = set(schema.get("required", ()))
+    parts = []
+    for name, form in schema.get("properties", {}).items():
+        kind = form.get("type") if isinstance(form, dict) else None
+        if isinstance(form, dict) and "enum" in form:
+            kind = " | ".join(map(_json, form["enum"][:8]))
+        mark = "" if name in required else "?"
+        parts.append(f"{name}{mark}: {kind if isinstance(kind, str) else 'any'}")
+    return ", ".join(parts) or "none"
+
+
+def _steps(view: PlannerView) -> str:
+    steps = list(view.timeline)
+    if not steps:
+        return "Nothing has been done yet."
+    lines = [_step(step) for step in steps[-STEPS_TOLD:]]
+    if len(steps) > STEPS_TOLD:
+        lines.insert(0, f"({len(steps) - STEPS_TOLD} earlier steps are not shown)")
+    return "\n".join(lines)
+
+
+def _step(step: StepView) -> str:
+    who = f"{step.worker} {step.action}".strip()
+    why = f" ({_cut(clean(step.error.message), 200)})" if step.error is not None else ""
+    return f"- {step.id}: {who}: {step.status}{why}"
+
+
+def _results(view: PlannerView, room: int) -> str:
+    names = list(view.results)
+    if not names:
+        return ""
+    each = max(60, min(BRIEF_CHARS, room // len(names)))
+    newest = names[-(room // 60) :]
+    lines = [f"{name}:\n{fenced(_json(view.results[name]), each)}" for name in newest]
+    return "\n".join(["Results in brief:", *lines])
+
+
+def _failures(view: PlannerView) -> str:
+    if not view.failed_attempts:
+        return ""
+    lines = [
+        f"- {each.step}, attempt {each.attempt} by {each.worker}: {each.failure.failure_class}:\n"
+        f"{fenced(each.failure.message, 300)}"
+        for each in view.failed_attempts[-FAILURES_TOLD:]
+    ]
+    return "Failed attempts:\n" + "\n".join(lines)
+
+
+def _heard(view: PlannerView) -> str:
+    parts = []
+    if view.recommendations:
+        told = "\n".join(f"- {word}" for word in view.recommendations[-FAILURES_TOLD:])
+        parts.append(f"Workers recommend:\n{fenced(told, 2000)}")
+    if view.answers:
+        said = [_json(answer) for answer in view.answers[-FAILURES_TOLD:]]
+        parts.append("People answered:\n" + "\n".join(_cut(line, 1000) for line in said))
+    return "\n".join(parts)
+
+
+def _now(view: PlannerView) -> str:
+    lines = [f"You are asked because: {_cut(clean(view.why), 1000)}"]
+    if view.in_flight:
+        lines.append(f"Under way: {listed(view.in_flight, 50)}")
+    if view.budget_left is not None:
+        lines.append(f"Budget left: {view.budget_left:g}")
+    lines += [f"Your last proposal was refused: {finding}" for finding in view.findings[:5]]
+    return "\n".join(lines)
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"

@@ -1,0 +1,114 @@
+"""Whether a proposal can be carried out from where things stand: lint, then a rehearsal.
+
+What a worker needs must be true when its step starts: given with the goal, given by a step that
+has succeeded, or promised by one that this one waits for. Nothing is run to find that out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core.check_proposal import proposal
+from leadhand.core.graph import ancestors, dependencies
+from leadhand.core.graph import order as in_order
+from leadhand.core.wording import listed
+from leadhand.planners.goal.world import names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from leadhand.core.plan import Doc
+    from leadhand.core.report import PlannerView
+    from leadhand.planners.goal.world import World
+
+
+FOR_GOOD = frozenset({"permanent", "policy", "denied"})
+"""Classes of failures that the same attempt would meet again."""
+
+
+def refused(steps: list[Doc], view: PlannerView) -> list[str]:
+    """Why lint refuses to add steps to the run."""
+    found = proposal(steps, _known(view), view.catalog, view.params)
+    return [str(each) for each in found if each.level == "error"]
+
+
+def unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
+    """The first step that needs what is not true, in words."""
+    graph = {step["id"]: tuple(dependencies(step)) for step in steps}
+    graph |= {each.id: tuple(dependencies(view.steps[each.id].planned)) for each in world.under_way}
+    changes = {each.id: (each.gives, each.drops) for each in world.under_way}
+    changes |= {s["id"]: (_of(s, "gives", view), _of(s, "drops", view)) for s in steps}
+    places = {name: i for i, name in enumerate(in_order(graph))}
+    before = {step["id"]: ancestors(graph, step["id"]) for step in steps}
+    for number, step in enumerate(steps, len(view.timeline) + 1):
+        ident, true = step["id"], set(world.facts)
+        for name in sorted(before[ident], key=places.__getitem__):
+            gives, drops = changes[name]
+            true = true.difference(drops).union(gives)
+        for name, (_, drops) in changes.items():
+            later = ident in before.get(name, ())
+            if name != ident and name not in before[ident] and not later:
+                true.difference_update(drops)
+        given = step.get("parameters") or {}
+        unmet = [n for n in _of(step, "needs", view) if n not in true and n not in given]
+        if unmet:
+            what = " ".join(filter(None, (step["worker"], step.get("action", ""))))
+            return f"step {number} {what} needs {not_true(unmet, 'which')}"
+    return ""
+
+
+def ends_short(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
+    """What is wanted and will not be true when everything has been done, in words."""
+    true = set(world.facts)
+    for each in world.under_way:
+        true = true.difference(each.drops).union(each.gives)
+    graph = {step["id"]: tuple(dependencies(step)) for step in steps}
+    by_id = {step["id"]: step for step in steps}
+    for name in in_order(graph):
+        if name in by_id:
+            true.difference_update(_of(by_id[name], "drops", view))
+            true.update(_of(by_id[name], "gives", view))
+    missing = [fact for fact in view.goal.want if fact not in true]
+    return f"when all of it is done, {not_true(missing)}" if missing else ""
+
+
+def repeats(steps: Sequence[Doc], view: PlannerView) -> str:
+    """The first step that does again what has failed for good, in words."""
+    failed: dict[tuple[str, str], list[Doc]] = {}
+    for each in view.failed_attempts:
+        if each.failure.failure_class in FOR_GOOD and each.step in view.steps:
+            planned = view.steps[each.step].planned
+            key = each.worker, planned.get("action", "")
+            failed.setdefault(key, []).append(planned.get("parameters") or {})
+    for step in steps:
+        key = step["worker"], step.get("action", "")
+        if (step.get("parameters") or {}) in failed.get(key, ()):
+            return f"step {step['id']} repeats what {step['worker']} has failed at for good"
+    return ""
+
+
+def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
+    """What a step says it needs, gives or drops, or else what its worker says."""
+    if what in step:
+        return names_of(step[what])
+    offer = view.catalog.offer(step["worker"], step.get("action", ""))
+    return getattr(offer, what) if offer else ()
+
+
+def not_true(facts: Sequence[str], link: str = "") -> str:
+    """`raw is not true`, or with a link: `raw, which is not true`."""
+    verb = "is not true" if len(facts) == 1 else "are not true"
+    return f"{listed(facts, 5)}{f', {link}' if link else ''} {verb}"
+
+
+def _known(view: PlannerView) -> Callable[[str], Doc | None]:
+    """What the run knows of a step, for the checks."""
+    steps: Mapping[str, object] = view.steps
+
+    def look(ident: str) -> Doc | None:
+        if ident not in steps:
+            return None
+        step = view.steps[ident]
+        return {"status": step.status, "doc": step.planned}
+
+    return look
