@@ -36,6 +36,7 @@ from leadhand.app.people import (
     named,
     with_reviewers,
 )
+from leadhand.app.planning import as_planner, planner_for, taken_up
 from leadhand.app.rollback import roll_back
 from leadhand.audit.anchors import Anchoring
 from leadhand.core import control
@@ -51,11 +52,8 @@ from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import new_run_id
 from leadhand.engine.secrets import check_secrets
 from leadhand.errors import NoPlan, UsageError
-from leadhand.planners.direct import DirectPlanner
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
-from leadhand.planners.hybrid import Hybrid
-from leadhand.planners.script import ScriptPlanner
 from leadhand.workers.registry import Registry
 
 if TYPE_CHECKING:
@@ -67,6 +65,7 @@ if TYPE_CHECKING:
     from leadhand.core.report import Decision
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
+    from leadhand.models.book import Book
     from leadhand.ports import Planner, Reviewer, Store
 
 PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
@@ -89,9 +88,10 @@ class Lead(People):
         anchoring: Anchoring | None = None,
         reviewers: Mapping[str, Reviewer] | Iterable[Reviewer] = (),
         key: PrivateKey | str | Path | None = None,
+        models: Book | None = None,
     ) -> None:
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
-        self.planner = self._as_planner(planner)
+        self.planner = as_planner(planner, self.registry.methods, models)
         self.reviewers = named(reviewers)
         self.policy = with_reviewers(policy or Policy(), self.reviewers)
         self.actor = actor or whoami()
@@ -264,36 +264,12 @@ class Lead(People):
         """Drive a run again from where its log ends."""
         run = host.load(run_id, self.registry)
         planned_by = run.state.started.planner if run.state.started is not None else ""
-        planner: Planner | None = self.planner
-        if planned_by == DocumentPlanner.name:
-            planner = DocumentPlanner()
-        elif planned_by == DirectPlanner.name:
-            planner = DirectPlanner()
-        elif planned_by == GoalPlanner.name and planner is None:
-            planner = GoalPlanner(self.registry.methods)
+        planner = taken_up(planned_by, self.planner, self.registry.methods)
         return await host.adopt(run_id, self.registry, planner)
 
     def planner_for(self, goal: Goal) -> Planner:
         """The planner of a goal: the one this Lead was given, else the goal planner."""
-        planner = self.planner or GoalPlanner(self.registry.methods)
-        in_the_end = planner.then if isinstance(planner, Hybrid) else planner
-        if isinstance(in_the_end, GoalPlanner) and not goal.want:
-            raise UsageError(
-                "the goal names no facts, and the goal planner cannot read sentences: "
-                "say what is wanted, as in Goal(want='summary'), or pass planner="
-            )
-        return planner
-
-    def _as_planner(self, planner: Planner | Callable[..., object] | str | None) -> Planner | None:
-        if planner == GoalPlanner.name:
-            return GoalPlanner(self.registry.methods)
-        if isinstance(planner, str):
-            raise UsageError(f"{planner!r} is no planner: pass a function, a planner, or 'goal'")
-        if isinstance(planner, (GoalPlanner, Hybrid)):
-            return planner.with_methods(self.registry.methods)
-        if planner is None or hasattr(planner, "decide"):
-            return planner  # type: ignore[return-value]
-        return ScriptPlanner(planner)
+        return planner_for(self.planner, goal, self.registry.methods)
 
 
 def _said(decision: Decision) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.core.state import State
+    from leadhand.models.book import Book
     from leadhand.settings.contexts import Context
     from leadhand.workers.registry import Registry
 
@@ -101,12 +102,18 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
     return Registry(found)
 
 
-def planner_of(name: str, root: Path) -> Any:
-    """A planner by `module:function` or `file.py:function`; `goal` is the built-in one."""
+def planner_of(name: str, root: Path, book: Book | None = None) -> Any:
+    """A planner: `goal`, a model or a tier by name, `module:function` or `file.py:function`."""
     if name == "goal":
         from leadhand.planners.goal.planner import GoalPlanner
 
         return GoalPlanner()
+    from leadhand.models.names import TIERS, is_model_name
+
+    if is_model_name(name, book.names if book is not None else TIERS):
+        from leadhand.app.planning import model_planner
+
+        return model_planner(name, book)
     from leadhand.planners.script import ScriptPlanner
     from leadhand.workers.loading import load_module
 

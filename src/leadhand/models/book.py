@@ -34,7 +34,12 @@ class Book:
 
     def knows(self, word: str) -> bool:
         """Whether a word names a tier or a model, rather than something else."""
-        return is_model_name(word, {**self.tiers, **self.models})
+        return is_model_name(word, self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything that is not written as `provider:model`."""
+        return tuple(dict.fromkeys([*TIERS, *self.tiers, *self.models]))
 
     def client(self, wanted: str | Model | Client) -> Client:
         """The client for a tier, a model by name, or a model."""

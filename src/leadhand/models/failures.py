@@ -74,16 +74,15 @@ def of_provider(error: ModelAPIError, name: str) -> ModelFailure:
         (ex.ModelNotFoundError, "unavailable", "there is no such model at that address"),
         (ex.ModelRequestRejectedError, "permanent", "it rejects the request"),
     )
+    status = getattr(error, "status_code", None)
+    if status == TOO_LARGE:
+        return ModelFailure("context_overflow", f"{name}: the question is too long (HTTP 413)")
     for kind, failure_class, words in table:
         if isinstance(error, kind):
-            status = getattr(error, "status_code", None)
-            if status == TOO_LARGE:
-                return ModelFailure("context_overflow", f"{name}: the question is too long")
             seen = f" (HTTP {status})" if status else ""
             detail = _detail(error)
             text = f"{name}: {words}{seen}{f': {detail}' if detail else ''}"
             return ModelFailure(failure_class, text, retry_after_s=error.retry_after)
-    status = getattr(error, "status_code", None)
     failure_class = "transient" if status is None or status >= 500 else "permanent"
     return ModelFailure(failure_class, f"{name}: {_detail(error) or type(error).__name__}")
 

@@ -16,7 +16,7 @@ from leadhand.core.wording import closest
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
 TIERS = ("hand", "lead", "strong")
 """The tiers that every configuration knows, weakest first for workers: hand, then strong."""
@@ -82,7 +82,7 @@ class ModelName(NamedTuple):
         return f"{self.provider}:{self.model}" + (f"@{self.url}" if self.url else "")
 
 
-def is_model_name(text: str, known: Mapping[str, object] = {}) -> bool:
+def is_model_name(text: str, known: Collection[str] = TIERS) -> bool:
     """Whether a word names a model, a tier or a model of the configuration."""
     return text in known or (text.partition(":")[0] in PROVIDERS and ":" in text)
 

@@ -8,6 +8,7 @@ leads to is decided by the run, where it is counted and recorded.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -19,6 +20,8 @@ from leadhand.models.failures import ModelFailure, of_provider
 from leadhand.models.talk import Answer, Listener, Request, Result, Said, Told, ToolCall, Usage
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model as ProviderClient
     from pydantic_ai.models import ModelRequestParameters
@@ -37,9 +40,9 @@ class ProviderModel:
     def __init__(self, name: ModelName) -> None:
         self.name = str(name)
         self.known = name
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, ProviderClient] = (
-            WeakKeyDictionary()
-        )
+        self._clients: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[ProviderClient, AsyncGenerator[None, None]]
+        ] = WeakKeyDictionary()
 
     async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
         """The whole answer, or a ModelFailure."""
@@ -47,7 +50,7 @@ class ProviderModel:
             from pydantic_ai import exceptions as ex
         except ImportError as error:
             raise _missing(self.known.provider, error) from None
-        client = self._client()
+        client = await self._client()
         try:
             async with asyncio.timeout(request.timeout_s):
                 response = await self._stream(client, request, heard)
@@ -65,7 +68,7 @@ class ProviderModel:
             # What a server sent could not be read by the provider's package.
             words = f"{self.name}: the answer cannot be read ({type(error).__name__})"
             raise ModelFailure("invalid_output", words) from None
-        return self._read(response, request)
+        return self._read(response, request, ended=_ended(client, response))
 
     async def _stream(
         self, client: ProviderClient, request: Request, heard: Listener | None
@@ -107,12 +110,12 @@ class ProviderModel:
                     heard(piece)
             return stream.get()
 
-    def _read(self, response: ModelResponse, request: Request) -> Answer:
+    def _read(self, response: ModelResponse, request: Request, *, ended: bool) -> Answer:
         from pydantic_ai.messages import TextPart, ToolCallPart
 
         usage = _usage(response.usage)
         text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
-        match response.finish_reason:
+        match response.finish_reason if ended else None:
             case None:
                 raise ModelFailure("transient", f"{self.name}: the answer was cut off", usage=usage)
             case "content_filter":
@@ -191,12 +194,34 @@ class ProviderModel:
             instruction_parts=parts,
         )
 
-    def _client(self) -> ProviderClient:
+    async def _client(self) -> ProviderClient:
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = self._clients[loop] = _made(self.known)
-        return client
+        if loop not in self._clients:
+            client = _made(self.known)
+            self._clients[loop] = client, _open(client)
+            await anext(self._clients[loop][1])
+        return self._clients[loop][0]
+
+
+async def _open(client: ProviderClient) -> AsyncGenerator[None, None]:
+    """Open until the event loop ends, which closes the generators that were begun in it."""
+    try:
+        yield
+    finally:
+        close = getattr(getattr(client, "client", None), "close", None)
+        if close is not None:
+            with contextlib.suppress(Exception):
+                await close()
+
+
+def _ended(client: ProviderClient, response: ModelResponse) -> bool:
+    """Whether the provider itself said that this is the end.
+
+    For Chat Completions pydantic-ai makes up an end for a stream that has none.
+    """
+    made_up = any(kind.__name__ == "OpenAIChatModel" for kind in type(client).__mro__)
+    refused = response.finish_reason == "content_filter"
+    return not made_up or refused or "finish_reason" in (response.provider_details or {})
 
 
 def _made(name: ModelName) -> ProviderClient:

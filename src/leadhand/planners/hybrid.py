@@ -58,6 +58,8 @@ class Notes(msgspec.Struct, omit_defaults=True):
     """How many proposals in a row the engine has refused."""
     last: str = ""
     """A digest of the last proposal."""
+    waiting: bool = False
+    """Whether the last answer was only that the first planner's steps are under way."""
     notes: Any = None
     """Those of the planner that was asked."""
 
@@ -92,6 +94,10 @@ class Hybrid:
         kept = _read(view.notes)
         if kept.handed:
             return _noted(await self.then.decide(replace(view, notes=kept.notes)), kept)
+        if kept.waiting and view.findings:
+            # They ended before that was heard: nothing of the first planner's was refused.
+            view = replace(view, why="nothing is left", findings=())
+        kept.waiting = False
         kept.refused = kept.refused + 1 if view.findings and kept.last else 0
         why, decision = await self._ask_first(view, kept)
         if not why and decision is not None:
@@ -108,6 +114,7 @@ class Hybrid:
         if missing and view.why.startswith("surprise: the goal is not met"):
             return f"all steps of {first.name} are done, and {not_true(missing)}", None
         if view.why == "report" and first.consult != self.consult and world.under_way:
+            kept.waiting = True
             return "", Propose((), because=f"{first.name} is asked when its steps are done")
         try:
             decision = await first.decide(replace(view, notes=kept.notes))

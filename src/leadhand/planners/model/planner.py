@@ -20,8 +20,9 @@ puts them together into the result, which the engine checks against the acceptan
 from __future__ import annotations
 
 import asyncio
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -111,6 +112,12 @@ class ModelPlanner:
         self.consult = "every_report" if style == "next_step" else "on_surprise"
         self._client = (book or Book()).client(model)
         self._known: tuple[Catalog, Operators] | None = None
+
+    def asking(self) -> Self:
+        """The same planner, which asks a person where it would give up."""
+        made = copy(self)
+        made.asks = True
+        return made
 
     async def decide(self, view: PlannerView) -> Decision:
         """What to do next, by the model, or why there is no answer that can be used."""
