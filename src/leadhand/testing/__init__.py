@@ -1,6 +1,7 @@
 """What users need to test their own workers and planners; and the simulator that tests ours.
 
     scripted, ScriptedPlanner    workers and planners that do what they are told
+    ScriptedModel                a language model that says what it is told to
     simulate                     a plan with your workers, in virtual time, crashes included
     ManualClock                  time that passes when told to
     check                        the invariants of a log, as `leadhand verify` checks them
@@ -12,6 +13,7 @@
 from leadhand.core.invariants import Violation, check
 from leadhand.testing.clock import ManualClock
 from leadhand.testing.loop import Deadlock, Escaped, SimLoop
+from leadhand.testing.models import Calls, ScriptedModel
 from leadhand.testing.scripted import HANG, ScriptedPlanner, ScriptedWorker, after, scripted
 from leadhand.testing.simulation import Simulation, simulate
 from leadhand.testing.simulator import Verdict, simulate_seed
@@ -19,9 +21,11 @@ from leadhand.testing.snapshot import difference, snapshot
 
 __all__ = [
     "HANG",
+    "Calls",
     "Deadlock",
     "Escaped",
     "ManualClock",
+    "ScriptedModel",
     "ScriptedPlanner",
     "ScriptedWorker",
     "SimLoop",
