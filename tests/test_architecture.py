@@ -45,6 +45,7 @@ PUBLIC = [
     "InvalidOutput",
     "Lead",
     "LeadhandError",
+    "McpServer",
     "NeedsInfo",
     "Outcome",
     "Permanent",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Context
     from leadhand.workers.decorator import worker
     from leadhand.workers.human import Human
+    from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.methods import method
 
 _HOMES = {
@@ -51,6 +52,7 @@ _HOMES = {
     "InvalidOutput": "errors",
     "Lead": "app",
     "LeadhandError": "errors",
+    "McpServer": "workers.mcp.server",
     "NeedsInfo": "errors",
     "Outcome": "app",
     "Permanent": "errors",
@@ -88,6 +90,7 @@ __all__ = [
     "InvalidOutput",
     "Lead",
     "LeadhandError",
+    "McpServer",
     "NeedsInfo",
     "Outcome",
     "Permanent",

@@ -11,6 +11,7 @@
    of which only the command and its options are checked.
 """
 
+import os
 import re
 import shlex
 import shutil
@@ -38,6 +39,7 @@ from leadhand.settings import KEYS, load_settings
 from leadhand.workers.declared import COMMAND_KEYS, OFFER_KEYS, WORKER_KEYS, declared_workers
 from leadhand.workers.declared_http import HTTP_KEYS
 from leadhand.workers.decorator import Options
+from leadhand.workers.mcp.declared import REACH_KEYS, SERVER_KEYS, TOOL_KEYS
 from tests.support.cli import Folder, environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,6 +162,7 @@ def run_console(block: Block) -> int:
         if "leadhand" not in words or PATTERN.search(text):
             continue
         values = dict(word.split("=", 1) for word in words[: words.index("leadhand")])
+        values.setdefault("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         done = block.folder.run(*words[words.index("leadhand") + 1 :], **values)
         output = done.out + done.err
         assert done.code == (exits or [0])[0], f"{at}\n{done}"
@@ -229,6 +232,7 @@ TABLES = {
     ("workers.md", "Workers without Python"): WORKER_KEYS | OFFER_KEYS,
     ("workers.md", "Commands"): COMMAND_KEYS,
     ("workers.md", "HTTP calls"): HTTP_KEYS,
+    ("mcp.md", "Settings"): REACH_KEYS | SERVER_KEYS | TOOL_KEYS,
     ("recovery.md", "The ladder"): FAILURE_CLASSES,
     ("hosting.md", "Settings"): [f"{table}.{key}" for table, keys in KEYS.items() for key in keys],
     ("hosting.md", "Exit codes"): [str(code) for code in CODES],
@@ -256,7 +260,10 @@ def test_the_ladder_is_documented_as_it_is():
 
 def test_every_exception_stands_beside_its_class():
     rows = table_rows("workers.md", "Failures")
-    for kind in errors.WorkerFailure.__subclasses__():
+    public = [
+        each for each in errors.WorkerFailure.__subclasses__() if hasattr(leadhand, each.__name__)
+    ]
+    for kind in public:
         assert re.search(rf"\b{kind.__name__}\b", rows[kind.failure_class][0]), kind
 
 

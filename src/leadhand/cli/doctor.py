@@ -67,7 +67,7 @@ def doctor(console: Console, plan: str | None, workers: tuple[str, ...], store: 
     except LeadhandError as error:
         looks.append(_broken("settings", error))
     if settings is not None:
-        parts = (_store, _settings, _workers, _notify)
+        parts = (_store, _settings, _mcp, _workers, _notify)
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
         for part in parts:
@@ -230,6 +230,8 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         yield f"approvers.{name}", key, settings.origin(f"approvers.{name}")
     for name in settings.declared:
         yield f"workers.{name}", "(declared)", settings.origin(f"workers.{name}")
+    for name in settings.mcp:
+        yield f"mcp.{name}", "(declared)", settings.origin(f"mcp.{name}")
 
 
 def _settings(settings: Settings) -> Iterator[Look]:
@@ -240,6 +242,16 @@ def _settings(settings: Settings) -> Iterator[Look]:
             yield Look("", f"{key} = {value}   (from {origin})")
     if settings.contexts:
         yield Look("contexts", ", ".join(settings.contexts))
+
+
+def _mcp(settings: Settings) -> Iterator[Look]:
+    """Each MCP server that is configured: whether it answers, and with what was pinned."""
+    if not settings.mcp:
+        return
+    from leadhand.cli.mcp import looked_at
+
+    for look in looked_at(settings):
+        yield Look("mcp", f"{look.server}: {look.said}", look.problem, look.fix, look.warning)
 
 
 def _workers(settings: Settings) -> Iterator[Look]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from leadhand.core.state import State
     from leadhand.models.book import Book
     from leadhand.settings.contexts import Context
+    from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,18 +89,49 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
     found: list[Any] = []
     for source in settings.workers if sources is None else sources:
         found += load_workers(source)
-    for origin in dict.fromkeys(settings.origin(f"workers.{name}") for name in settings.declared):
+    found += _declared(settings, "workers", settings.declared, settings.folders, declared_workers)
+    if settings.mcp:
+        from leadhand.workers.mcp.declared import declared_tools
+
+        found += _declared(settings, "mcp", settings.mcp, settings.mcp_folders, declared_tools)
+    return Registry(found)
+
+
+def mcp_servers_of(settings: Settings) -> dict[str, McpServer]:
+    """The MCP servers that are configured, by name; none of them is spoken to."""
+    from leadhand.workers.mcp.declared import declared_servers
+
+    made = _declared(
+        settings,
+        "mcp",
+        settings.mcp,
+        settings.mcp_folders,
+        lambda tables, folder: [*declared_servers(tables, folder).values()],
+    )
+    return {server.name: server for server in made}
+
+
+def _declared(
+    settings: Settings,
+    table: str,
+    declared: Mapping[str, Doc],
+    folders: Mapping[str, Path],
+    make: Callable[[dict[str, Doc], Path], list[Any]],
+) -> list[Any]:
+    """What the tables of all files declare; what is wrong is said with the file it stands in."""
+    found: list[Any] = []
+    for origin in dict.fromkeys(settings.origin(f"{table}.{name}") for name in declared):
         tables = {
-            name: table
-            for name, table in settings.declared.items()
-            if settings.origin(f"workers.{name}") == origin
+            name: each
+            for name, each in declared.items()
+            if settings.origin(f"{table}.{name}") == origin
         }
         try:
-            found += declared_workers(tables, settings.folders[next(iter(tables))])
+            found += make(tables, folders[next(iter(tables))])
         except UsageError as error:
             lines = (f"{origin}: {line}" for line in str(error).split("\n"))
             raise UsageError("\n".join(lines)) from None
-    return Registry(found)
+    return found
 
 
 def planner_of(name: str, root: Path, book: Book | None = None) -> Any:

@@ -22,6 +22,9 @@ The two project files are looked for in the working folder and upwards; the user
     [workers.deploy]
     command = ["./deploy.sh", "{version}"]
 
+    [mcp.files]
+    command = ["files-server", "/data"]
+
 In the environment a key of `[project]` is LEADHAND_STORE, LEADHAND_WORKERS (a list with
 commas) and so on; keys of other tables have two underscores: LEADHAND_POLICY__TIMEOUT.
 
@@ -53,6 +56,8 @@ FOLDER = ".leadhand"
 DATABASE = "leadhand.db"
 FILE_BYTES_MAX = 1 << 20
 DEFAULT = "default"
+DECLARING = ("workers", "mcp")
+"""Tables in which every key is a name and declares something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,10 @@ class Settings:
     """`[workers.NAME]` tables as they stand in the file."""
     folders: Mapping[str, Path] = field(default_factory=dict)
     """For each declared worker, the folder of the file that declares it."""
+    mcp: Mapping[str, Doc] = field(default_factory=dict)
+    """`[mcp.NAME]` tables as they stand in the file."""
+    mcp_folders: Mapping[str, Path] = field(default_factory=dict)
+    """For each MCP server, the folder of the file that declares it."""
     planner: str = ""
     actor: str = ""
     policy: Policy = field(default_factory=Policy)
@@ -197,11 +206,12 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
                 check_context(path, key, value)
             elif table == "approvers":
                 pass  # People's names, which anybody may have.
-            elif table == "workers":
+            elif table in DECLARING:
                 if not isinstance(value, dict):
+                    fix = "Fix: modules that hold workers stand in [project] workers = [...]."
+                    more = f" {fix}" if table == "workers" else ""
                     raise UsageError(
-                        f"{path}: workers.{key} must be a table, written [workers.{key}]. "
-                        "Fix: modules that hold workers stand in [project] workers = [...]."
+                        f"{path}: {table}.{key} must be a table, written [{table}.{key}].{more}"
                     )
             elif key not in KEYS[table]:
                 raise _unknown(path, key, KEYS[table], "key", f"[{table}] ")
@@ -249,7 +259,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
     read: Doc = {}
     for dotted, given in found.items():
         table, _, key = dotted.partition(".")
-        if table == "workers":
+        if table in DECLARING:
             continue
         try:
             reader = approver if table == "approvers" else KEYS[table][key].read
@@ -268,9 +278,10 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
     if people:
         policy["approvers"] = {key.partition(".")[2]: each for key, each in people.items()}
     store = found.get("project.store")
-    declared = {
-        key.partition(".")[2]: each for key, each in found.items() if key.startswith("workers.")
-    }
+    declared, servers = (
+        {key.partition(".")[2]: each for key, each in found.items() if key.startswith(f"{table}.")}
+        for table in DECLARING
+    )
     sources = found.get("project.workers")
     return Settings(
         root=root,
@@ -280,6 +291,8 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         else (),
         declared={name: each.value for name, each in declared.items()},
         folders={name: each.folder for name, each in declared.items()},
+        mcp={name: each.value for name, each in servers.items()},
+        mcp_folders={name: each.folder for name, each in servers.items()},
         planner=read.get("project.planner", ""),
         actor=read.get("project.actor", ""),
         policy=Policy(**policy),

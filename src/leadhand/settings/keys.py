@@ -136,4 +136,4 @@ KEYS: dict[str, dict[str, Kind]] = {
     "notify": {"command": Kind(_argv), "webhook": Kind(_webhook)},
     "audit": {"anchor": Kind(_text), "every": Kind(_duration), "key": Kind(_text)},
 }
-TABLES = (*KEYS, "approvers", "workers", "context")
+TABLES = (*KEYS, "approvers", "workers", "mcp", "context")

@@ -25,6 +25,7 @@ class LocalMachine:
         self._database_id = database_id
         self._processes = Processes(database_id)
         self._threads: set[Threads] = set()
+        self._registries: list[Registry] = []
 
     async def clear(self) -> None:
         """No command of an earlier host may live on beside its retry: kill it and see it dead."""
@@ -36,11 +37,15 @@ class LocalMachine:
         registry: Registry = workers  # type: ignore[assignment]
         registry.attach(self._processes)
         self._threads.add(registry.threads)
+        if registry not in self._registries:
+            self._registries.append(registry)
 
     def held(self) -> int:
         """Threads that were told to stop and still run."""
         return sum(threads.abandoned for threads in self._threads)
 
     async def close(self) -> None:
-        """End everything that was started here."""
+        """End everything that was started here, and let workers hang up first."""
+        for registry in self._registries:
+            await registry.detach()
         await self._processes.close()

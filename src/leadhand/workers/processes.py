@@ -121,16 +121,24 @@ class Processes:
         cwd: str | os.PathLike[str],
         env: Mapping[str, str],
         stdin: bytes | None = None,
+        ends: tuple[int, int] | None = None,
         stdout_limit: int = OUTPUT_BYTES_MAX,
         stderr_limit: int = OUTPUT_BYTES_MAX,
         on_output: OnOutput | None = None,
     ) -> Process:
         """Start a command; a program without a slash is looked for in the PATH of ``env``.
 
+        ``ends`` are descriptors it gets as its stdin and stdout, for whoever wants to talk with it;
+        they are closed here, whatever happens.
         If this is cancelled the command is killed, and gone when the cancellation comes through.
         """
-        _check(argv, env)
-        supervision = await self._supervised()
+        try:
+            _check(argv, env)
+            supervision = await self._supervised()
+        except BaseException:
+            for end in ends or ():
+                os.close(end)
+            raise
         self._count += 1
         marker = f"{supervision.token}:{self._count}"
         request = {
@@ -139,7 +147,7 @@ class Processes:
             "env": {_text(k): _text(v) for k, v in {**env, SPAWN: marker}.items()},
             "marker": _text(marker),
         }
-        near, far = _open_streams(supervision, stdin)
+        near, far = _open_streams(supervision, stdin, ends)
         stdout = Stream("stdout", near[0], stdout_limit, on_output, supervision.buffer)
         stderr = Stream("stderr", near[1], stderr_limit, on_output, supervision.buffer)
         job = Job(self._count, argv[0], stdout, stderr)
@@ -182,13 +190,15 @@ def _check(argv: Sequence[str], env: Mapping[str, str]) -> None:
         raise SpawnError(errno.EINVAL, f"a variable of {argv[0]!r} has no name, or one with '='")
 
 
-def _open_streams(supervision: Supervision, stdin: bytes | None) -> tuple[list[int], list[int]]:
+def _open_streams(
+    supervision: Supervision, stdin: bytes | None, ends: tuple[int, int] | None
+) -> tuple[list[int], list[int]]:
     """Our ends (stdout, stderr) and the command's (stdin, stdout, stderr).
 
     Given input is a file, not a pipe: nobody has to feed it, and a command may leave it unread.
     """
-    near: list[int] = []
-    far: list[int] = [supervision.null]
+    near: list[int] = [] if ends is None else [-1]
+    far: list[int] = [supervision.null] if ends is None else [*ends]
     try:
         if stdin is not None:
             memory = hasattr(os, "memfd_create")
@@ -196,11 +206,11 @@ def _open_streams(supervision: Supervision, stdin: bytes | None) -> tuple[list[i
                 file.write(stdin)
                 file.seek(0)
                 far[0] = os.dup(file.fileno())
-        for _ in range(2):
+        while len(near) < 2:
             ours, theirs = os.pipe()
             near.append(ours)
             far.append(theirs)
     except OSError as error:
-        supervision.close_all([*near, *far])
+        supervision.close_all([end for end in (*near, *far) if end >= 0])
         raise SpawnError(error.errno or 0, f"no room for a command: {error.strerror}") from error
     return near, far

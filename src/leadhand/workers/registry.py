@@ -70,6 +70,13 @@ class Registry:
             if attach is not None:
                 attach(processes)
 
+    async def detach(self) -> None:
+        """Have the workers that keep a connection for the host's life hang up."""
+        for worker in self._workers.values():
+            detach = getattr(worker, "detach", None)
+            if detach is not None:
+                await detach()
+
     def get(self, name: str) -> Worker | None:
         """A worker by name."""
         return self._workers.get(name) or (self._somebody if name == HUMAN else None)

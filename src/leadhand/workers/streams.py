@@ -39,8 +39,9 @@ class Stream:
         self._head, self._tail, self._total = bytearray(), bytearray(), 0
         self._tail_max = limit - limit // 4
         self._loop = asyncio.get_running_loop()
-        os.set_blocking(fd, False)
-        self._loop.add_reader(fd, self.read)
+        if fd >= 0:  # else somebody else reads what the command says
+            os.set_blocking(fd, False)
+            self._loop.add_reader(fd, self.read)
 
     def read(self) -> bool:
         """Take what is there now; false if nothing is."""

@@ -1,0 +1,1 @@
+"""Tools of MCP servers, as workers and for agents. The essay stands in `server`."""

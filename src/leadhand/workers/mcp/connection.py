@@ -1,0 +1,199 @@
+"""One living session with a server.
+
+The SDK's session must be left by the task that entered it, so a connection has a task of its own,
+its owner; calls are made from whatever task wants something. The owner ends when it is told to, or
+when the server hangs up; calls still out then get an error each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from leadhand.errors import Transient, Unavailable, WorkerFailure
+from leadhand.ports import ends_us
+from leadhand.workers.mcp.definition import TOOLS_MAX, Definition, definitions_of
+from leadhand.workers.mcp.failures import failure_of
+from leadhand.workers.mcp.sdk import sdk
+from leadhand.workers.reports import bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp import Client
+    from mcp_types import CallToolResult, InputRequiredResult
+
+CLOSE_S = 10.0
+PAGES_MAX = 1_000
+
+
+class Connection:
+    """A session, its owner, and what the server offered when it began."""
+
+    def __init__(
+        self,
+        transport: Callable[[Callable[[], None]], AbstractAsyncContextManager[Any]],
+        last: object,
+    ) -> None:
+        """`transport` gets a function to call when the server hangs up."""
+        self.name = ""
+        """What the server calls itself."""
+        self.definitions: dict[str, Definition] = {}
+        self._transport = transport(self.hang_up)
+        self.last = last
+        """What is known of how it ended, for messages."""
+        self._client: Client | None = None
+        self._stale = False
+        self._listing = asyncio.Lock()
+        self._over = asyncio.Event()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner: asyncio.Task[None] | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is of no more use."""
+        return self._over.is_set() or self._owner is None or self._owner.done()
+
+    def hang_up(self) -> None:
+        """It is over; the owner tidies up."""
+        self._over.set()
+
+    async def open(self, within_s: float) -> None:
+        """Begin the session; raises a WorkerFailure."""
+        self._owner = asyncio.get_running_loop().create_task(self._own())
+        try:
+            async with asyncio.timeout(within_s):
+                await asyncio.wait({self._ready, self._owner}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            await self.close()
+            raise Transient(f"it did not answer within {within_s:g} s; {self.last}") from None
+        except BaseException:
+            await self.close()
+            raise
+        if not self._ready.done():
+            await self.close()
+            raise Transient(f"it hung up: {self.last}")
+        self._ready.result()
+
+    async def close(self) -> None:
+        """End the session, and the program with it."""
+        self._over.set()
+        if self._owner is None:
+            return
+        done, _ = await asyncio.wait({self._owner}, timeout=CLOSE_S)
+        if not done:
+            self._owner.cancel()
+            await asyncio.wait({self._owner}, timeout=CLOSE_S)
+
+    async def definition(self, name: str) -> Definition | None:
+        """A tool as it is now; listed again when the server said that its list has changed."""
+        async with self._listing:
+            if self._stale and self._client is not None:
+                self._stale = False
+                self.definitions = await self._list(self._client)
+        return self.definitions.get(name)
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        on_progress: Callable[[float, float | None, str | None], None],
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; raises the SDK's errors. Being cancelled here cancels it there."""
+        import mcp_types as types
+        from pydantic import TypeAdapter
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            on_progress(progress, total, message)
+
+        assert self._client is not None
+        parameters = types.CallToolRequestParams(name=tool, arguments=arguments)
+        # Not `call_tool`: that checks results with a validator that a server's own schema can
+        # keep busy for ever. The engine checks them, in bounded time.
+        adapter: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+        result: CallToolResult | InputRequiredResult = await self._client.session.send_request(
+            types.CallToolRequest(params=parameters), adapter, progress_callback=progressed
+        )
+        return result
+
+    async def _own(self) -> None:
+        client_of = sdk().Client
+        import mcp_types as types
+
+        us = types.Implementation(name="leadhand", version="0")
+        listener: asyncio.Task[None] | None = None
+        try:
+            async with client_of(
+                self._transport, client_info=us, message_handler=self._heard, cache=None
+            ) as client:
+                self._client = client
+                self.name = client.server_info.name if client.server_info else ""
+                self.definitions = await self._list(client)
+                listener = asyncio.get_running_loop().create_task(self._listen(client))
+                self._ready.set_result(None)
+                await self._over.wait()
+                listener.cancel()
+                await asyncio.wait({listener})
+        except BaseException as error:
+            self._failed(error)
+            if ends_us(error) or not isinstance(error, Exception | asyncio.CancelledError):
+                raise
+        finally:
+            self._over.set()
+
+    def _failed(self, error: BaseException) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(_failure(error, self.last))
+            self._ready.exception()  # the one who opens may be gone
+
+    async def _heard(self, message: object) -> None:
+        import mcp_types as types
+
+        if isinstance(message, types.ToolListChangedNotification):
+            self._stale = True
+
+    async def _listen(self, client: Client) -> None:
+        """Servers of the newer protocol tell of changes only to those who ask."""
+        if client.server_capabilities.tools is None:
+            return
+        # A server that cannot be listened to is compared when it is connected to, as all are.
+        with contextlib.suppress(Exception):
+            async with client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self._stale = True
+
+    async def _list(self, client: Client) -> dict[str, Definition]:
+        import mcp_types as types
+
+        if client.server_capabilities.tools is None:
+            return {}
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(PAGES_MAX):
+            asked = types.PaginatedRequestParams(cursor=cursor)
+            page = await client.session.list_tools(params=asked)
+            found += [
+                tool.model_dump(by_alias=True, mode="json", exclude_none=True)
+                for tool in page.tools
+            ]
+            cursor = page.next_cursor
+            if cursor is None or len(found) > TOOLS_MAX:
+                return definitions_of(found)
+        raise Unavailable(f"its list of tools has more than {PAGES_MAX} pages")
+
+
+def _failure(error: BaseException, last: object) -> WorkerFailure:
+    """Why a session could not begin."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, WorkerFailure):
+        return error
+    from mcp import MCPError
+
+    if isinstance(error, MCPError):
+        found = failure_of(error, harmless=True)
+        return type(found)(f"{found}; {last}") if str(last) else found
+    text = bounded(str(error) or type(error).__name__, 500)
+    return Unavailable(f"it cannot be spoken to: {text}; {last}")

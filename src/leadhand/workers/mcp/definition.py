@@ -1,0 +1,151 @@
+"""What a server says of one of its tools, and how we tell that it says something else now.
+
+All of it is a stranger's text. It is shown, sent to models as the description of a tool, and
+compared; nothing in it is an instruction to the engine. The hints a server gives about its own
+tool may raise what it is taken to do, and never lower it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.codec.values import plain
+from leadhand.core.plan import worst
+from leadhand.core.visible import visible
+from leadhand.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOOLS_MAX = 1_000
+DEFINITION_BYTES_MAX = 256 << 10
+DESCRIPTION_CHARS_MAX = 4_000
+NAME_CHARS_MAX = 128
+HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One tool, as the server described it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    returns: dict[str, Any] | None
+    hints: dict[str, bool]
+
+    @classmethod
+    def of(cls, doc: Mapping[str, Any]) -> Definition:
+        """From a tool of `tools/list`, or from a pin; ValueError says what cannot be used."""
+        name, description = doc.get("name"), doc.get("description") or ""
+        parameters, returns = doc.get("inputSchema"), doc.get("outputSchema")
+        if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX:
+            raise ValueError("a tool has no name that can be used")
+        if not isinstance(description, str) or not isinstance(parameters, dict):
+            raise ValueError(f"tool {name!r} has no schema of its parameters")  # noqa: TRY004 - data
+        if returns is not None and not isinstance(returns, dict):
+            raise ValueError(f"tool {name!r} has a result schema that is none")
+        hints = doc.get("annotations") or {}
+        found = cls(
+            name,
+            description,
+            plain(parameters, f"{name}.inputSchema"),
+            plain(returns, f"{name}.outputSchema"),
+            {key: hints[key] for key in HINTS if isinstance(hints.get(key), bool)},
+        )
+        if len(found.encoded()) > DEFINITION_BYTES_MAX:
+            raise ValueError(f"tool {name!r}: its definition is over {DEFINITION_BYTES_MAX} bytes")
+        return found
+
+    def to_doc(self) -> dict[str, Any]:
+        """As it stands in a file of pins."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.parameters,
+            "outputSchema": self.returns,
+            "annotations": self.hints,
+        }
+
+    def encoded(self) -> bytes:
+        """Its bytes, the same whatever order the server chose."""
+        return msgspec.json.encode(self.to_doc(), order="sorted")
+
+    def digest(self, identity: str) -> str:
+        """What an approval binds: the tool as described, of the server as configured."""
+        return hashlib.sha256(identity.encode() + b"\0" + self.encoded()).hexdigest()[:16]
+
+    @property
+    def shown(self) -> str:
+        """The description, bounded, with whatever cannot be seen escaped; its lines stay lines."""
+        text = self.description
+        if len(text) > DESCRIPTION_CHARS_MAX:
+            text = text[:DESCRIPTION_CHARS_MAX] + "…"
+        return "\n".join(_escaped(line) for line in text.strip().splitlines())
+
+    def changes(self, other: Definition | None) -> str:
+        """In what another definition of the same tool differs; empty: in nothing."""
+        if other is None:
+            return "it is gone"
+        words = (
+            ("its description", self.description, other.description),
+            ("its parameters", self.parameters, other.parameters),
+            ("its result", self.returns, other.returns),
+            ("its hints", self.hints, other.hints),
+        )
+        return ", ".join(word for word, mine, theirs in words if not _same(mine, theirs))
+
+
+def definitions_of(tools: list[dict[str, Any]]) -> dict[str, Definition]:
+    """All tools of a list, by name; Unavailable when it cannot be used."""
+    if len(tools) > TOOLS_MAX:
+        raise Unavailable(f"it lists more than {TOOLS_MAX} tools")
+    found: dict[str, Definition] = {}
+    for tool in tools:
+        try:
+            definition = Definition.of(tool)
+        except ValueError as problem:
+            raise Unavailable(f"it lists a tool that cannot be used: {problem}") from None
+        if definition.name in found:
+            raise Unavailable(f"it lists the tool {definition.name!r} twice")
+        found[definition.name] = definition
+    return found
+
+
+def raised_effects(
+    declared: tuple[str, ...] | None, hints: Mapping[str, bool], worker: str, server: str
+) -> tuple[str, ...] | None:
+    """What the user declared, and more where the server itself says so."""
+    more = []
+    if hints.get("readOnlyHint") is False:
+        more.append(f"changes:{server}")
+    if hints.get("destructiveHint"):
+        more.append(f"destroys:{server}")
+    if not more:
+        return declared
+    # The form that undeclared effects have in an envelope: what was said is not all there is.
+    known = declared if declared is not None else (f"undeclared:{worker}",)
+    return tuple(dict.fromkeys((*known, *more)))
+
+
+def raised_risk(declared: str | None, hints: Mapping[str, bool]) -> str | None:
+    """The declared risk, and at least high for what its own server calls destructive."""
+    return worst(declared or "medium", "high") if hints.get("destructiveHint") else declared
+
+
+def worker_name(server: str, tool: str) -> str:
+    """How plans call a tool, unless they are told otherwise."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{server}.{tool}")[:100]
+
+
+def _escaped(line: str) -> str:
+    return visible(line)[1:-1].replace('\\"', '"')
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    return msgspec.json.encode(mine, order="sorted") == msgspec.json.encode(theirs, order="sorted")

@@ -1,0 +1,375 @@
+"""One MCP server: how to reach it, what it offered, and calls to its tools.
+
+    files = McpServer(command=["files-server", "/data"], name="files")
+    lead = Lead(workers=[files.tool("read_file", effects=()), *others])
+
+Laws
+    1. Nothing is started or connected to before somebody needs it. Which tools there are is known
+       from a file of pins (`leadhand mcp --pin`), else from the server itself, which is asked once,
+       when the first of its tools has to be described.
+    2. One connection is shared by all tools of a server and kept for the host's life. After a
+       failure the next call connects again; the call that met the failure reports it.
+    3. What was approved is what is called. The version of a tool is a digest of its definition and
+       of how its server is reached. On every connection, and when the server says that its list has
+       changed, the definition is compared; a tool that differs is unavailable, and says in what.
+    4. A call is bounded in time and its result in size. A call that is cancelled or out of time is
+       cancelled on the server too.
+    5. Everything a server says is data. Its results are untrusted, its hints can only raise risk
+       and effects, and it cannot ask us for anything: sampling, elicitation and roots are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.core.durations import seconds
+from leadhand.errors import LeadhandError, Transient, Unavailable, UsageError, WorkerFailure
+from leadhand.workers.command import INHERITED, SECRET_NAME
+from leadhand.workers.decorator import NAME
+from leadhand.workers.mcp.connection import Connection
+from leadhand.workers.mcp.definition import Definition
+from leadhand.workers.mcp.failures import Overdue, ends_session, failure_of
+from leadhand.workers.mcp.pins import Pins, reached
+from leadhand.workers.mcp.sdk import sdk
+from leadhand.workers.mcp.stdio import Last, Program, stdio
+from leadhand.workers.mcp.tool import McpTool
+from leadhand.workers.processes import Processes
+from leadhand.workers.request import MAX_BYTES, TIMEOUT_S, Header, Missing, Url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+CONNECT_S = 30.0
+
+
+class Listing(NamedTuple):
+    """What a server offered."""
+
+    name: str
+    """What it calls itself."""
+    tools: dict[str, Definition]
+
+
+class McpServer:
+    """A server that is a program (`command`) or behind an address (`url`), and its tools."""
+
+    def __init__(  # noqa: PLR0913 - everything that can be configured, by name
+        self,
+        *,
+        name: str,
+        command: Sequence[str] = (),
+        url: str = "",
+        headers: Mapping[str, Any] | None = None,
+        cwd: str | Path = ".",
+        env: Iterable[str] = (),
+        secrets: Iterable[str] = (),
+        set_env: Mapping[str, str] | None = None,
+        timeout: str | float = TIMEOUT_S,
+        connect_timeout: str | float = CONNECT_S,
+        max_bytes: int = MAX_BYTES,
+        pins: str | Path | Pins | None = None,
+    ) -> None:
+        self.name = name
+        self.command = tuple(command)
+        self.url = url
+        self.env, self.secrets = tuple(env), tuple(secrets)
+        self.timeout_s, self._connect_s = seconds(timeout), seconds(connect_timeout)
+        self.cwd = Path(cwd).resolve()
+        self._set_env = dict(set_env or {})
+        self._max_bytes = max_bytes
+        self._headers = _headers(name, headers or {})
+        self._pins = pins if isinstance(pins, Pins) or pins is None else Pins.read(Path(pins))
+        self._listed: Listing | None = None
+        self._listing = threading.Lock()
+        self._processes: Processes | None = None
+        self._own: Processes | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection: Connection | None = None
+        self._opening: asyncio.Task[Connection] | None = None
+        self._refuse_nonsense(command)
+
+    def _refuse_nonsense(self, command: object) -> None:
+        if not NAME.match(self.name):
+            raise UsageError(f"mcp {self.name!r}: is not a name; use letters, digits, _ . -")
+        if bool(self.command) == bool(self.url):
+            raise UsageError(f"mcp {self.name}: needs `command` or `url`, and not both")
+        if isinstance(command, str) or not all(isinstance(each, str) for each in self.command):
+            raise UsageError(f"mcp {self.name}: command must be a list: the program, its arguments")
+        if self.url:
+            try:
+                fixed = Url.of(self.url)
+                if fixed.holes or fixed.host is None:
+                    raise ValueError("must be fixed, without placeholders")
+            except ValueError as problem:
+                raise UsageError(f"mcp {self.name}: url {problem}") from None
+
+    # Its tools.
+
+    def tool(self, tool: str, **terms: Any) -> McpTool:
+        """One tool as a worker; `terms` are those of `McpTool`. Connects to nothing."""
+        return McpTool(self, tool, **terms)
+
+    def tools(self, **terms: Any) -> list[McpTool]:
+        """Every tool the server has, on the same terms; asks the server unless it is pinned."""
+        return [self.tool(name, **terms) for name in self.listing().tools]
+
+    def toolset(self, tools: Iterable[str] | None = None, **terms: Any) -> list[McpTool]:
+        """The same for an agent: all tools, or the named ones."""
+        return (
+            self.tools(**terms) if tools is None else [self.tool(name, **terms) for name in tools]
+        )
+
+    @property
+    def identity(self) -> str:
+        """How it is reached: part of every version of its tools."""
+        doc = {
+            "command": self.command,
+            "url": self.url,
+            "cwd": str(self.cwd) if self.command else "",
+            "env": sorted((*self.env, *self.secrets, *self._set_env)),
+            "headers": sorted(each.name.lower() for each in self._headers),
+        }
+        return msgspec.json.encode(doc, order="sorted").decode()
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Variables whose values must not get into the log."""
+        headers = [each.env for each in self._headers if each.env]
+        passed = [name for name in self.env if SECRET_NAME.search(name)]
+        return tuple(dict.fromkeys((*headers, *self.secrets, *passed)))
+
+    def listing(self) -> Listing:
+        """What it offers: as pinned, as known, or as it says when it is asked now."""
+        with self._listing:
+            if self._listed is None and self._pins is not None:
+                self._listed = self._pinned(self._pins)
+            if self._listed is None:
+                self._listed = read_all([self])[0]
+            return self._listed
+
+    def _pinned(self, pins: Pins) -> Listing | None:
+        found = pins.servers.get(self.name)
+        if found is None:
+            return None
+        if found.reached != reached(self.identity):
+            raise UsageError(
+                f"mcp {self.name}: is reached in another way than when it was pinned in "
+                f"{pins.path}. Fix: leadhand mcp {self.name} --pin"
+            )
+        return Listing(found.name, found.tools)
+
+    async def load(self) -> None:
+        """Learn which tools there are without blocking the loop."""
+        await asyncio.to_thread(self.listing)
+
+    async def read(self) -> Listing:
+        """Ask the server over a connection of its own, which is closed again."""
+        processes = Processes(f"mcp-{os.getpid()}")
+        try:
+            connection = self._made(processes)
+            try:
+                await connection.open(self._connect_s)
+                return Listing(connection.name, connection.definitions)
+            finally:
+                await connection.close()
+        except WorkerFailure as error:
+            raise type(error)(self.hidden(str(error))) from None
+        finally:
+            await processes.close()
+
+    def known(self, listing: Listing) -> None:
+        """Take note of what it offers."""
+        with self._listing:
+            self._listed = self._listed or listing
+
+    @property
+    def pins(self) -> Pins | None:
+        """Where its tools are pinned, if anywhere."""
+        return self._pins
+
+    @property
+    def is_known(self) -> bool:
+        """Whether describing its tools takes no connection."""
+        pinned = self._pins is not None and self.name in self._pins.servers
+        return self._listed is not None or pinned
+
+    # Calls.
+
+    def attach(self, processes: Processes) -> None:
+        """Give it the means to start its program."""
+        self._processes = processes
+
+    async def call(
+        self,
+        definition: Definition,
+        arguments: dict[str, Any],
+        *,
+        timeout_s: float,
+        harmless: bool,
+        on_progress: Callable[[float, float | None, str | None], None],
+    ) -> Any:
+        """The SDK's result of a call; raises a WorkerFailure."""
+        from mcp import MCPError
+
+        connection, sent = None, False
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await self._connected()
+                self._compare(definition, await connection.definition(definition.name))
+                sent = True
+                return await connection.call(definition.name, arguments, on_progress)
+        except TimeoutError:
+            message = f"{self.name}: no answer within {timeout_s:g} s"
+            if not sent:
+                raise Transient(message) from None
+            raise Overdue(message, effect="none" if harmless else "unknown") from None
+        except MCPError as error:
+            failure = failure_of(error, harmless=harmless or not sent)
+            if connection is not None and ends_session(error):
+                failure = await self._ended(connection, failure)
+            raise self._told(failure) from None
+        except WorkerFailure as error:
+            raise self._told(error) from None
+
+    async def close(self) -> None:
+        """Hang up; the next call connects again."""
+        if self._loop is asyncio.get_running_loop():
+            if self._opening is not None and not self._opening.done():
+                self._opening.cancel()
+                await asyncio.wait({self._opening})
+            if self._connection is not None:
+                await self._connection.close()
+        self._connection = self._opening = None
+        if self._own is not None:
+            own, self._own = self._own, None
+            await own.close()
+
+    def hidden(self, text: str) -> str:
+        """A text without the secrets this server is given."""
+        for name in self.secret_names:
+            value = os.environ.get(name, "")
+            if len(value) >= 4:
+                text = text.replace(value, "***")
+        return text
+
+    def _told(self, failure: WorkerFailure) -> WorkerFailure:
+        text = str(failure)
+        said = text if text.startswith(f"{self.name}: ") else f"{self.name}: {text}"
+        return type(failure)(
+            self.hidden(said), effect=failure.effect, retry_after_s=failure.retry_after_s
+        )
+
+    async def _ended(self, connection: Connection, failure: WorkerFailure) -> WorkerFailure:
+        """Leave a connection that is over, and say how the program ended if it is one."""
+        connection.hang_up()
+        if self.url:
+            return failure
+        await connection.close()
+        return type(failure)(f"{failure}; {connection.last}", effect=failure.effect)
+
+    def _compare(self, mine: Definition, now: Definition | None) -> None:
+        changed = mine.changes(now)
+        if changed:
+            raise Unavailable(
+                f"{self.name}: the tool {mine.name} is not what was approved: {changed}. "
+                f"Fix: look at it with `leadhand mcp {self.name}`, then pin it or start again."
+            )
+
+    async def _connected(self) -> Connection:
+        """The present connection, or a new one that all who wait share."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._connection, self._opening = loop, None, None
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        if self._opening is None or self._opening.done():
+            self._opening = loop.create_task(self._open())
+            self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> Connection:
+        if self._connection is not None:
+            await self._connection.close()
+        if self._processes is None and self._own is None and self.command:
+            self._own = Processes(f"mcp-{os.getpid()}")
+        connection = self._made(self._processes or self._own)
+        await connection.open(self._connect_s)
+        self._connection = connection
+        return connection
+
+    def _made(self, processes: Processes | None) -> Connection:
+        sdk()
+        if self.url:
+            from leadhand.workers.mcp.http import http
+
+            try:
+                for each in self._headers:
+                    each.fill({}, os.environ)
+            except (Missing, ValueError) as problem:
+                raise Unavailable(str(problem)) from None
+            return Connection(lambda _: http(self.url, self._headers, self._max_bytes), "")
+        assert processes is not None
+        last = Last()
+        program = Program(self.command, self.cwd, self._environment())
+        return Connection(
+            lambda hung_up: stdio(processes, program, self._max_bytes, last, hung_up), last
+        )
+
+    def _environment(self) -> dict[str, str]:
+        names = (*INHERITED, *self.env, *self.secrets)
+        return {name: os.environ[name] for name in names if name in os.environ} | self._set_env
+
+
+def ask_all(servers: Sequence[McpServer]) -> list[Listing | str]:
+    """Ask several servers at once, from anywhere: what each offers, or why that is not known."""
+    sdk()
+
+    async def ask() -> list[Listing | BaseException]:
+        return await asyncio.gather(*(each.read() for each in servers), return_exceptions=True)
+
+    answers: list[Listing | BaseException] = []
+    # A loop of its own, in a thread of its own: the caller may be inside one.
+    thread = threading.Thread(target=lambda: answers.extend(asyncio.run(ask())))
+    thread.start()
+    thread.join()
+    return [
+        answer
+        if isinstance(answer, Listing)
+        else str(answer)
+        if isinstance(answer, LeadhandError)
+        else f"{type(answer).__name__}: {answer}"
+        for answer in answers
+    ]
+
+
+def read_all(servers: Sequence[McpServer]) -> list[Listing]:
+    """The same; UsageError names every server that does not answer."""
+    answers = ask_all(servers)
+    problems = [
+        f"mcp {server.name}: {answer}. Fix: see that it runs; with `leadhand mcp --pin` once, its "
+        "tools are known without it."
+        for server, answer in zip(servers, answers, strict=True)
+        if isinstance(answer, str)
+    ]
+    if problems:
+        raise UsageError("\n".join(problems))
+    return [answer for answer in answers if isinstance(answer, Listing)]
+
+
+def _headers(name: str, given: Mapping[str, Any]) -> tuple[Header, ...]:
+    found: list[Header] = []
+    for key, value in given.items():
+        try:
+            header = Header.of(key, value)
+            if header.env is None:
+                raise ValueError('must be {env = "NAME", prefix = "Bearer "}: no secret in a file')
+            found.append(header)
+        except ValueError as problem:
+            raise UsageError(f"mcp {name}: headers.{key} {problem}") from None
+    return tuple(found)
