@@ -10,6 +10,10 @@ from leadhand.core.report import Decision
 
 def whole_plan(view: PlannerView) -> Decision:
     """The plan; or, after a surprise, what becomes of the rest of it."""
+    missing = [name for name in ("site", "a", "b") if name not in view.params]
+    if missing:
+        ways = " ".join(f"--have {name}=…" for name in missing)
+        return GiveUp(f"{', '.join(missing)} is missing. Fix: give it with {ways}")
     if view.call == 1:
         return Propose(five_steps(view), final=True, because="five steps lead to a comparison")
     gone = [found for found in view.results.values() if found.get("open") is False]

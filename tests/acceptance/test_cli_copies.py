@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from leadhand.cli.group import execute
 from tests.support.cli import PROGRAM, WORKERS, Folder, environment
 
 
@@ -71,3 +72,41 @@ def test_an_approval_does_not_take_the_place_of_its_plan(folder):
     done = folder.run("review", plan, "approve", "-o", plan)
     assert (done.code, "is the plan itself" in done.err) == (2, True), str(done)
     assert (folder.path / plan).read_text() == before
+
+
+def test_a_copied_project_goes_on_with_its_own_workers(folder, tmp_path):
+    """Though the run began elsewhere, and the workers of that place are still there."""
+    source = folder.path
+    folder.plan({"id": "a", "worker": "say", "parameters": {"text": "hello"}}, risk_level="high")
+    assert folder.run("run", "plan.json").code == 5
+    run = folder.latest()["run"]
+    assert folder.run("review", run, "approve").code == 0
+    copied = Folder(shutil.copytree(source, tmp_path.parent / f"{tmp_path.name}-copied"))
+    done = copied.run("resume", run)
+    assert (done.code, done.out.strip()) == (0, "hello"), done
+
+
+def test_workers_that_stand_in_two_files_are_named_with_both(folder):
+    """The message says where to look."""
+    text = (folder.path / "workers.py").read_text()
+    folder.write("again.py", text)
+    folder.plan({"id": "a", "worker": "say", "parameters": {"text": "hello"}})
+    done = folder.run("run", "plan.json", "--workers", "workers.py", "--workers", "again.py")
+    assert done.code == 2, done
+    assert "workers.py:" in done.err
+    assert "again.py:" in done.err
+
+
+def test_a_second_resume_is_told_that_the_run_is_hosted(folder, monkeypatch, capsys):
+    """Whoever came a moment too late to see it; another database would be no help."""
+    folder.plan({"id": "a", "worker": "nap", "parameters": {"seconds": 30}})
+    with folder.start("run", "plan.json", "--quiet") as child:
+        folder.until(lambda: folder.lines("naps.txt"), "the step")
+        run = folder.latest()["run"]
+        monkeypatch.chdir(folder.path)
+        monkeypatch.setattr("leadhand.cli.resume.driver_of", lambda *_args: 0)
+        code = execute(["resume", run])
+        said = capsys.readouterr().err
+        assert code == 7, said
+        assert f"run {run} is hosted by process {child.pid} already" in said
+        assert "--store" not in said

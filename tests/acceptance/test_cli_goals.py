@@ -155,3 +155,17 @@ def test_doctor_names_what_is_missing(folder):
     assert done.code == 1
     assert "wroker" in done.out
     assert folder.run("doctor", "none.json").code == 1
+
+
+def test_facts_may_be_given_with_commas_between_them(folder):
+    """And a name that is nearly right is asked about."""
+    done = folder.run("plan", "x", "--have", "topic=t", "--want", "raw, table", "--json")
+    assert done.code == 0, done
+    both = folder.run(
+        "plan", "x", "--have", "topic=t", "--want", "raw", "--want", "table", "--json"
+    )
+    assert done.doc["plan"] == both.doc["plan"]
+    done = folder.run("plan", "x", "--have", "topic=t", "--want", "tabel")
+    assert (done.code, "nobody gives tabel (did you mean table?)" in done.err) == (1, True), done
+    done = folder.run("plan", "x", "--have", "topic=t", "--want", "coffee")
+    assert "did you mean" not in done.err

@@ -117,3 +117,32 @@ def test_what_cannot_be_taken_back_says_so(folder):
     assert run.code == 0
     done = folder.run("rollback", ident)
     assert (done.code, "nothing to take back" in done.err) == (2, True), str(done)
+
+
+def test_what_was_rolled_back_is_said_to_be(folder):
+    """Asked for again nothing is shown as if it happened now; the exit code is the rollback's."""
+    plan = folder.plan(made("a"), made("b", "a"), {**FAILS, "failure_action": "abort"})
+    run = folder.run("run", plan, "--json").doc["run"]
+    assert folder.run("show", run, "--json").doc["rollback"] is None
+    assert folder.run("rollback", run).code == 0
+    again = folder.run("rollback", run)
+    assert (again.code, "rolled back already" in again.err) == (0, True), str(again)
+    assert "attempt 1" not in again.err
+    assert folder.run("rollback", run, "--json").doc["run"] == f"{run}-rollback"
+    assert f"Taken back in run {run}-rollback: succeeded" in folder.run("show", run).out
+    assert len(world(folder)) == 4
+
+
+def test_show_points_to_a_rollback_that_waits(folder):
+    """With the way to go on."""
+    steps = [made("a"), made("b", "a"), {**FAILS, "failure_action": "rollback"}]
+    clean = {"id": "c", "worker": "clean_up", "parameters": {"version": "1"}}
+    plan = folder.plan(*steps, rollback_plan={"goal": "back", "steps": [clean]})
+    done = folder.run("run", plan, "--json")
+    run = done.doc["run"]
+    assert done.doc["rollback"]["status"] == "waiting", str(done)
+    shown = folder.run("show", run)
+    assert "Its rollback is not finished (waiting)" in shown.out, str(shown)
+    assert f"leadhand rollback {run}" in shown.out
+    found = folder.run("show", run, "--json").doc["rollback"]
+    assert found == {"run": f"{run}-rollback", "status": "waiting"}

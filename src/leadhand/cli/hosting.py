@@ -57,6 +57,8 @@ class Job:
     """Say above the live picture what was decided, and why."""
     after: int = 0
     """Events up to this seq were shown long ago."""
+    resumes: str = ""
+    """The run that is taken up again, if it is no new one."""
     started: Callable[[str], None] = lambda _run: None
     """Told the run's id once its start is durable."""
 
@@ -198,12 +200,16 @@ class _Session:
         what = f", with {count(len(runs), 'run')}: {', '.join(runs[:3])}" if runs else ""
         more = ", …" if len(runs) > 3 else ""
         watch = self._console.command(f"watch {runs[0] if runs else ''}".rstrip())
+        resumes = self._job.resumes
+        if resumes in runs:
+            way = self._console.command(f"watch {resumes}")
+            return Conflict(f"run {resumes} is hosted by process {pid} already. Fix: {way}")
+        own = "" if resumes else "Give this run a database of its own: --store OTHER.db\n  or "
         return Conflict(
             f"{store}: process {pid} is the host of this database{what}{more} "
             f"(socket {there['socket'] or socket_path(store)}). One process runs all that a "
-            "database holds, so nothing was started here. Fix: "
-            "Give this run a database of its own: --store OTHER.db\n"
-            f"  or wait until that host is done: {watch}\n"
+            f"database holds, so nothing was started here. Fix: {own}"
+            f"wait until that host is done: {watch}\n"
             f"  or end it, which lets its running steps finish: kill {pid}"
         )
 

@@ -293,3 +293,9 @@ def actor_of(settings: Settings) -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
+
+
+def several(given: Iterable[str]) -> tuple[str, ...]:
+    """The values of an option that may be repeated, or hold several with commas between them."""
+    names = (name.strip() for each in given for name in each.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))

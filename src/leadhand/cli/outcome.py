@@ -10,6 +10,7 @@ from leadhand.cli.rows import header, planned_s, rows, title
 from leadhand.cli.text import clean, count, iso, table
 from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
+from leadhand.core.rollback import rollback_id
 from leadhand.core.views import exit_code, fresh, outcome_doc, run_status
 from leadhand.engine.results import result_of
 
@@ -26,6 +27,8 @@ LISTED_MAX = 10
 COLOURS = {"succeeded": "green", "failed": "red", "rejected": "red", "waiting": "yellow"}
 ENDED = ("succeeded", "failed", "cancelled", "rejected")
 NO_HOST = " (no host)"
+NOT_BEGUN = "not begun"
+"""Of a rollback that a run asked for when it failed."""
 
 
 def print_outcome(console: Console, state: State, *, hosted: bool | None = None) -> None:
@@ -48,6 +51,14 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
         _print_way_back(console, state)
     if status not in ENDED and not hosted:
         console.say(f"Go on with: {console.command(f'resume {state.run}')}")
+
+
+def rollback_status(reader: Reader, state: State) -> str:
+    """How the taking back of a run stands; empty when nobody wants it."""
+    header = reader.store.header(rollback_id(state.run))
+    if header is not None:
+        return run_status(reader.state(header.run))
+    return NOT_BEGUN if state.ended is not None and state.ended.rollback else ""
 
 
 def _print_way_back(console: Console, state: State) -> None:

@@ -16,6 +16,7 @@ from leadhand.cli.options import (
     json_pairs,
     planner_of,
     settings_of,
+    several,
     workers_option,
 )
 from leadhand.cli.plans import goal_registry
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 @context_option
 @click.option("--planner", metavar="M:F", help="module:function, or goal (built in, the default).")
 @click.option("--have", multiple=True, metavar="K=V", help="Something given.")
-@click.option("--want", multiple=True, metavar="FACT", help="A fact that is wanted.")
+@click.option(
+    "--want", multiple=True, metavar="FACT", help="A fact that is wanted; repeat it, or use commas."
+)
 @click.option("--budget", type=float, metavar="N", help="What it may cost.")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan there (.json or .yaml).")
 def plan(console: Console, goal: str, **options: Any) -> int:
@@ -61,7 +64,7 @@ def plan(console: Console, goal: str, **options: Any) -> int:
     lead = Lead(registry, planner, policy=settings.policy)
     place = settings.context
     have = {**(place.params if place else {}), **json_pairs(options["have"], "--have")}
-    wanted = Goal(text=goal, want=options["want"], have=have, budget=options["budget"])
+    wanted = Goal(text=goal, want=several(options["want"]), have=have, budget=options["budget"])
     made = asyncio.run(lead.plan(wanted)).to_doc()
     taking = taking_of(made, registry)
     doc = {"goal": made.pop("goal"), "base": registry.catalog().digest()}

@@ -21,7 +21,7 @@ from leadhand.cli.options import (
     store_option,
     workers_option,
 )
-from leadhand.cli.outcome import ENDED, outcome_document, print_outcome
+from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, rollback_status
 from leadhand.core.views import run_status
 from leadhand.errors import UsageError
 
@@ -114,18 +114,21 @@ def _registry(
     """Workers as given, else from where the run had them and from the settings."""
     if workers:
         return registry_of(settings, workers), []
+    bare = replace(settings, declared={}, folders={})
+    here, trouble = registry_of(settings), list[str]()
     sources: list[str] = []
-    trouble: list[str] = []
-    for source in dict.fromkeys((*recorded, *settings.workers)):
+    for source in dict.fromkeys(recorded):
+        if source in settings.workers:
+            continue
         try:
-            registry_of(replace(settings, declared={}, folders={}), [source])
+            names = registry_of(bare, [source]).catalog().workers
         except UsageError as error:
-            if source in settings.workers:
-                raise
             trouble.append(str(error))  # it matters only if a worker is missing in the end
-        else:
+            continue
+        # A copied project has its own of all of them; where the run began, the others lie.
+        if not all(here.get(name) is not None for name in names):
             sources.append(source)
-    return registry_of(settings, sources), trouble
+    return registry_of(settings, [*sources, *settings.workers]) if sources else here, trouble
 
 
 def needed(state: State) -> set[str]:
@@ -195,6 +198,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
         begin=begin,
         approve_as=actor if approve else "",
         after=found.seq,
+        resumes=found.run,
     )
 
 
@@ -215,13 +219,8 @@ def _lift(console: Console, settings: Settings, state: State, actor: str, driver
 
 def _to_take_back(reader: Reader, state: State) -> bool:
     """Whether a run failed, wants to be rolled back, and that has not happened yet."""
-    from leadhand.core.rollback import rollback_id
-
-    if state.ended is None or not state.ended.rollback:
-        return False
-    back = rollback_id(state.run)
-    known = {header.run for header in reader.store.runs()}
-    return back not in known or run_status(reader.state(back)) not in ENDED
+    wanted = state.ended is not None and state.ended.rollback
+    return wanted and rollback_status(reader, state) not in ENDED
 
 
 def _ended(console: Console, reader: Reader, state: State) -> int:

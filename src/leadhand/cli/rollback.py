@@ -10,12 +10,14 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, reading, settings_of, store_option, workers_option
-from leadhand.cli.outcome import ENDED
-from leadhand.core.views import run_status
+from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, rollback_status
+from leadhand.core.rollback import rollback_id
+from leadhand.core.views import exit_code, run_status
 from leadhand.errors import Conflict
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
+    from leadhand.core.state import State
 
 
 @command("rollback", "leadhand rollback 7kq3")
@@ -39,9 +41,13 @@ def rollback(console: Console, run: str, **options: Any) -> int:
     with reading(settings) as reader:
         ident = reader.resolve(run)
         state = reader.state(ident)
+        over = rollback_status(reader, state) in ENDED
+        done = reader.state(rollback_id(ident)) if over else None
     if run_status(state) not in ENDED:
         way = console.command(f"cancel {ident}")
         raise Conflict(f"run {ident} is {run_status(state)}. Fix: end it first: {way}")
+    if done is not None:
+        return _done(console, ident, done)
     found = loaded(settings, ident, options["workers"], "")
     sources = state.started.workers if state.started else ()
 
@@ -50,3 +56,13 @@ def rollback(console: Console, run: str, **options: Any) -> int:
 
     job = replace(job_of(found, actor, approve=options["yes"]), begin=begin, after=0)
     return host(console, replace(job, quiet=options["quiet"]))
+
+
+def _done(console: Console, run: str, back: State) -> int:
+    """It was taken back before, or that failed: say so; the exit code is that of the rollback."""
+    if console.json:
+        console.document(outcome_document(console, back, None))
+        return exit_code(back)
+    console.say(f"run {run} was rolled back already, in run {back.run}:")
+    print_outcome(console, back)
+    return exit_code(back)

@@ -19,6 +19,7 @@ from leadhand.cli.options import (
     reviewers_of,
     set_option,
     settings_of,
+    several,
     store_option,
     values_of,
     workers_option,
@@ -87,7 +88,12 @@ class Prepared:
 @_common
 @click.option("--planner", metavar="M:F", help="For a goal: module:function, or goal (built in).")
 @click.option("--have", multiple=True, metavar="K=V", help="For a goal: something given.")
-@click.option("--want", multiple=True, metavar="FACT", help="For a goal: a fact that is wanted.")
+@click.option(
+    "--want",
+    multiple=True,
+    metavar="FACT",
+    help="For a goal: a fact that is wanted; repeat it, or use commas.",
+)
 @click.option("--mode", type=click.Choice(MODES), help="For a goal: how far ahead to plan.")
 def run(console: Console, what: str, **options: Any) -> int:
     """Run a plan, or pursue a goal with a planner.
@@ -193,7 +199,7 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
     have = {**(context.params if context else {}), **json_pairs(options["have"], "--have")}
     goal = Goal(
         text=text,
-        want=tuple(options["want"]),
+        want=several(options["want"]),
         have=have,
         budget=options["budget"],
         mode=options["mode"],

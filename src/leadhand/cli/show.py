@@ -286,14 +286,17 @@ def _show_run(
     console: Console, settings: Any, what: str, form: str | None, *, timeline: bool
 ) -> int:
     from leadhand.cli import worth
-    from leadhand.cli.outcome import print_head, print_run, run_document
+    from leadhand.cli.outcome import print_head, print_run, rollback_status, run_document
     from leadhand.core.fault import fault
+    from leadhand.core.rollback import rollback_id
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
         driver = driver_of(settings, reader, state)
+        back = rollback_status(reader, state)
         if console.json:
             doc = run_document(reader, state, driver)
+            doc["rollback"] = {"run": rollback_id(state.run), "status": back} if back else None
             where = fault(event for _, event in reader.events(state.run))
             doc["fault"] = {"where": where.where, "why": where.why} if where.where else None
             doc["recovery"] = worth.recovery_document(worth.answers_of(reader, state))
@@ -314,8 +317,21 @@ def _show_run(
             else:
                 print_run(console, state, hosted=bool(driver))
                 _print_fault(console, fault(event for _, event in reader.events(state.run)))
+            _print_rollback(console, state.run, back)
             worth.print_recoveries(console, worth.answers_of(reader, state))
     return 0
+
+
+def _print_rollback(console: Console, run: str, status: str) -> None:
+    """How the taking back of a run stands."""
+    from leadhand.cli.outcome import ENDED
+    from leadhand.core.rollback import rollback_id
+
+    if status in ENDED:
+        console.out(f"Taken back in run {rollback_id(run)}: {status}")
+    elif status:
+        way = console.command(f"rollback {run}")
+        console.out(f"Its rollback is not finished ({status}). Go on with: {way}")
 
 
 def _print_fault(console: Console, found: Fault) -> None:

@@ -212,7 +212,11 @@ class FunctionWorker:
             for action in each.declaration.actions:
                 if action in self._actions:
                     which = f"the action {action!r}" if action else "the unnamed action"
-                    raise UsageError(f"worker {name!r}: {which} is declared twice")
+                    places = " and ".join(map(_place, (self._actions[action], each)))
+                    raise UsageError(
+                        f"worker {name!r}: {which} is declared twice, in {places}. "
+                        "Fix: load one of them, or give one another name"
+                    )
                 self._actions[action] = each
         limits = [each.declaration.max_concurrency for each in self._all]
         self._limit = min((limit for limit in limits if limit), default=None)
@@ -341,6 +345,12 @@ def _source(function: Callable[..., Any]) -> bytes:
         return "".join(lines).encode()
     constants = [each for each in code.co_consts if not inspect.iscode(each)]
     return bytes(code.co_code) + repr((constants, code.co_names)).encode()
+
+
+def _place(action: FunctionAction) -> str:
+    """Where a function stands, for people."""
+    code = getattr(inspect.unwrap(action.function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "a program"
 
 
 def _last_line(code: CodeType) -> int:

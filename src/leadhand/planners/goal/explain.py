@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,12 @@ class NoWay(NamedTuple):
     """Whether only money is missing."""
 
 
+def _meant(fact: str, operators: Operators) -> str:
+    """The fact that looks most like one that nobody gives, as a question."""
+    close = get_close_matches(fact, sorted(operators.givers), n=1, cutoff=0.75)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
 def why_not(
     wanted: Iterable[str], reached: Collection[str], operators: Operators, prices: Prices
 ) -> NoWay:
@@ -39,7 +46,7 @@ def why_not(
     for fact in queue:
         givers = operators.givers.get(fact, [])
         if not givers:
-            clauses.append(f"nobody gives {fact}")
+            clauses.append(f"nobody gives {fact}{_meant(fact, operators)}")
             missing.append(fact)
             continue
         barred = [name for name in givers if prices.of.get(name) == inf]
