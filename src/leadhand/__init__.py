@@ -31,15 +31,18 @@ if TYPE_CHECKING:
     from leadhand.planners.hybrid import Hybrid
     from leadhand.planners.script import ScriptPlanner
     from leadhand.ports import Context
+    from leadhand.workers.agent import Agent, CommandTool
     from leadhand.workers.decorator import worker
     from leadhand.workers.human import Human
     from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.methods import method
 
 _HOMES = {
+    "Agent": "workers.agent",
     "Ambiguous": "errors",
     "Approval": "core.approval",
     "Ask": "core.report",
+    "CommandTool": "workers.agent",
     "Context": "ports",
     "Denied": "errors",
     "Failure": "core.report",
@@ -75,9 +78,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "Agent",
     "Ambiguous",
     "Approval",
     "Ask",
+    "CommandTool",
     "Context",
     "Denied",
     "Failure",

@@ -52,12 +52,13 @@ from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import new_run_id
 from leadhand.engine.secrets import check_secrets
 from leadhand.errors import NoPlan, UsageError
+from leadhand.models.book import Book
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.workers.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.audit.keys import PrivateKey
     from leadhand.core.approval import Approval
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from leadhand.core.report import Decision
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
-    from leadhand.models.book import Book
+    from leadhand.models.book import Named
     from leadhand.ports import Planner, Reviewer, Store
 
 PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
@@ -88,10 +89,13 @@ class Lead(People):
         anchoring: Anchoring | None = None,
         reviewers: Mapping[str, Reviewer] | Iterable[Reviewer] = (),
         key: PrivateKey | str | Path | None = None,
-        models: Book | None = None,
+        models: Book | Mapping[str, Named] | None = None,
+        tiers: Mapping[str, Named | Sequence[Named]] | None = None,
     ) -> None:
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
-        self.planner = as_planner(planner, self.registry.methods, models)
+        self.models = Book.of(models, tiers)
+        self.registry.use_models(self.models)
+        self.planner = as_planner(planner, self.registry.methods, self.models)
         self.reviewers = named(reviewers)
         self.policy = with_reviewers(policy or Policy(), self.reviewers)
         self.actor = actor or whoami()

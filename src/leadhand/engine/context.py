@@ -87,6 +87,10 @@ class AttemptContext:
             text = self._run.secrets.text(text)
         self._run.note_progress(self.step, text, share)
 
+    def hide(self, value: Any) -> Any:
+        """A text, or JSON-like data, without the secrets of the run: for what goes elsewhere."""
+        return value if self._run.secrets is None else self._run.secrets.value(value)
+
     def spawned(self, process: Spawned) -> None:
         """A command tells which process carries out the attempt, if it is still the current one."""
         step, epoch = self.step, self.epoch

@@ -5,7 +5,7 @@ tiers = {"lead": ("anthropic:claude-opus-4-5",), "hand": ("small", "openai:gpt-5
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from leadhand.core.wording import closest, listed
 from leadhand.errors import UsageError
@@ -13,11 +13,13 @@ from leadhand.models.cassette import Taped
 from leadhand.models.client import Client
 from leadhand.models.names import TIERS, ModelName, is_model_name, parse_model
 from leadhand.models.provider import ProviderModel
+from leadhand.models.talk import Model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from leadhand.models.talk import Model
+
+Named = str | ModelName | Model
 
 
 class Book:
@@ -30,7 +32,43 @@ class Book:
     ) -> None:
         self.tiers = dict(tiers)
         self.models = dict(models)
-        self._made: dict[str, Model] = {}
+        self._made: dict[str, Taped] = {}
+
+    @classmethod
+    def of(
+        cls,
+        models: Book | Mapping[str, Named] | None = None,
+        tiers: Mapping[str, Named | Sequence[Named]] | None = None,
+    ) -> Book:
+        """A book from what a program says: models by name, tiers by one model or several."""
+        if isinstance(models, Book) and not tiers:
+            return models
+        known = models if isinstance(models, Book) else cls()
+        book = cls(known.tiers, known.models)
+        for name, model in ({} if isinstance(models, Book) else models or {}).items():
+            book._put(name, model)
+        for tier, given in (tiers or {}).items():
+            book.tiers[tier] = tuple(book._word(each) for each in _several(given))
+        return book
+
+    def _put(self, word: str, model: Named) -> None:
+        if isinstance(model, str):
+            self.models[word] = parse_model(model, f"models.{word}")
+        elif isinstance(model, ModelName):
+            self.models[word] = model
+        else:
+            self._made[word] = Taped(model)
+
+    def _word(self, model: Named) -> str:
+        """The word for a model in a tier; one that is given as it is gets its own name."""
+        if isinstance(model, str):
+            return model
+        word, number = str(model) if isinstance(model, ModelName) else model.name, 1
+        while word in self._made or word in self.models:
+            number += 1
+            word = f"{word.partition('#')[0]}#{number}"
+        self._put(word, model)
+        return word
 
     def knows(self, word: str) -> bool:
         """Whether a word names a tier or a model, rather than something else."""
@@ -56,7 +94,7 @@ class Book:
             )
         return Client([self._model(wanted)])
 
-    def _model(self, word: str) -> Model:
+    def _model(self, word: str) -> Taped:
         if word not in self._made:
             name = self.models.get(word)
             if name is None and ":" not in word:
@@ -66,3 +104,9 @@ class Book:
                 raise UsageError(f"no model is called {word!r}. {fix}")
             self._made[word] = Taped(ProviderModel(name or parse_model(word)))
         return self._made[word]
+
+
+def _several(given: Named | Sequence[Named]) -> list[Named]:
+    """A tier's models; a ModelName is a tuple, and one model all the same."""
+    several = isinstance(given, (list, tuple)) and not isinstance(given, ModelName)
+    return list(cast("Sequence[Named]", given)) if several else [cast("Named", given)]

@@ -24,6 +24,7 @@ from leadhand.workers.methods import method_of
 from leadhand.workers.threads import Threads
 
 if TYPE_CHECKING:
+    from leadhand.models.book import Book
     from leadhand.ports import Worker
     from leadhand.workers.processes import Processes
 
@@ -76,6 +77,13 @@ class Registry:
             detach = getattr(worker, "detach", None)
             if detach is not None:
                 await detach()
+
+    def use_models(self, book: Book) -> None:
+        """Tell the workers that ask models what those are called."""
+        for worker in self._workers.values():
+            use = getattr(worker, "use_models", None)
+            if use is not None:
+                use(book)
 
     def get(self, name: str) -> Worker | None:
         """A worker by name."""

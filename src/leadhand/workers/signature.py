@@ -231,6 +231,19 @@ def _returned(kind: Any) -> dict[str, Any] | None:
     return {**schema, "$defs": components} if components else schema
 
 
+def schema_of(kind: Any, place: str) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+    """The JSON Schema of a type, or of a schema itself, and the fact that such a result gives."""
+    if kind is None or isinstance(kind, dict):
+        return kind, ()
+    found = _returned(kind)
+    if found is None:
+        raise UsageError(
+            f"{place}: returns: {_shown(kind)} has no form that JSON knows. "
+            "Fix: give a JSON Schema, or a type made of plain types and dataclasses."
+        )
+    return found, _given(kind)
+
+
 def _given(kind: Any) -> tuple[str, ...]:
     """The name of the user's own class that a function returns, as a fact; else nothing."""
     while typing.get_origin(kind) is typing.Annotated:

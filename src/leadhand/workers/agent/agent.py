@@ -1,0 +1,281 @@
+"""`Agent`: a language model with tools, as a worker.
+
+    research = Agent(
+        "research",
+        model="hand",
+        tools=[search, fetch],
+        instructions="Find what was asked for; name your sources.",
+        returns=Findings,
+        gives="findings",
+    )
+
+What planners, policy and approvals see of it follows from its tools: its effects are all of
+theirs, its risk is at least the highest of theirs, and its version is a digest of models, prompt,
+instructions, tools and form of the result. So an approval of the agent is one of exactly these.
+Its results are untrusted unless that is said otherwise: a model wrote them, from what it read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from leadhand.core import durations
+from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.plan import RISKS
+from leadhand.core.report import Failure, Report
+from leadhand.errors import UsageError
+from leadhand.models.book import Book
+from leadhand.models.failures import ModelFailure
+from leadhand.models.guard import scrub
+from leadhand.models.meter import payer
+from leadhand.models.telemetry import span
+from leadhand.workers.agent.allowance import Allowance
+from leadhand.workers.agent.brief import Prompt
+from leadhand.workers.agent.loop import Bounds, Loop
+from leadhand.workers.agent.toolbox import Toolbox
+from leadhand.workers.checks import holds
+from leadhand.workers.decorator import NAME, Check
+from leadhand.workers.reports import bounded
+from leadhand.workers.signature import schema_of
+
+if TYPE_CHECKING:
+    from leadhand.models.client import Client
+    from leadhand.models.talk import Model
+    from leadhand.ports import Context, Task
+    from leadhand.workers.processes import Processes
+
+Texts = str | Iterable[str]
+MARGIN = 0.05
+"""The part of its time that is kept for the report, so that the attempt itself says it is up."""
+
+
+class Options(TypedDict, total=False):
+    """What else an agent may be told; the same words as for `@worker`."""
+
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema of its parameters; without it, it takes any."""
+    needs: Texts
+    gives: Texts
+    drops: Texts
+    risk: str
+    effects: Texts
+    """Beyond what its tools declare."""
+    reads: Texts
+    writes: Texts
+    idempotent: bool
+    """Whether doing it twice is the same as doing it once, whatever tools it calls."""
+    est: float | str
+    cost: float
+    checks: Mapping[str, Check | str]
+    check: Check | str
+    max_concurrency: int
+    trusted: bool
+    prompt: str | Path
+    """Instead of the house's own system message, which its instructions follow."""
+
+
+class Agent:
+    """A model with tools that carries out one step at a time."""
+
+    def __init__(  # noqa: PLR0913 - what an agent is
+        self,
+        name: str,
+        model: str | Model | Client = "hand",
+        *,
+        tools: Iterable[Any] = (),
+        instructions: str | Path = "",
+        returns: Any = None,
+        max_turns: int = 20,
+        max_tokens: int = 200_000,
+        answer_tokens: int = 4096,
+        budget: float | None = None,
+        timeout: float | str | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """`model` is a tier, a model by name, or a model; `max_tokens` is for a whole attempt."""
+        self.name = name
+        place = f"agent {name!r}"
+        if not NAME.match(name):
+            raise UsageError(f"{place}: is not a name; use letters, digits, _ . -")
+        if unknown := sorted(set(options) - set(Options.__annotations__)):
+            raise UsageError(f"{place}: there is no option {unknown[0]}=")
+        self.model = model
+        self.bounds = Bounds(
+            _count(max_turns, f"{place}: max_turns"),
+            _count(max_tokens, f"{place}: max_tokens"),
+            _count(answer_tokens, f"{place}: answer_tokens"),
+            None if timeout is None else _seconds(timeout, f"{place}: timeout"),
+            None if budget is None else _money(budget, f"{place}: budget"),
+        )
+        self._returns, own = schema_of(returns, place)
+        self._options = options
+        self._tools = Toolbox(tools, self._returns, place)
+        self._prompt = Prompt(options.get("prompt", ""), instructions, place)
+        self._gives = _texts(options["gives"]) if "gives" in options else own
+        self._fixed = False
+        self._stronger = ""
+        self._book = Book()
+        if options.get("risk") not in (None, *RISKS):
+            raise UsageError(f"{place}: risk: must be one of {', '.join(RISKS)}")
+
+    @cached_property
+    def spec(self) -> WorkerSpec:
+        """Its description, made when first asked for."""
+        options = self._options
+        effects, more = self._tools.effects, _texts(options.get("effects", ()))
+        offer = Offer(
+            parameters=_plain(options.get("parameters")),
+            returns=self._returns,
+            checks=tuple(options.get("checks", ())),
+            result_check="check" in options,
+            risk=self._tools.risk(options.get("risk", "medium")),
+            effects=None if effects is None else tuple(sorted({*effects, *more})),
+            reads=_texts(options.get("reads", ())),
+            writes=tuple(sorted({*_texts(options.get("writes", ())), *self._tools.writes})),
+            idempotent=bool(options.get("idempotent")),
+            timeout_s=self.bounds.timeout_s,
+            est_s=durations.seconds(options["est"]) if "est" in options else None,
+            cost=float(options.get("cost", 0.0)),
+            needs=_texts(options.get("needs", ())),
+            gives=self._gives,
+            drops=_texts(options.get("drops", ())),
+        )
+        return WorkerSpec(
+            name=self.name,
+            kind="agent",
+            version=self._version(),
+            description=options.get("description") or _first_line(self._prompt.instructions),
+            offers={"": offer},
+            max_concurrency=options.get("max_concurrency"),
+            trusted=bool(options.get("trusted")),
+        )
+
+    def _version(self) -> str:
+        """A digest of everything that decides what it does, so that an approval is of that."""
+        word = self.model if isinstance(self.model, str) else self.model.name
+        models = {word: [word]}
+        if word in self._book.tiers:
+            models = {tier: list(names) for tier, names in self._book.tiers.items()}
+        known = {
+            name: str(self._book.models[name])
+            for names in models.values()
+            for name in names
+            if name in self._book.models
+        }
+        parts = [word, models, known, self._prompt.text, self._returns, list(self.bounds)]
+        return digest(canonical(parts), self._tools.version())[:16]
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """Variables whose values must not get into the log: those of its tools."""
+        return tuple(name for tool in self._tools for name in getattr(tool, "secret_names", ()))
+
+    def use_models(self, book: Book) -> None:
+        """Tell it what tiers and models are called in this configuration."""
+        self._book = book
+        self.__dict__.pop("spec", None)
+
+    def attach(self, processes: Processes) -> None:
+        """Give its tools the means to start programs."""
+        for tool in self._tools:
+            attach = getattr(tool, "attach", None)
+            if attach is not None:
+                attach(processes)
+
+    async def perform(self, task: Task, context: Context) -> Report:
+        """One attempt: the conversation, and its report."""
+        try:
+            client = self._client(context.tier)
+        except UsageError as problem:
+            return Report.failed("unavailable", bounded(str(problem)))
+        loop = Loop(client, self._prompt, self._tools, self._returns, self.bounds)
+        limit, budget = self.bounds.timeout_s, self.bounds.budget
+        paying = payer.get()
+        token = payer.set(paying if budget is None else Allowance(paying, budget))
+        try:
+            with span("invoke_agent", self.name, gen_ai__agent__name=self.name) as made:
+                async with asyncio.timeout(limit and limit * (1 - MARGIN)) as clock:
+                    report = await loop.run(task, context)
+                if report.error is not None:
+                    made.failed(report.error.failure_class)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            report = _failed("timeout", f"it was not done within {limit:g} s", loop)
+        except ModelFailure as failure:
+            report = _failed(failure.failure_class, str(failure), loop, failure.retry_after_s)
+        except UsageError as problem:  # packages of its provider are missing
+            report = _failed("unavailable", str(problem), loop)
+        finally:
+            payer.reset(token)
+        error = report.error
+        how = f"failed: {error.failure_class}: {error.message}" if error else "finished"
+        return replace(report, output=loop.log.ended(how))
+
+    def _client(self, wanted: str) -> Client:
+        """The models to ask: the step's tier where it names one, else its own."""
+        if wanted and not self._fixed:
+            return self._book.client(wanted)
+        return self._book.client(self.model)
+
+    async def probe(self, task: Task, context: Context) -> Report | None:
+        """Nobody can tell what a conversation did that was not seen to its end."""
+        raise LookupError(f"{self.name} has no probe")
+
+    def check(self, name: str, action: str, data: Any) -> bool:
+        """Whether a named check, or with no name the result check, holds."""
+        checks = self._options.get("checks", {})
+        return holds(checks.get(name) if name else self._options.get("check"), name, data)
+
+    async def close(self) -> None:
+        """Let go of what its tools hold."""
+        for tool in self._tools:
+            close = getattr(tool, "close", None)
+            if close is not None:
+                await close()
+
+
+def _failed(kind: str, message: str, loop: Loop, retry_after_s: float | None = None) -> Report:
+    failure = Failure(kind, bounded(scrub(message)), loop.effect, retry_after_s)
+    return Report("failed", error=failure)
+
+
+def _texts(value: Texts) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _plain(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if schema is None else {"properties": {}, **schema}
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0][:200]
+
+
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"{what}: must be a whole number from 1")
+    return value
+
+
+def _money(value: Any, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        raise UsageError(f"{what}: must be a number above 0")
+    return float(value)
+
+
+def _seconds(value: float | str, what: str) -> float:
+    try:
+        found = durations.seconds(value)
+        if short := durations.too_short(found):
+            raise ValueError(short)
+    except ValueError as problem:
+        raise UsageError(f"{what}: {problem}") from None
+    return found

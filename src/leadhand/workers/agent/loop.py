@@ -1,0 +1,252 @@
+"""One attempt of an agent: ask, call the tools, ask again, until it is done or at its bounds.
+
+1. Only a whole answer counts. A stream that is cut raises before any of its calls is seen, so no
+   tool runs on half an answer.
+2. A tool is called when it exists, its arguments fit its schema, and nothing in them looks like a
+   secret. Otherwise the model is told why not.
+3. What tools give back is data: without secrets, between marks, cut to a length.
+4. Calls of one answer run one after the other. The first ending that is valid ends the attempt;
+   calls behind it are not made.
+5. Every way out is bounded: turns, tokens, money, time, one correction of the result, and the
+   same call with the same result a third time.
+6. What a failure leaves behind is said as it is: once a tool ran that may change something, the
+   effect is "done", or "unknown" when that tool did not say how it ended; never "none" again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.report import Failure, Report
+from leadhand.errors import WorkerFailure
+from leadhand.models.guard import finds, scrub, scrubbed
+from leadhand.models.talk import Request, Result, Told, Turn, Usage
+from leadhand.models.telemetry import span
+from leadhand.ports import ends_us
+from leadhand.workers.agent.brief import told
+from leadhand.workers.agent.endings import (
+    ENDINGS,
+    FINISH,
+    NEEDS_INFO,
+    misfit,
+)
+from leadhand.workers.agent.transcript import Transcript
+from leadhand.workers.agent.untrusted import as_text, marked
+from leadhand.workers.reports import EFFECTS, bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.plan import Doc
+    from leadhand.core.report import Effect
+    from leadhand.models.client import Client
+    from leadhand.models.talk import Answer, ToolCall
+    from leadhand.ports import Context, Task
+    from leadhand.workers.agent.brief import Prompt
+    from leadhand.workers.agent.toolbox import Toolbox
+    from leadhand.workers.tools import Tool
+
+SAME_CALLS_MAX = 3
+"""A call that gave the same result so often leads nowhere."""
+ANSWER_S = 300.0
+"""How long one answer may take."""
+QUIET_S = 0.2
+"""Progress is told no more often than this."""
+TAIL_CHARS = 120
+
+
+class Bounds(NamedTuple):
+    """How far one attempt may go."""
+
+    turns: int = 20
+    tokens: int = 200_000
+    """Of all questions and answers together."""
+    answer_tokens: int = 4096
+    timeout_s: float | None = None
+    budget: float | None = None
+
+
+class Loop:
+    """The conversation of one attempt."""
+
+    def __init__(
+        self,
+        client: Client,
+        prompt: Prompt,
+        tools: Toolbox,
+        returns: Doc | None,
+        bounds: Bounds,
+    ) -> None:
+        self._client, self._prompt, self._tools = client, prompt, tools
+        self._returns, self._bounds = returns, bounds
+        self.effect: Effect = "none"
+        self.log = Transcript()
+        self._turns: list[Turn] = []
+        self._used = Usage()
+        self._corrected = False
+        self._seen: Counter[str] = Counter()
+
+    async def run(self, task: Task, context: Context) -> Report:
+        """Until it ended; raises ModelFailure when the model cannot be asked."""
+        hide: Callable[[Any], Any] = getattr(context, "hide", _as_it_is)
+        self._turns = [Told(told(task, context, hide))]
+        for number in range(1, self._bounds.turns + 1):
+            answer = await self._ask(number, context)
+            self.log.turn(number, answer)
+            self._turns.append(answer.turn())
+            report = await self._heard(answer, number, context, hide)
+            if report is not None:
+                return report
+            used = self._used.input + self._used.output
+            if used >= self._bounds.tokens:
+                return self._too_much(f"it used {used:,} of {self._bounds.tokens:,} tokens")
+        return self._too_much(f"it was not done after {self._bounds.turns} turns")
+
+    async def _ask(self, number: int, context: Context) -> Answer:
+        context.progress(f"turn {number}")
+        left = self._bounds.tokens - self._used.input - self._used.output
+        request = Request(
+            system=self._prompt.text,
+            turns=tuple(self._turns),
+            tools=self._tools.shown,
+            must_call=self._returns is not None,
+            max_tokens=min(self._bounds.answer_tokens, max(1, left)),
+            timeout_s=min(self._bounds.timeout_s or ANSWER_S, ANSWER_S),
+        )
+        heard = _Heard(number, context)
+        answer = await self._client.ask(request, heard, prompt=self._prompt.digest)
+        self._used += answer.usage
+        return answer
+
+    async def _heard(
+        self, answer: Answer, number: int, context: Context, hide: Callable[[Any], Any]
+    ) -> Report | None:
+        """What follows from an answer: the report, or nothing yet."""
+        if not answer.calls:
+            if self._returns is None:
+                return self._succeeded(answer.text, hide)
+            wanted = "the task ends with a call of `finish`, and there was none"
+            if report := self._wrong(wanted):
+                return report
+            self._turns.append(Told(f"{wanted[0].upper()}{wanted[1:]}. Call one of the tools."))
+            return None
+        for call in answer.calls:
+            if call.tool in ENDINGS:
+                found = self._ending(call, hide)
+                if isinstance(found, Report):
+                    self.log.called(call, found.error.message if found.error else "done")
+                    return found
+            else:
+                context.progress(f"turn {number}: {call.tool}")
+                found = await self._call(call, context, hide)
+            self.log.called(call, found)
+            self._turns.append(Result(call.id, call.tool, found))
+            said = digest(call.tool, canonical(call.arguments), found)
+            self._seen[said] += 1
+            if self._seen[said] >= SAME_CALLS_MAX:
+                words = f"it called {call.tool} {SAME_CALLS_MAX} times with the same result"
+                return self._too_much(words)
+        return None
+
+    # Endings.
+
+    def _ending(self, call: ToolCall, hide: Callable[[Any], Any]) -> Report | str:
+        """The report that a closing tool stands for, or what is wrong with the call."""
+        shown = next(each for each in self._tools.shown if each.name == call.tool)
+        arguments = call.arguments
+        if call.tool == FINISH:
+            if self._returns is None and isinstance(arguments, dict) and "result" in arguments:
+                return self._succeeded(arguments["result"], hide)
+            wrong = misfit(arguments, shown.parameters, "arguments")
+            if not wrong:
+                return self._succeeded(arguments["result"], hide)
+            finding = f"the result does not have the form it was to have: {wrong}"
+            return self._wrong(finding) or f"error: {finding}. Call `finish` again."
+        if wrong := misfit(arguments, shown.parameters, "arguments"):
+            return f"error: {wrong}"
+        arguments = scrubbed(hide(arguments))
+        if call.tool == NEEDS_INFO:
+            return self._failed("needs_info", arguments["question"])
+        parts = tuple(f"split off: {bounded(part)}" for part in arguments.get("parts", ())[:20])
+        return self._failed("too_complex", arguments["reason"], parts)
+
+    def _succeeded(self, data: Any, hide: Callable[[Any], Any]) -> Report:
+        return Report("succeeded", scrubbed(hide(data)))
+
+    def _wrong(self, finding: str) -> Report | None:
+        """The end, when it was corrected before."""
+        if self._corrected:
+            return self._failed("invalid_output", finding)
+        self._corrected = True
+        return None
+
+    def _too_much(self, reason: str) -> Report:
+        return self._failed("too_complex", reason)
+
+    def _failed(self, kind: str, message: str, said: tuple[str, ...] = ()) -> Report:
+        failure = Failure(kind, bounded(scrub(message)), self.effect)
+        return Report("failed", error=failure, recommendations=said)
+
+    # Tools.
+
+    async def _call(self, call: ToolCall, context: Context, hide: Callable[[Any], Any]) -> str:
+        """What the model is told of one call; it is made only when it can be."""
+        tool = self._tools.get(call.tool)
+        if tool is None:
+            return f"error: {self._tools.unknown(call.tool)}"
+        if not isinstance(call.arguments, dict):
+            return "error: the arguments are no JSON object; the tool was not called"
+        if finds(call.arguments) or hide(call.arguments) != call.arguments:
+            return "error: the arguments hold what looks like a secret; the tool was not called"
+        if wrong := misfit(call.arguments, tool.parameters, "arguments"):
+            return f"error: {wrong}; the tool was not called"
+        with span("execute_tool", call.tool, gen_ai__tool__name=call.tool) as made:
+            made.content("gen_ai.tool.call.arguments", call.arguments)
+            text = await self._made(tool, call, context)
+            shown = marked(call.tool, as_text(hide(text)))
+            made.content("gen_ai.tool.call.result", shown)
+        return shown
+
+    async def _made(self, tool: Tool, call: ToolCall, context: Context) -> str:
+        """Its result or its failure, as text; and what it may have changed."""
+        changes = tool.effects is None or bool(tool.effects)
+        before = self.effect
+        if changes:
+            self.effect = "unknown"  # until it has said how it ended
+        after: Effect = "done"
+        try:
+            text = as_text(await tool.call(call.arguments, context))
+        except WorkerFailure as failure:
+            after = failure.effect if failure.effect in EFFECTS else "unknown"  # type: ignore[assignment]
+            text = f"error ({failure.failure_class}): {failure}"
+        except BaseException as error:
+            if ends_us(error):
+                raise
+            after = "unknown"
+            text = f"error: {type(error).__name__}: {error}"
+        if changes:
+            self.effect = max(before, after, key=EFFECTS.index)
+        return text
+
+
+class _Heard:
+    """Tells how an answer comes along, now and then."""
+
+    def __init__(self, number: int, context: Context) -> None:
+        self._number, self._context = number, context
+        self._text, self._told = "", 0.0
+
+    def __call__(self, piece: str) -> None:
+        self._text = (self._text + piece)[-TAIL_CHARS:]
+        now = time.monotonic()
+        if now - self._told >= QUIET_S:
+            self._told = now
+            tail = " ".join(scrub(self._text).split())
+            self._context.progress(f"turn {self._number}: {tail}")
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
