@@ -30,9 +30,11 @@ SOURCE = Path(leadhand.__file__).resolve().parent
 # --- the public surface --------------------------------------------------------------------
 
 PUBLIC = [
+    "Agent",
     "Ambiguous",
     "Approval",
     "Ask",
+    "CommandTool",
     "Context",
     "Denied",
     "Failure",
