@@ -10,19 +10,20 @@ from leadhand.core import control
 from leadhand.errors import UsageError
 from leadhand.models.talk import Result
 from leadhand.stores.memory import MemoryStore
-from leadhand.testing import ScriptedModel, calls
+from tests.support.scripts import calls
+from tests.support.scripts import model as scripted
 
 PYTHON = [sys.executable, "-c"]
 
 
 async def said(tool, *argvs):
     """What the model was told of these commands."""
-    model = ScriptedModel([*[calls("command", argv=list(argv)) for argv in argvs], "done"])
+    model = scripted([*[calls("command", argv=list(argv)) for argv in argvs], "done"])
     agent = Agent("hand", model, tools=[tool])
     lead = Lead(workers=[agent], store=MemoryStore(), policy=Policy(attempts_max=1))
     outcome = await lead.run({"goal": "g", "steps": [{"id": "one", "worker": "hand"}]})
     assert outcome.status == "succeeded"
-    return [each.text for each in model.asked[-1].turns if isinstance(each, Result)]
+    return [each.text for each in model.requests[-1].turns if isinstance(each, Result)]
 
 
 async def test_an_allowed_command_runs_and_another_does_not(tmp_path):
@@ -68,7 +69,7 @@ async def test_output_and_time_are_bounded():
 async def test_a_cancelled_attempt_leaves_no_command_behind(tmp_path):
     mark = tmp_path / "pid"
     code = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    model = ScriptedModel([calls("command", argv=[*PYTHON, code])])
+    model = scripted([calls("command", argv=[*PYTHON, code])])
     agent = Agent("hand", model, tools=[CommandTool(allow=[PYTHON], timeout=600)])
     lead = Lead(workers=[agent], store=MemoryStore())
     async with lead.hosting() as host:
