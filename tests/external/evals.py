@@ -18,7 +18,7 @@ from multiprocessing import Pool
 from typing import Any, NamedTuple
 
 from leadhand import GoalPlanner
-from tests.external import asynchow, data, faulty, psplib, pursuit, recorded
+from tests.external import asynchow, data, dialogues, faulty, psplib, pursuit, recorded
 
 SEED = 20
 UNSOLVABLE = "unsolvable_blocksworld"
@@ -105,6 +105,21 @@ def _no_violations(name: str, results: list[pursuit.Result]) -> Line:
 def _nothing_impossible(name: str, results: list[pursuit.Result]) -> Line:
     found = [each for result in results for each in result.impossible]
     return none_of(f"{name}: steps started that cannot be done", found, len(results))
+
+
+def dialogues_lines(played: list[dialogues.Played]) -> list[Line]:
+    """Whether the model planner says of recorded plans what was recorded of them."""
+    verdicts = [verdict for each in played for verdict in each.verdicts]
+    agree = sum(verdict.accepted == verdict.valid for verdict in verdicts)
+    dumb = [verdict.feedback for verdict in verdicts if not verdict.named]
+    odd = [each.name for each in played if (each.asked, each.solved) != each.ought]
+    lost = [each.name for each in played if each.tokens != each.ledger]
+    return [
+        share("dialogues: verdicts on recorded plans agree", agree, len(verdicts), 1.0),
+        none_of("dialogues: feedback without the first unmet need", dumb, len(verdicts)),
+        none_of("dialogues: rounds beyond the cap, or too few", odd, len(played)),
+        none_of("dialogues: tokens that are not in the ledger", lost, len(played)),
+    ]
 
 
 def unsolvable_cases() -> list[Any]:
@@ -197,6 +212,7 @@ def psplib_lines(played: list[tuple[str, float, list[str]]]) -> list[Line]:
 
 SUITES = {
     "recorded": Suite("planbench", recorded_cases, recorded_play, recorded_lines, 25),
+    "dialogues": Suite("planbench", dialogues.cases, dialogues.play, dialogues_lines, 40),
     "unsolvable": Suite("planbench", unsolvable_cases, unsolvable_play, unsolvable_lines),
     "faulty": Suite("planbench", faulty.cases, faulty_play, faulty_lines, 6),
     "asynchow": Suite("asynchow", asynchow.tasks, asynchow_play, asynchow_lines),

@@ -6,6 +6,7 @@ has succeeded, or promised by one that this one waits for. Nothing is run to fin
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from leadhand.core.check_proposal import proposal
@@ -17,19 +18,38 @@ from leadhand.planners.goal.world import names_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.core.report import PlannerView
     from leadhand.planners.goal.world import World
 
 
+_PLACE = re.compile(r"steps\[(\d+)\]")
 FOR_GOOD = frozenset({"permanent", "policy", "denied"})
 """Classes of failures that the same attempt would meet again."""
 
 
 def refused(steps: list[Doc], view: PlannerView) -> list[str]:
     """Why lint refuses to add steps to the run."""
+    return [str(each) for each in _errors(steps, view)]
+
+
+def first_wrong(steps: list[Doc], view: PlannerView, world: World) -> str:
+    """The first step that cannot be carried out, and why, in words."""
+    errors = _errors(steps, view)
+    if not errors:
+        return unmet(steps, view, world)
+    places = [_PLACE.match(each.place) for each in errors]
+    numbers = [int(place[1]) if place else 0 for place in places]
+    first = min(range(len(errors)), key=numbers.__getitem__)
+    sound = all("id" in step and "worker" in step for step in steps[: numbers[first]])
+    earlier = unmet(steps[: numbers[first]], view, world) if sound else ""
+    return earlier or str(errors[first])
+
+
+def _errors(steps: list[Doc], view: PlannerView) -> list[Finding]:
     found = proposal(steps, _known(view), view.catalog, view.params)
-    return [str(each) for each in found if each.level == "error"]
+    return [each for each in found if each.level == "error"]
 
 
 def unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:

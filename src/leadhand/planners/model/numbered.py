@@ -2,7 +2,7 @@
 
 Each line that begins with a number and names a worker is a step, after the one before it. What
 a worker takes is filled with the facts of that name: given with the goal, or by earlier steps.
-A line that names nobody is no step; a list in which nobody is named is no plan.
+Other lines are talk; a numbered line that names nobody is a mistake and is said to be one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from leadhand.core.report import Finish, Propose
 from leadhand.planners.goal.operators import operator_name
 from leadhand.planners.goal.steps import Names, document, tidy
 from leadhand.planners.goal.world import given
+from leadhand.planners.model.answers import Misread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
     from leadhand.planners.goal.world import Fact, World
 
 LINES_MAX = 500
-_LINE = re.compile(r"\s*(?:\(?\d+[.):]|[-*])\s*(.+)")
+_LINE = re.compile(r"\s*\(?\d+[.):]\s*(.+)")
 _DONE = re.compile(r"\W*(?:\d+[.)]\s*)?done\W*", re.IGNORECASE)
 
 
 def read(
     text: str, view: PlannerView, operators: Operators, world: World
 ) -> Propose | Finish | None:
-    """The plan that a list stands for; nothing when it names no worker."""
+    """The plan that a list stands for; nothing when it is no list."""
     if _DONE.fullmatch(text):
         return Finish(because="the model says that everything is there")
     lines = [found[1] for line in text.splitlines()[:LINES_MAX] if (found := _LINE.match(line))]
-    named = [each for line in lines if (each := _named(line, view)) is not None]
+    named = [_named(line, view) for line in lines]
     if not named:
         return None
     names, facts = Names(view.steps), dict(world.facts)
@@ -62,8 +63,8 @@ def _step(
     return tidy(document(operator, names.take(operator), facts))
 
 
-def _named(line: str, view: PlannerView) -> tuple[str, str] | None:
-    """The worker that a line names first, and its action if the line names one.
+def _named(line: str, view: PlannerView) -> tuple[str, str]:
+    """The worker that a line names first, and its action if it has several.
 
     `pick-up a` and `(pick-up a)` are a worker of that name, or worker `pick-up`, action `a`.
     """
@@ -74,7 +75,7 @@ def _named(line: str, view: PlannerView) -> tuple[str, str] | None:
         if at is not None and (found is None or (at, -len(name)) < found[:2]):
             found = (at, -len(name), name)
     if found is None:
-        return None
+        raise Misread(f"the line {line.strip()[:80]!r} names no worker")
     name = found[2]
     rest = plain[found[0] + len(name) :].strip(" :()`*.,")
     offers = view.catalog.workers[name].offers
@@ -82,7 +83,9 @@ def _named(line: str, view: PlannerView) -> tuple[str, str] | None:
         words = {action.lower(), action.lower().replace(".", " ")}
         if action and any(rest == word or rest.startswith(f"{word} ") for word in words):
             return name, action
-    return name, "" if "" in offers else next(iter(offers), "")
+    if "" in offers or len(offers) == 1:
+        return name, "" if "" in offers else next(iter(offers))
+    return name, rest.replace(" ", ".")
 
 
 def _find(name: str, line: str) -> int | None:

@@ -39,7 +39,7 @@ from leadhand.planners.goal.operators import operators_of
 from leadhand.planners.goal.world import fold
 from leadhand.planners.model import answers, numbered, telling
 from leadhand.planners.model.prompts import Prompts
-from leadhand.planners.sound import ends_short, not_true, refused, repeats, unmet
+from leadhand.planners.sound import ends_short, first_wrong, not_true, repeats
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,21 +182,25 @@ class ModelPlanner:
         except ModelFailure as failure:
             if failure.failure_class != "invalid_output":
                 raise
-            text = failure.text
-            said = Said(text or "(nothing that could be read)")
-            listed_plan = self._listed(text, view, world)
-            return said, (listed_plan, "") if listed_plan is not None else str(failure)
+            said = Said(failure.text or "(nothing that could be read)")
+            return said, self._listed(failure.text, view, world) or str(failure)
         said = Said(answer.text or msgspec.json.encode(answer.data).decode())
         if style == "list":
-            plan = self._listed(answer.text, view, world)
-            return said, (plan, "") if plan is not None else "the list names no worker"
+            return said, self._listed(answer.text, view, world) or "that is no numbered list"
         try:
             return said, answers.read(answer.data, view.catalog.workers)
         except answers.Misread as problem:
             return said, str(problem)
 
-    def _listed(self, text: str, view: PlannerView, world: World) -> Decision | None:
-        return numbered.read(text, view, self._operators(view), world) if text else None
+    def _listed(
+        self, text: str, view: PlannerView, world: World
+    ) -> tuple[Decision, str] | str | None:
+        """The plan in a list, what is wrong with it, or nothing when there is no list."""
+        try:
+            plan = numbered.read(text, view, self._operators(view), world)
+        except answers.Misread as problem:
+            return str(problem)
+        return None if plan is None else (plan, "")
 
     async def _ask(self, turns: list[Turn], style: str) -> Answer:
         """One answer; a provider that is at fault is asked again, a little later."""
@@ -229,10 +233,8 @@ class ModelPlanner:
             case Propose():
                 doc: Doc = plain(decision_doc(decision), place="decision")
                 steps = doc["steps"]
-                errors = refused(steps, view)
                 return (
-                    (errors[0] if errors else "")
-                    or unmet(steps, view, world)
+                    first_wrong(steps, view, world)
                     or repeats(steps, view)
                     or (ends_short(steps, view, world) if decision.final else "")
                 )
