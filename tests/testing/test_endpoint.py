@@ -136,6 +136,20 @@ async def test_a_stream_comes_in_pieces(way):
     assert (await answer(Use("write", {"text": "once upon a time " * 5}), way)).pieces > 3
 
 
+async def test_a_tool_that_takes_a_text_as_it_stands():
+    """Responses has them; their input is no JSON."""
+    patch = "*** Begin Patch\n+once upon a time\n*** End Patch"
+    given = {"model": "m", "input": "go", "tools": [{"type": "custom", "name": "patch"}]}
+    async with Endpoint([Loop(Use("patch", patch))]) as endpoint, clients(endpoint.url) as both:
+        whole = await both[1].responses.create(**given)
+        async with both[1].responses.stream(**given) as stream:
+            last = await stream.get_final_response()
+    for response in (whole, last):
+        assert [(each.type, each.input) for each in response.output] == [
+            ("custom_tool_call", patch)
+        ]
+
+
 # --- what the script sees ------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from leadhand.testing.endpoint import Cut, Endpoint, Fail, Hang, Loop, Say, Usage, Use, Uses
+from leadhand.testing.endpoint import Cut, Endpoint, Fail, Hang, Huge, Loop, Say, Usage, Use, Uses
 from leadhand.testing.endpoint.documents import KINDS, reply_from, script_from
 from leadhand.testing.endpoint.replies import Reply
 from tests.support.providers import WAYS, ask, clients
@@ -163,6 +163,25 @@ async def test_nothing_is_left_of_it():
     assert asyncio.all_tasks() == before
     with pytest.raises(ConnectionRefusedError):
         await talk(endpoint, b"")
+
+
+async def test_a_client_that_comes_while_it_ends_or_never_reads():
+    """Neither keeps it from ending, nor is kept waiting."""
+    endpoint = await Endpoint([Huge(20_000_000), Loop(Hang())]).__aenter__()
+    port = int(endpoint.url.rpartition(":")[2])
+    _, deaf = await asyncio.open_connection("127.0.0.1", port)
+    deaf.transport.pause_reading()
+    deaf.write(post(BODY))
+    while not endpoint.requests:
+        await asyncio.sleep(0.01)
+    late = [asyncio.create_task(talk(endpoint, post(BODY))) for _ in range(20)]
+    while len(endpoint.requests) < 2:
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await endpoint.close()
+        await asyncio.gather(*late, return_exceptions=True)
+    assert endpoint.connections == 0
+    deaf.close()
 
 
 async def test_what_is_no_reply_is_an_error_of_the_script():

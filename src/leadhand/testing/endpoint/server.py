@@ -69,6 +69,7 @@ class Endpoint:
         self._requests_max = requests_max
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._ended = False
         self._wrong: Exception | None = None
 
     @property
@@ -100,16 +101,21 @@ class Endpoint:
 
     async def close(self) -> None:
         """Stop listening, and end every connection."""
-        if self._server is None:
+        server, self._server = self._server, None
+        if server is None:
             return
-        self._server.close()
+        self._ended = True
+        server.close()
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
+        await server.wait_closed()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._ended:
+            # It was let in just before the door was closed.
+            writer.transport.abort()
+            return
         task = cast("asyncio.Task[None]", asyncio.current_task())
         full = len(self._connections) >= self._connections_max
         self._connections.add(task)
