@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -84,8 +85,8 @@ async def test_a_cancelled_attempt_leaves_no_command_behind(tmp_path):
 
 def _runs(pid):
     try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 

@@ -189,6 +189,13 @@ class Agent:
             if attach is not None:
                 attach(processes)
 
+    async def detach(self) -> None:
+        """The host goes: tools that keep a connection for its life hang up."""
+        for tool in self._tools:
+            detach = getattr(tool, "detach", None)
+            if detach is not None:
+                await detach()
+
     async def perform(self, task: Task, context: Context) -> Report:
         """One attempt: the conversation, and its report."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.hashing import canonical, digest
@@ -37,13 +38,18 @@ class Toolbox:
             if not name or name in self._tools:
                 raise UsageError(f"{place}: two tools are called {name!r}. Fix: rename one.")
             self._tools[name] = tool
+        self._returns = returns
+
+    @cached_property
+    def shown(self) -> tuple[ToolDef, ...]:
+        """What a model sees, made when first asked for: a server may have to be asked for it."""
         shown = [
             ToolDef(
                 name, shortened(scrub(tool.description), DESCRIPTION_CHARS_MAX), tool.parameters
             )
             for name, tool in self._tools.items()
         ]
-        self.shown = (*shown, finishing(returns), ASKING, YIELDING)
+        return (*shown, finishing(self._returns), ASKING, YIELDING)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -91,6 +97,8 @@ def as_tools(given: Any, place: str) -> Iterator[Tool]:
     """The tools that something stands for: a tool, a function, a worker, several of them."""
     if hasattr(given, "call") and hasattr(given, "parameters"):
         yield given
+    elif hasattr(given, "toolset"):
+        yield from given.toolset()
     elif hasattr(given, "perform") and hasattr(given, "spec"):
         yield from worker_tools(given, own=True)
     elif isinstance(given, (type, str)):
