@@ -641,3 +641,38 @@ def test_who_gives_says_what():
     assert giving().reply("give", text="x").state.answers[-1]["text"] == "x"
     assert giving().reply("give", data=0).state.answers[-1]["data"] == 0
     assert giving().reply("none").state.answers[-1]["choice"] == "none"
+
+
+def test_what_is_given_is_what_was_asked_for():
+    """A slip is told to whoever made it; who gives nothing may say what they like."""
+
+    def asked(*facts):
+        doc = {"kind": "ask", "question": "?", "choices": ["give", "none"], "facts": facts}
+        return Drive(replans=True).answer(doc)
+
+    both = {"price": 1, "stock": 2}
+    assert asked("price", "stock").reply("give", data=both).state.questions == {}
+    assert asked("price", "stock").reply("give", data=both, text="as of today").state.answers
+    with pytest.raises(UsageError, match=r"asked for: price, stock\. Fix: give it as --data"):
+        asked("price", "stock").reply("give", data={"pirce": 1})
+    with pytest.raises(UsageError, match="a single value cannot be all of them"):
+        asked("price", "stock").reply("give", text="5")
+    assert asked("price", "stock").reply("none", text="5").state.questions == {}
+    assert asked().reply("give", data={"a": 1}).state.questions == {}
+
+
+def test_a_person_who_did_it_brings_what_the_step_promised():
+    """As data or in words; a flag may be denied, and who cannot do it brings nothing."""
+
+    def asked(*gives):
+        person = WorkerSpec(name="p", offers={"": Offer(gives=gives)}, kind="human")
+        return Drive(step("a", worker="p"), catalog=[person])
+
+    with pytest.raises(UsageError, match="step a gives price, and others may need it"):
+        asked("price").reply("done")
+    assert asked("price").reply("done", data=5).running == ["a"]
+    assert asked("price").reply("done", text="5").running == ["a"]
+    assert asked("price").reply("cannot").running == []
+    assert asked("approved:x").reply("done", data=False).running == ["a"]
+    with pytest.raises(UsageError, match="step a gives price, stock, and"):
+        asked("price", "stock", "approved:x").reply("done", data={"price": 1})

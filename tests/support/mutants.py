@@ -67,6 +67,7 @@ TESTS = (
     "test_recovery",
     "test_revise",
     "test_control",
+    "test_redo",
     "test_decide",
     "test_views",
     "test_properties",

@@ -98,7 +98,6 @@ def _redo_requested(state: State, event: ev.RedoRequested, _at: int) -> None:
         state.bad -= state.is_bad(step)
     if step.question:
         close_question(state, step)
-    step.ticket = 0
     step.tolerated = False
     step.tries = None
     step.forgiven = len(step.failures)

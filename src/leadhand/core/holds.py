@@ -76,7 +76,6 @@ def again(state: State, actor: str) -> Moves:
         for ident, step in state.steps.items()
         if step.held
         and step.held not in state.cut.questions
-        and ident in state.cut.steps
         and not state.cut.given_up(ident, step.question)
     ]
     return _held(state, held, "it was held when the run ended", actor) if held else ([], [])

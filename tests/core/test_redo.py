@@ -1,0 +1,284 @@
+"""What is remembered when people hold steps, have them done again, and reopen a run."""
+
+import pytest
+
+from leadhand.core import control, holds
+from leadhand.core import events as ev
+from leadhand.core.decide import next_wake
+from leadhand.core.invariants import check
+from leadhand.core.state import IllegalEvent
+from leadhand.errors import Conflict
+from tests.core.driver import SECOND, Drive, Move, fold, propose, snapshot, spec, step
+
+
+def redo(run, ident):
+    """A person has a step done again."""
+    return run.hear(control.redo(run.state, ident, "ann", "so", run.now))
+
+
+def held(run, *names):
+    """A person holds steps."""
+    return run.hear(control.hold(run.state, list(names), "ann"))
+
+
+# Holds.
+
+
+@pytest.mark.parametrize("names", [["nobody"], ["a"], ["b", "a"]])
+def test_only_what_is_there_and_open_is_held(names):
+    """Or nothing is."""
+    run = Drive(step("a"), step("b", "a"), step("c", "b")).done("a")
+    before = snapshot(run.state)
+    with pytest.raises(IllegalEvent, match="is not there, or is settled"):
+        run.tell(ev.StepsHeld(names, "so", "ann", "q1"))
+    assert snapshot(run.state) == before
+
+
+def test_what_is_released_is_no_longer_held():
+    """Nor is it released twice."""
+    run = held(Drive(step("a"), step("b", "a")), "b")
+    assert (run.state.held, run.state.steps["b"].held) == ({"b"}, "q1")
+    run.reply("release")
+    assert (run.state.held, run.state.steps["b"].held) == (set(), "")
+    with pytest.raises(IllegalEvent, match="is not held"):
+        run.tell(ev.StepsReleased(["b"], "ann"))
+
+
+def test_a_held_try_goes_on_when_it_is_due():
+    """Its pause may be over or not when it is released."""
+    run = held(Drive(step("a")).fail("a"), "a").later(0.5).reply("release")
+    assert run.running == []
+    assert run.later(0.5).running == ["a"]
+    run = held(Drive(step("a")).fail("a"), "a").later(5)
+    assert run.running == []
+    assert run.reply("release").running == ["a"]
+
+
+def test_other_workers_have_other_limits():
+    """What was known of the old ones is forgotten."""
+    run = Drive(step("a"), step("b", "a"), step("c", "a"))
+    changed = [spec("w", version="2", max_concurrency=1)]
+    run.hear(Move(*holds.workers_changed(run.state, changed))).done("a")
+    assert run.running == ["b"]
+
+
+# Done again.
+
+
+def test_a_step_done_again_starts_over():
+    """With all its tries, not tolerated, and what went before forgiven."""
+    run = Drive(step("a", failure_action="continue"), step("b")).later(5).fail("a", "permanent")
+    assert run.state.steps["a"].tolerated
+    run.take(control.redo(run.state, "a", "ann", "so", run.now))
+    again = run.state.steps["a"]
+    assert (again.status, again.tolerated, again.tries) == ("ready", False, None)
+    assert (again.forgiven, again.ended) == (1, 0)
+    assert (run.state.unsettled, run.state.bad) == (2, 0)
+
+
+def test_a_step_that_has_not_failed_is_not_done_again():
+    """The log would make no sense."""
+    run = Drive(step("a"), step("b", "a")).done("a")
+    for ident in ("a", "b", "nobody"):
+        with pytest.raises(IllegalEvent):
+            run.tell(ev.RedoRequested(ident, "ann", "so"))
+    paused = Drive(step("a"), step("b", "a"))
+    paused.hear(control.pause(paused.state, "ann")).done("a")
+    with pytest.raises(IllegalEvent, match="step b has not failed"):
+        paused.tell(ev.RedoRequested("b", "ann", "so"))
+
+
+def test_a_step_that_may_start_again_already():
+    """A person let it, while the run is paused: to have it done again changes nothing."""
+    run = Drive(step("a")).fail("a", "permanent")
+    run.hear(control.pause(run.state, "ann")).reply("retry")
+    assert redo(run, "a").status() == ["ready"]
+    assert run.hear(control.resume(run.state, "ann")).running == ["a"]
+    assert run.done("a").ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_a_step_left_to_the_planner_is_taken_from_it():
+    """Who waits for it waits for it again."""
+    run = Drive(step("a"), step("b", "a"), step("c"), replans=True).fail("a", "permanent")
+    assert run.state.forsaken == ["a"]
+    redo(run, "a")
+    assert (run.state.forsaken, run.running) == ([], ["c", "a"])
+
+
+def test_older_logs_are_folded_as_they_were():
+    """One look in the order of the plan, and no second."""
+    steps = (
+        step("d", "c"),
+        step("a", failure_action="continue"),
+        step("c", "a"),
+        step("e", "c"),
+        step("z"),
+    )
+    run = Drive(*steps, decide_version=4).later(5).fail("a", "permanent")
+    assert run.status("d", "c", "e") == ["skipped"] * 3
+    redo(run, "a")
+    assert run.status("d", "c", "e") == ["skipped", "waiting", "waiting"]
+    assert (run.state.bad, run.state.unsettled, run.state.steps["c"].ended) == (1, 4, 0)
+    run = Drive(*steps).later(5).fail("a", "permanent")
+    redo(run, "a")
+    assert run.status("d", "c", "e") == ["waiting"] * 3
+    assert (run.state.bad, run.state.unsettled, run.state.steps["c"].ended) == (0, 5, 0)
+
+
+# Reopened.
+
+
+def test_only_a_run_that_failed_is_reopened():
+    """Not one that goes on."""
+    run = Drive(step("a"))
+    with pytest.raises(IllegalEvent, match="only a run that failed can be reopened"):
+        run.tell(ev.RunReopened("a", "ann", "so"))
+
+
+def test_a_reopened_run_has_not_ended():
+    """Nothing of its end is left; what was under way waits as it did."""
+    run = Drive(step("a", failure_action="abort"), step("b", "a"), step("y")).later(5)
+    run.fail("y").fail("a", "permanent")
+    assert (run.ended, run.state.ended_at) == ("failed", 5 * SECOND)
+    before = run.state.steps["y"].until
+    assert next_wake(run.state) == (None, None)
+    redo(run.later(0.1), "a")
+    assert (run.ended, run.state.ended_at, run.state.stopping) == (None, 0, None)
+    waits = run.state.steps["y"]
+    assert (waits.status, waits.until, waits.ended) == ("backing_off", before, 0)
+    assert run.state.steps["b"].ended == 0
+    assert next_wake(run.state)[0] == before
+    assert run.later(1).running == ["a", "y"]
+    assert run.done("a", "b", "y").ended == "succeeded"
+
+
+def test_the_goal_is_looked_at_anew():
+    """What was found missing may be there in the end."""
+    catalog = [spec("w", gives=("news",))]
+    goal = {"text": "g", "want": ["news"]}
+    run = Drive(step("a", failure_action="continue"), goal=goal, catalog=catalog)
+    run.fail("a", "permanent")
+    assert (run.ended, bool(run.state.goal_findings)) == ("failed", True)
+    redo(run, "a")
+    assert (run.state.goal_findings, run.state.goal_met) == ([], None)
+    assert run.done("a", data={"news": 1}).ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_the_planner_starts_over():
+    """What it got wrong before does not count."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a", failure_action="continue"), final=False)).fail("a", "permanent")
+    for _ in range(3):
+        run.answer(propose(step("a")))
+    assert run.ended == "failed"
+    run.take(control.redo(run.state, "a", "ann", "so", run.now))
+    planner = run.state.planner
+    assert (planner.rounds, planner.findings, planner.answer, planner.due) == (0, [], None, "")
+    run.go().done("a").answer(propose(step("b"))).done("b")
+    assert run.ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_a_step_that_was_given_up_is_not_held():
+    """It has failed, and a question that holds nobody is none."""
+    run = Drive(step("a", failure_action="continue"), step("x")).fail("a", "permanent")
+    held(run.fail("x", "permanent"), "x").reply("abort", "q1")
+    assert run.ended == "failed"
+    redo(run, "a")
+    assert (run.status("x"), run.state.held, run.state.questions) == (["failed"], set(), {})
+    redo(run.done("a"), "x").done("x")
+    assert run.ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_the_planner_keeps_what_was_left_to_it():
+    """Who waits for such a step is not skipped while another is done again."""
+    steps = (step("f"), step("g", "f"), step("a", failure_action="abort"))
+    run = Drive(*steps, replans=True).fail("f", "permanent").fail("a", "permanent")
+    assert (run.ended, run.state.forsaken) == ("failed", ["f"])
+    redo(run, "a")
+    assert run.status("g") == ["waiting"]
+    run.done("a")
+    assert "step f failed, and nothing else is left" in run.last(ev.PlannerAsked).why
+    run.answer(propose(step("h", supersedes="f"))).done("h", "g")
+    assert run.ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_what_will_be_skipped_is_taken_back_too():
+    """Two steps are done again before anybody hosts the run."""
+    steps = (step("c", "b"), step("b", "a", "x"), step("a", failure_action="abort"), step("x"))
+    run = Drive(*steps).fail("a", "permanent").fail("x", "permanent")
+    assert (run.ended, run.status()) == ("failed", ["cancelled", "cancelled", "failed", "failed"])
+    for ident in ("x", "a"):
+        run.take(control.redo(run.state, ident, "ann", "so", run.now))
+    assert list(run.state.doomed) == []
+    assert snapshot(fold(run.log)) == snapshot(run.state)
+    assert run.go().done("a", "x", "b", "c").ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_one_of_two_is_not_enough():
+    """Who waits for the other as well is skipped."""
+    steps = (step("c", "b"), step("b", "a", "x"), step("a", failure_action="abort"), step("x"))
+    run = Drive(*steps).fail("a", "permanent").fail("x", "permanent")
+    redo(run, "x").done("x")
+    assert run.status() == ["skipped", "skipped", "failed", "succeeded"]
+    assert run.ended == "failed"
+    assert check(run.log) == []
+
+
+def test_what_is_held_has_not_started():
+    """Whoever wants to hold another step is told how it stands."""
+    run = Drive(step("a"), step("b", "a")).done("a")
+    for name, said in (("a", "step a is succeeded: only"), ("b", "step b is running: only")):
+        with pytest.raises(Conflict, match=said):
+            held(run, name)
+
+
+def test_a_hold_that_is_open_is_not_asked_about_twice():
+    """It stands in the inbox again, as it did when the run ended."""
+    run = Drive(step("a", failure_action="abort"), step("c", "a"))
+    held(run, "c").fail("a", "permanent")
+    redo(run, "a").done("a")
+    assert (list(run.state.questions), len(run.all(ev.StepsHeld))) == (["q1"], 1)
+    assert run.reply("release").done("c").ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_nobody_is_asked_about_the_hold_of_a_step_that_was_given_up():
+    """Both questions about it were answered with the end."""
+    run = Drive(step("a", failure_action="continue"), step("x"), step("y"))
+    held(run.fail("a", "permanent").fail("x", "permanent"), "x")
+    run.reply("abort", "q1").reply("abort", "q2").done("y")
+    assert run.ended == "failed"
+    redo(run, "a").done("a")
+    assert (run.state.questions, run.ended, run.status("x")) == ({}, "failed", ["failed"])
+    assert check(run.log) == []
+
+
+def test_another_version_holds_what_people_allowed_of_it():
+    """Also where it only may do the step; not what is done, held already, or somebody else's."""
+    risky = {"worker": "risky"}
+    run = Drive(
+        step("a", **risky),
+        step("b", "a", **risky),
+        step("c", "a", alternatives=["risky"]),
+        step("d", "a", **risky),
+        step("e", "a"),
+    ).reply("approve")
+    held(run, "d").hear(control.pause(run.state, "ann")).done("a")
+    changed = [spec("risky", risk="high", version="2")]
+    run.hear(Move(*holds.workers_changed(run.state, changed)))
+    found = run.last(ev.StepsHeld)
+    assert (found.steps, found.actor) == (["b", "c"], "policy")
+    assert found.reason == "risky changed since it was allowed"
+
+
+def test_what_the_policy_let_through_it_lets_through_again():
+    """Nobody had to allow it, so nobody is asked."""
+    run = Drive(step("a"), step("b", "a"))
+    moved = Move(*holds.workers_changed(run.state, [spec("w", version="2")]))
+    assert [type(event) for event in moved.events] == [ev.WorkersChanged]
