@@ -128,7 +128,7 @@ class ProviderModel:
                 )
             case "length":
                 words = f"{self.name}: the answer is longer than {request.max_tokens} tokens"
-                raise ModelFailure("invalid_output", words, usage=usage)
+                raise ModelFailure("invalid_output", words, usage=usage, text=text)
             case _:
                 pass
         calls = tuple(

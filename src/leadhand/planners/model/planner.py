@@ -62,6 +62,7 @@ WAIT_MAX_S = 30.0
 PASSING = frozenset({"rate_limited", "transient", "timeout"})
 TOKENS = 12_000
 """About how much the model is told."""
+ANSWER_TOKENS = 4096
 NOTES_CHARS_MAX = 4000
 
 STYLE = {
@@ -90,7 +91,7 @@ class ModelPlanner:
     replans = True
     splits = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each with a default
         self,
         model: str | Model | Client = "lead",
         *,
@@ -98,6 +99,9 @@ class ModelPlanner:
         prompts: str | Path | None = None,
         rounds: int = ROUNDS,
         tokens: int = TOKENS,
+        max_tokens: int = ANSWER_TOKENS,
+        timeout_s: float = 180.0,
+        temperature: float | None = None,
         book: Book | None = None,
         asks: bool = True,
     ) -> None:
@@ -105,6 +109,11 @@ class ModelPlanner:
         if style not in STYLES:
             raise UsageError(f"style is one of {', '.join(STYLES)}, not {style!r}")
         self.model, self.style, self.rounds, self.tokens = model, style, rounds, tokens
+        self._limits: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "timeout_s": timeout_s,
+            "temperature": temperature,
+        }
         self.prompts = Prompts(prompts)
         self.asks = asks
         self.source = model if isinstance(model, str) else ""
@@ -208,7 +217,7 @@ class ModelPlanner:
             system=self.prompts.fill("system"),
             turns=tuple(turns),
             schema=None if style == "list" else answers.SCHEMA,
-            temperature=None,
+            **self._limits,
         )
         for wait in (*BACKOFF_S, None):
             try:

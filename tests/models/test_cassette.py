@@ -1,0 +1,81 @@
+"""Traffic on tape: recorded from a real endpoint, played without one."""
+
+import json
+
+import pytest
+
+from leadhand.errors import UsageError
+from leadhand.models.book import Book
+from leadhand.models.cassette import Tape, playing, recording
+from leadhand.models.failures import ModelFailure
+from leadhand.models.talk import Request, Told
+from leadhand.testing.endpoint import Endpoint, Fail, Say, Usage
+
+KEY = "sk-ant-" + "a1b2c3d4" * 4
+
+
+def question(text="hello"):
+    return Request(system="s", turns=(Told(text),))
+
+
+async def test_what_was_recorded_is_played(tmp_path):
+    tape = tmp_path / "tapes" / "one.json"
+    heard = []
+    async with Endpoint([Say("first", usage=Usage(5, 6)), Say("second"), Fail(429)]) as endpoint:
+        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        with recording(tape):
+            for _ in range(2):
+                await client.ask(question())
+            with pytest.raises(ModelFailure):
+                await client.ask(question("more"))
+    with playing(tape):
+        answers = [await client.ask(question(), heard.append) for _ in range(3)]
+        with pytest.raises(ModelFailure) as caught:
+            await client.ask(question("more"))
+    assert [answer.text for answer in answers] == ["first", "second", "second"]
+    assert heard == ["first", "second", "second"]
+    assert (answers[0].usage.input, answers[0].usage.output) == (5, 6)
+    assert caught.value.failure_class == "rate_limited"
+
+
+async def test_what_is_not_on_the_tape_is_a_failure_with_a_fix(tmp_path):
+    tape = tmp_path / "one.json"
+    async with Endpoint([Say("first")]) as endpoint:
+        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        with recording(tape):
+            await client.ask(question())
+        with playing(tape), pytest.raises(ModelFailure, match="differs in turns") as caught:
+            await client.ask(question("something else"))
+        assert len(endpoint.requests) == 1, "nobody was asked"
+    assert "record:" in str(caught.value)
+
+
+async def test_no_secret_gets_onto_a_tape(tmp_path):
+    tape = tmp_path / "one.json"
+    async with Endpoint([Say(f"the key is {KEY}")]) as endpoint:
+        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        with recording(tape):
+            await client.ask(question(f"use {KEY}"))
+    assert KEY not in tape.read_text()
+    assert "authorization" not in tape.read_text().lower()
+    with playing(tape):
+        assert (await client.ask(question(f"use {KEY}"))).text == "the key is [secret]"
+
+
+async def test_the_environment_can_name_a_tape(tmp_path, monkeypatch):
+    tape = tmp_path / "one.json"
+    async with Endpoint([Say("first")]) as endpoint:
+        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        monkeypatch.setenv("LEADHAND_TAPE", f"record:{tape}")
+        await client.ask(question())
+    monkeypatch.setenv("LEADHAND_TAPE", str(tape))
+    assert (await client.ask(question())).text == "first"
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", json.dumps({"format": "other"})])
+def test_what_is_no_tape_is_refused(tmp_path, content):
+    path = tmp_path / "tape.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match="tape"):
+        Tape(path)

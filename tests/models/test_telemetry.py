@@ -1,0 +1,60 @@
+"""Spans: none unless switched on, no contents unless asked for."""
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from leadhand.models import telemetry
+from leadhand.models.client import Client
+from leadhand.models.failures import ModelFailure
+from leadhand.models.talk import Request, Told
+from leadhand.testing import ScriptedModel
+
+ASKED = Request(system="the system text", turns=(Told("the question"),))
+
+
+@pytest.fixture
+def spans():
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield lambda **more: telemetry.switch_on(provider=provider, **more) or exporter
+    telemetry.switch_off()
+
+
+async def test_a_question_is_a_span_without_its_contents(spans):
+    exporter = spans()
+    await Client([ScriptedModel(["the answer"], name="chat:m")]).ask(ASKED)
+    (span,) = exporter.get_finished_spans()
+    assert span.name == "chat m"
+    told = dict(span.attributes)
+    assert told["gen_ai.operation.name"] == "chat"
+    assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (100, 50)
+    for words in ("the system text", "the question", "the answer"):
+        assert words not in str(told)
+
+
+async def test_contents_where_they_are_asked_for(spans):
+    exporter = spans(contents=True)
+    await Client([ScriptedModel(["the answer"], name="chat:m")]).ask(ASKED)
+    told = str(dict(exporter.get_finished_spans()[0].attributes))
+    for words in ("the system text", "the question", "the answer"):
+        assert words in told
+
+
+async def test_a_failure_is_told_by_its_class(spans):
+    exporter = spans()
+    with pytest.raises(ModelFailure):
+        await Client([ScriptedModel([ModelFailure("policy", "secret words")])]).ask(ASKED)
+    (span,) = exporter.get_finished_spans()
+    assert span.attributes["error.type"] == "policy"
+    assert not span.status.is_ok
+    assert "secret words" not in span.to_json()
+
+
+async def test_off_means_off(spans):
+    exporter = spans()
+    telemetry.switch_off()
+    await Client([ScriptedModel(["x"])]).ask(ASKED)
+    assert exporter.get_finished_spans() == ()
