@@ -133,13 +133,13 @@ def _registry(
 
 def needed(state: State) -> set[str]:
     """The workers that steps which have not ended may use."""
+    from leadhand.core.catalog import doers
     from leadhand.core.state import SETTLED
 
     names: set[str] = set()
     for step in state.steps.values():
         if step.status not in SETTLED:
-            names.add(step.worker)
-            names.update(step.doc.get("alternatives", ()))
+            names.update((step.worker, *doers(step.doc, state.catalog.workers)))
     for doc in state.pending.add if state.pending else ():
         names.add(str(doc.get("worker", "")))
     return names

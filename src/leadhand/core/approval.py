@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.core.catalog import Catalog
+from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.looser import looser
 from leadhand.core.wording import listed
@@ -95,8 +95,8 @@ _OUTSIDE = ("seal", "signature")
 
 def versions(steps: Iterable[Doc], catalog: Catalog) -> dict[str, str]:
     """The workers that may do some steps, each with its version; an unknown one has none."""
-    names = {name for step in steps for name in (step["worker"], *step.get("alternatives", ()))}
     known = catalog.workers
+    names = {name for step in steps for name in doers(step, known)}
     return {name: known[name].version if name in known else "" for name in sorted(names)}
 
 

@@ -62,6 +62,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     max_concurrency: int | None = None
     trusted: bool = True
     """False when its results come from outside and must be treated as untrusted data."""
+    stronger: str = ""
+    """The worker that is the same with a stronger model, for what was too much for this one."""
 
     def offer(self, action: str) -> Offer | None:
         """The offer that answers an action, the unnamed one answering any."""
@@ -108,8 +110,25 @@ class Catalog:
         return hashlib.sha256(msgspec.json.encode(specs, order="sorted")).hexdigest()
 
 
+def doers(step: Doc, workers: Mapping[str, WorkerSpec]) -> tuple[str, ...]:
+    """Everybody who may do a step: its worker, its alternatives, then who is stronger than each."""
+    named = (step.get("worker", ""), *step.get("alternatives", ()))
+    found = dict.fromkeys(named)
+    for name in named:
+        spec = workers.get(name)
+        while spec is not None and spec.stronger and spec.stronger not in found:
+            found[spec.stronger] = None
+            spec = workers.get(spec.stronger)
+    return tuple(found)
+
+
+def stronger_ones(workers: Mapping[str, WorkerSpec]) -> frozenset[str]:
+    """The workers that stand behind others, and are not for plans to name."""
+    return frozenset(spec.stronger for spec in workers.values() if spec.stronger)
+
+
 def effective_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> Risk:
     """The maximum of what plan, step and every worker that may do it declare."""
     action = step.get("action", "")
-    names = [step.get("worker", ""), *step.get("alternatives", ())]
+    names = doers(step, catalog.workers)
     return worst(plan_risk, step.get("risk_level"), *(catalog.risk(name, action) for name in names))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
+from leadhand.core.catalog import doers
 from leadhand.core.effects import Effect, Notify
 from leadhand.core.review import reach_of, ruling
 from leadhand.core.state import SETTLED
@@ -106,7 +107,7 @@ def workers_changed(state: State, specs: list[WorkerSpec]) -> Moves:
         for step in state.steps.values()
         if step.status not in SETTLED
         and not step.held
-        and not names.isdisjoint((step.doc["worker"], *step.doc.get("alternatives", ())))
+        and not names.isdisjoint(doers(step.doc, state.catalog.workers))
     ]
     docs = [step.doc for step in touched if not step.approved]
     if docs and not ruling(state, reach_of(state, docs)).people:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core import graph
 from leadhand.core.approval import bind, versions
-from leadhand.core.catalog import Catalog
+from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants_book import Book, Entry, Pending
 from leadhand.core.plan import RISKS, worst
@@ -106,7 +106,7 @@ def _beyond(book: Book, add: list[Doc]) -> bool:
 def _risk(book: Book, doc: Doc) -> str:
     """The most of what plan, step and every worker that may do it declare."""
     found = [book.start.plan.get("risk_level"), doc.get("risk_level")]
-    for name in (doc["worker"], *doc.get("alternatives", ())):
+    for name in doers(doc, book.catalog):
         offer, spec = book.offer(name, doc.get("action", "")), book.catalog.get(name)
         declared = offer.risk if offer else None
         found.append(declared or (spec.default_risk() if spec else None))

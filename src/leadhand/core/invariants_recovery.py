@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
+from leadhand.core.catalog import doers
 from leadhand.core.plan import failure_action_of
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _check_repeat(book: Book, step: Entry, event: ev.RecoveryDecided, kind: str)
         why = "nobody saw whether it happened" if step.unseen else "it has happened"
         book.wrong("I17", f"{what} though {why}, and the step is not idempotent")
     if event.strategy == "reroute":
-        known = (step.doc["worker"], *step.doc.get("alternatives", ()))
+        known = doers(step.doc, book.catalog)
         if event.worker == step.worker or event.worker not in known:
             book.wrong("I21", f"{what} to {event.worker}, which the plan does not name for it")
         if kind in NOBODY_ELSE:

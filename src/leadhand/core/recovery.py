@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadhand.core.catalog import doers
 from leadhand.core.durations import SECONDS_MAX, seconds
 from leadhand.core.plan import failure_action_of
 
@@ -198,7 +199,7 @@ def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
 def alternative(state: State, step: StepState, down: Container[str] = ()) -> str:
     """The first other worker that may do a step, has not tried, and is not `down`; or nothing."""
     happened = may_have_happened(step)
-    for worker in step.doc.get("alternatives", ()):
+    for worker in doers(step.doc, state.catalog.workers)[1:]:
         theirs = state.catalog.offer(worker, step.action)
         if theirs is None or worker == step.worker or step.tried(worker) or worker in down:
             continue

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.core.catalog import effective_risk
+from leadhand.core.catalog import doers, effective_risk
 from leadhand.core.plan import RISKS, worst
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def reach(steps: Iterable[Doc], catalog: Catalog, plan_risk: str | None = None) 
     scope: set[str] = set()
     risk, cost = worst(plan_risk), 0.0
     for step, count in _alike(steps):
-        names = (step["worker"], *step.get("alternatives", ()))
+        names = doers(step, catalog.workers)
         offers = [catalog.offer(name, step.get("action", "")) for name in names]
         workers.update(names)
         scope.update(step.get("writes") or ())

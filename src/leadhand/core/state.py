@@ -345,7 +345,9 @@ class State:
         if step.held:
             return
         key = (-step.tail, step.order)
-        own = step.id if "alternatives" in step.doc else ""
+        spec = self.catalog.workers.get(step.worker)
+        others = "alternatives" in step.doc or (spec is not None and spec.stronger)
+        own = step.id if others else ""
         group = Group(step.worker, uses_of(step.doc), own)
         step.ticket = self.ready.add(key, group, step.id)
 

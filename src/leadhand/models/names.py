@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 TIERS = ("hand", "lead", "strong")
 """The tiers that every configuration knows, weakest first for workers: hand, then strong."""
 
+STRONGER = {"hand": "strong"}
+"""Who is asked when a task was too much for a worker of this tier."""
+
 PROTOCOLS = ("anthropic", "chat", "responses")
 """What an address may speak."""
 

@@ -43,6 +43,8 @@ class Registry:
         self.methods: list[Method] = []
         """Ways to split what is too complex, for planners that know how."""
         self._workers: dict[str, Worker] = {}
+        self._stronger: list[str] = []
+        """Those that stand behind another of a weaker tier."""
         functions: dict[str, list[FunctionAction]] = {}
         for given in workers:
             for each in _collected(given):
@@ -79,11 +81,20 @@ class Registry:
                 await detach()
 
     def use_models(self, book: Book) -> None:
-        """Tell the workers that ask models what those are called."""
-        for worker in self._workers.values():
+        """Tell the workers that ask models what those are called.
+
+        An agent of a tier that has a stronger one is there a second time, with models of that.
+        """
+        self.leave_out(self._stronger)
+        self._stronger.clear()
+        for worker in list(self._workers.values()):
             use = getattr(worker, "use_models", None)
             if use is not None:
                 use(book)
+                stronger = getattr(worker, "stronger", lambda: None)()
+                if stronger is not None:
+                    self._add(stronger)
+                    self._stronger.append(stronger.spec.name)
 
     def get(self, name: str) -> Worker | None:
         """A worker by name."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.core.catalog import stronger_ones
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -104,12 +106,13 @@ class Operators:
 
 
 def operators_of(catalog: Catalog) -> Operators:
-    """The operators of all workers that give something."""
+    """The operators of all workers that give something, without those that stand behind one."""
+    behind = stronger_ones(catalog.workers)
     return Operators(
         _operator(spec.name, action, offer, catalog.risk(spec.name, action))
         for spec in catalog.workers.values()
         for action, offer in spec.offers.items()
-        if offer.gives
+        if offer.gives and spec.name not in behind
     )
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,7 @@ from leadhand.models.book import Book
 from leadhand.models.failures import ModelFailure
 from leadhand.models.guard import scrub
 from leadhand.models.meter import payer
+from leadhand.models.names import STRONGER
 from leadhand.models.telemetry import span
 from leadhand.workers.agent.allowance import Allowance
 from leadhand.workers.agent.brief import Prompt
@@ -119,7 +121,8 @@ class Agent:
         self._tools = Toolbox(tools, self._returns, place)
         self._prompt = Prompt(options.get("prompt", ""), instructions, place)
         self._gives = _texts(options["gives"]) if "gives" in options else own
-        self._fixed = False
+        self.fixed = False
+        """Whether it stays with its own model, whatever tier a step names."""
         self._stronger = ""
         self._book = Book()
         if options.get("risk") not in (None, *RISKS):
@@ -155,6 +158,7 @@ class Agent:
             offers={"": offer},
             max_concurrency=options.get("max_concurrency"),
             trusted=bool(options.get("trusted")),
+            stronger=self._stronger,
         )
 
     def _version(self) -> str:
@@ -180,7 +184,24 @@ class Agent:
     def use_models(self, book: Book) -> None:
         """Tell it what tiers and models are called in this configuration."""
         self._book = book
+        self._stronger = "" if self._above() is None else f"{self.name}@{self._above()}"
         self.__dict__.pop("spec", None)
+
+    def stronger(self) -> Agent | None:
+        """The same agent with models of the next tier, where there is one."""
+        tier = self._above()
+        if tier is None:
+            return None
+        other = copy(self)
+        other.name, other.model, other.fixed = self._stronger, tier, True
+        other.use_models(self._book)
+        return other
+
+    def _above(self) -> str | None:
+        tiers = self._book.tiers
+        tier = STRONGER.get(self.model) if isinstance(self.model, str) else None
+        known = tier in tiers and self.model in tiers
+        return tier if known and tiers[str(tier)] != tiers[str(self.model)] else None
 
     def attach(self, processes: Processes) -> None:
         """Give its tools the means to start programs."""
@@ -228,7 +249,7 @@ class Agent:
 
     def _client(self, wanted: str) -> Client:
         """The models to ask: the step's tier where it names one, else its own."""
-        if wanted and not self._fixed:
+        if wanted and not self.fixed:
             return self._book.client(wanted)
         return self._book.client(self.model)
 
