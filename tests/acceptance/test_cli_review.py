@@ -425,6 +425,28 @@ def test_verify_looks_at_signatures_again(folder):
         assert "is ann's: only the log says so" in done.err
 
 
+def test_held_steps_are_let_go_by_approvers(folder):
+    """By name or by answer: unsigned it is refused, signed it goes on and verifies."""
+    pytest.importorskip("cryptography")
+    key = folder.run("audit-key", "ann.key", "--json").doc["approver"]
+    base = "[project]\nworkers = ['workers.py']\nactor = 'ann'\n"
+    signing = f"{base}[review]\nkey = 'ann.key'\n[approvers]\nann = '{key}'\n"
+    for words in (("release", "RUN", "a"), ("answer", "RUN", "release")):
+        folder.write("leadhand.toml", signing)
+        run = waiting(folder)
+        assert folder.run("review", run, "approve").code == 0
+        assert folder.run("hold", run, "a").code == 0
+        command = [run if word == "RUN" else word for word in words]
+        folder.write("leadhand.toml", f"{base}[approvers]\nann = '{key}'\n")
+        refused = folder.run(*command)
+        assert refused.code == 4, refused
+        folder.write("leadhand.toml", signing)
+        done = folder.run(*command)
+        assert done.code == 0, done
+        assert folder.run("resume", run).code == 0
+        assert folder.run("verify", run).code == 0
+
+
 def test_an_approval_for_a_budget_holds_for_no_larger_one(folder):
     """Given with it, it is shown, covered by the hash, and kept."""
     folder.plan(say("a", "v2"))

@@ -4,6 +4,8 @@ The forger here has the database and a program of their own, which asks for no s
 they write has fitting hashes and keeps every other rule.
 """
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -19,6 +21,7 @@ from leadhand.audit.unbundle import verify_bundle
 from leadhand.core.approval import plan_binding
 from leadhand.core.events import ApprovalGiven
 from leadhand.engine import approvals
+from leadhand.errors import NotAllowed
 
 pytest.importorskip("cryptography")
 
@@ -210,3 +213,53 @@ def test_an_approval_of_an_earlier_version_verifies_and_starts_nothing(store, mo
     monkeypatch.setattr(approvals, "refuse_void", lambda *_: None)
     outcome = lead.run_sync(PLAN, approval=old)
     assert [each.problems for each in looked(store, outcome)] == [[], []]
+
+
+async def let_go(store, approver, answerer, *, by_name=False):
+    """A run whose approval ends before it is taken up; somebody lets it go all the same."""
+    lead = lead_of(store)
+    waits = await lead.run(PLAN)
+    await lead.answer(waits.run, "review-1", "approve", expires=0.3)
+    await asyncio.sleep(0.4)
+    held = await lead.resume(waits.run)
+    [question] = held.waiting_for
+    lead.key, lead.actor = approver, answerer
+    if by_name:
+        assert await lead.release(waits.run, "ship") == ["ship"]
+    else:
+        await lead.answer(waits.run, question["id"].partition("/")[2], "release")
+    return waits.run
+
+
+def problems_of(store, run):
+    reader = Reader(store)
+    try:
+        found = verify_database(reader, store, Anchoring(), approvers=AT_HAND).problems
+    finally:
+        reader.store.close_reader()
+    alone = verify_bundle(export_run(store, run, Anchoring()), None, AT_HAND).problems
+    return [[(each.rule, each.run) for each in problems] for problems in (found, alone)]
+
+
+@pytest.mark.parametrize(
+    ("key", "actor"), [(None, "ann"), (EVE, "ann"), (EVE, "eve"), (ANN, "eve")]
+)
+async def test_only_approvers_let_go_what_is_no_longer_allowed(store, key, actor):
+    """The time of an approval is up: to go on all the same is to approve."""
+    for number, by_name in enumerate((False, True)):
+        with pytest.raises(NotAllowed):
+            await let_go(store.with_name(f"{number}.db"), key, actor, by_name=by_name)
+
+
+async def test_a_signed_release_is_checked_again(store):
+    """As an approval is."""
+    for by_name in (False, True):
+        run = await let_go(store, ANN, "ann", by_name=by_name)
+        assert problems_of(store, run) == [[], []]
+
+
+@pytest.mark.parametrize(("key", "actor"), [(None, "ann"), (EVE, "ann"), (EVE, "eve")])
+async def test_a_forged_release_is_found(store, forger, key, actor):
+    """Whoever wrote it into the log had no key."""
+    run = await let_go(store, key, actor)
+    assert problems_of(store, run) == [[("signature", run)]] * 2

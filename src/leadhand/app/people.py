@@ -18,11 +18,12 @@ from leadhand.core import control
 from leadhand.core.amend import amendment, edit
 from leadhand.core.approval import Approval, parts_of, plan_binding
 from leadhand.core.durations import seconds
+from leadhand.core.holds import released
 from leadhand.core.looser import limits_of
 from leadhand.core.moves import Move
 from leadhand.core.reviewed import review_doc
 from leadhand.core.revisions import plan_of
-from leadhand.engine.approvals import own_words, signed
+from leadhand.engine.approvals import signed, signed_releases, words_with
 from leadhand.errors import NotAllowed, UsageError
 
 if TYPE_CHECKING:
@@ -119,8 +120,19 @@ class People(House):
 
     async def release(self, run_id: str, *steps: str, reason: str = "") -> list[str]:
         """Let steps go on that are held, with those that were held together with them."""
-        answer = await self.say(run_id, "release", steps=list(steps), reason=reason)
-        return list(answer["steps"])
+        names, key, told = list(steps), self.key, list[str]()
+        if key is None:
+            answer = await self.say(run_id, "release", steps=names, reason=reason)
+            return list(answer["steps"])
+
+        def said(state: State, _now: Now) -> Move:
+            signed = signed_releases(state, names, self.actor, key)
+            told.extend(step for each in signed for step in released(state, each))
+            return control.release(state, names, self.actor, reason, signed)
+
+        async with self.hosting() as host:
+            await host.load(run_id, self.registry).said(said)
+        return told
 
     async def redo(self, run_id: str, step: str, reason: str) -> None:
         """Have a step tried again that failed; `resume` then goes on, if nobody hosts the run."""
@@ -190,12 +202,11 @@ def answering(
     data: Json = None,
     expires: Expiry = None,
 ) -> Callable[[State, Now], Move]:
-    """An answer, signed where it is an approval and there is a key."""
+    """An answer, signed where it allows something and there is a key."""
 
     def said(state: State, now: Now) -> Move:
-        more = None
-        if choice == "approve":
-            more = own_words(state, actor, now, expires=ends(expires, now.wall), key=key)
+        until = ends(expires, now.wall)
+        more = words_with(state, question, choice, actor, now, expires=until, key=key)
         return control.answer(
             state, question, choice, actor, now, text=text, data=data, approval=more
         )

@@ -21,13 +21,23 @@ from typing import TYPE_CHECKING
 from leadhand.audit.chain import Problem
 from leadhand.audit.keys import PublicKey, name_of, raw_key
 from leadhand.core import events as ev
-from leadhand.core.approval import Approval, refuse_other, signed_text
+from leadhand.core.approval import (
+    LIMITS_SINCE,
+    Approval,
+    refuse_other,
+    release_binding,
+    signed_text,
+)
+from leadhand.core.catalog import Catalog
 from leadhand.core.revisions import head_of
 from leadhand.core.wording import listed
 from leadhand.errors import LeadhandError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from leadhand.core.catalog import WorkerSpec
+    from leadhand.core.plan import Doc
 
 RULE = "signature"
 
@@ -56,6 +66,41 @@ def _given(started: ev.RunStarted | None, event: ev.ApprovalGiven) -> Approval |
     )
 
 
+def _signs_releases(started: ev.RunStarted) -> bool:
+    return bool(started.policy.approvers) and started.decide_version >= LIMITS_SINCE
+
+
+class _Held:
+    """What a log says so far of steps that are held: by which question, done by whom."""
+
+    def __init__(self) -> None:
+        self.run = ""
+        self.docs: dict[str, Doc] = {}
+        self.by: dict[str, str] = {}
+        self.specs: dict[str, WorkerSpec] = {}
+
+    def see(self, event: ev.Event) -> None:
+        match event:
+            case ev.RunStarted():
+                self.run = event.run
+                self.specs = {spec.name: spec for spec in event.catalog}
+            case ev.WorkersChanged():
+                self.specs |= {spec.name: spec for spec in event.specs}
+            case ev.RevisionProposed():
+                self.docs |= {doc["id"]: doc for doc in event.add}
+            case ev.StepsHeld():
+                self.by |= dict.fromkeys(event.steps, event.question)
+            case _:
+                pass
+
+    def words(self, event: ev.StepsReleased) -> bytes:
+        """What whoever let steps go has signed."""
+        docs = [self.docs[ident] for ident in event.steps]
+        question = self.by.get(event.steps[0], "") if event.steps else ""
+        bound = release_binding(self.run, question, docs, Catalog(self.specs.values()))
+        return signed_text(bound, event.actor, 0)
+
+
 class Signatures:
     """What looking at the approvals of one run or of many has shown, and has not."""
 
@@ -80,23 +125,39 @@ class Signatures:
         found: list[Problem] = []
         started: ev.RunStarted | None = None
         proposed: ev.RevisionProposed | None = None
+        held = _Held()
         for seq, event in enumerate(log, 1):
+            held.see(event)
+            wrong: list[str] = []
             match event:
                 case ev.RunStarted():
                     started = event
                 case ev.RevisionProposed():
                     proposed = event
                 case ev.ApprovalGiven() if started is not None:
-                    wrong = [self._signature(started, event), self._prior(started, proposed, event)]
-                    found += [Problem(run, seq, RULE, each) for each in wrong if each]
+                    what = f"{event.actor}'s approval of revision {event.number}"
+                    words = words_of(started, event)
+                    wrong = [self._signature(started, event, what, words)]
+                    wrong.append(self._prior(started, proposed, event))
+                case ev.StepsReleased() if started is not None and _signs_releases(started):
+                    what = f"{event.actor}'s release of {listed(event.steps)}"
+                    wrong = [self._signature(started, event, what, held.words(event))]
+            found += [Problem(run, seq, RULE, each) for each in wrong if each]
         return found
 
-    def _signature(self, started: ev.RunStarted, event: ev.ApprovalGiven) -> str:
+    def _signature(
+        self,
+        started: ev.RunStarted,
+        event: ev.ApprovalGiven | ev.StepsReleased,
+        what: str,
+        words: bytes,
+    ) -> str:
         actor, approvers = event.actor, started.policy.approvers
-        what = f"{actor}'s approval of revision {event.number}"
         key = approvers.get(actor) if approvers else self.known.get(actor)
         if approvers and key is None:
-            return ""  # a rule of its own: they may not approve at all
+            # Of an approval that is a rule of its own.
+            released = isinstance(event, ev.StepsReleased)
+            return f"{what}: {actor} is not among those who may approve" if released else ""
         if not event.signature:
             self.unsigned += not approvers
             return f"{what} is not signed" if approvers else ""
@@ -108,7 +169,7 @@ class Signatures:
             if not approvers and name != event.key:
                 self.unchecked[event.key] = f"{actor}'s key is now {name}"
                 return ""
-            good = is_signed_by(key, words_of(started, event), event.signature)
+            good = is_signed_by(key, words, event.signature)
         except ValueError:
             return f"{what} cannot be checked: what stands for the key of {actor} is none"
         except UsageError as error:

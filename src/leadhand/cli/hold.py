@@ -9,7 +9,7 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
-from leadhand.cli.options import reading, settings_of, store_option
+from leadhand.cli.options import actor_of, reading, settings_of, store_option
 from leadhand.cli.text import clean
 
 
@@ -43,8 +43,19 @@ def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store:
 def release(
     console: Console, run: str, steps: tuple[str, ...], reason: str, store: str | None
 ) -> int:
-    """Let steps go on that are held, with those that were held together with them."""
-    ident, answer = say(settings_of(store), run, "release", steps=list(steps), reason=reason)
+    """Let steps go on that are held, with those that were held together with them.
+
+    Where there are approvers, that is for them: it is signed with [review] key.
+    """
+    from leadhand.app.people import approver_key
+    from leadhand.engine.approvals import signed_releases
+
+    settings, names = settings_of(store), list(steps)
+    with reading(settings) as reader:
+        state = reader.state(reader.resolve(run))
+    key = approver_key(settings.approver_key)
+    signed = signed_releases(state, names, actor_of(settings), key)
+    ident, answer = say(settings, run, "release", steps=names, reason=reason, signed=signed)
     if console.json:
         console.document({"run": ident, **answer})
         return 0

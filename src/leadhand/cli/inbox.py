@@ -94,10 +94,10 @@ def answer(
     details: dict[str, Any] = {"id": row["id"].partition("/")[2], "choice": chosen, "text": text}
     if data is not None:
         details["data"] = read_value(data, "--data")
-    if row["kind"] == "review" and chosen == "approve":
+    if (row["kind"], chosen) in (("review", "approve"), ("hold", "release")):
         from leadhand.cli.review import approval_words
 
-        details["approval"] = approval_words(settings, state)
+        details["approval"] = approval_words(settings, state, question=details["id"], choice=chosen)
     run, answered = say(settings, row["run"], "answer", **details)
     if console.json:
         console.document({"id": row["id"], "choice": chosen, **answered, "run": run})

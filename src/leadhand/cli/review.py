@@ -155,7 +155,7 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
             console.say("nothing was approved")
             return 5
         details["approval"] = {
-            **approval_words(settings, state, options["expires"], options["key"]),
+            **(approval_words(settings, state, options["expires"], options["key"]) or {}),
             "shown": (options["hash"] or shown).lower(),
         }
     _run, answer = say(settings, state.run, "answer", **details)
@@ -164,15 +164,22 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
 
 
 def approval_words(
-    settings: Settings, state: State, expires: str | None = None, key: str | None = None
-) -> Doc:
-    """What goes with an approval of what waits: when it ends, and a signature."""
+    settings: Settings,
+    state: State,
+    expires: str | None = None,
+    key: str | None = None,
+    *,
+    question: str = "",
+    choice: str = "approve",
+) -> Doc | None:
+    """What goes with an answer that allows something: when it ends, and a signature."""
     from leadhand.app.people import approver_key, ends
-    from leadhand.engine.approvals import own_words
+    from leadhand.engine.approvals import words_with
 
     now = _now()
-    signer = approver_key(key or settings.approver_key)
-    return own_words(state, actor_of(settings), now, expires=ends(expires, now.wall), key=signer)
+    until, signer = ends(expires, now.wall), approver_key(key or settings.approver_key)
+    actor = actor_of(settings)
+    return words_with(state, question, choice, actor, now, expires=until, key=signer)
 
 
 def _confirmed(console: Console, state: State, options: Doc) -> bool:

@@ -17,9 +17,18 @@ NOBODY = "nobody"
 
 
 def answer_events(
-    state: State, question: Question, choice: str, actor: str, text: str, data: Json = None
+    state: State,
+    question: Question,
+    choice: str,
+    actor: str,
+    text: str,
+    data: Json = None,
+    signed: tuple[str, str] = ("", ""),
 ) -> list[ev.Event]:
-    """The answer to a question that is no review, and what it decides at once."""
+    """The answer to a question that is no review, and what it decides at once.
+
+    `signed` is the name of a key and what it signed, where that is needed.
+    """
     events: list[ev.Event] = [
         ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text, data=data)
     ]
@@ -27,7 +36,11 @@ def answer_events(
     if question.step and choice == "skip":
         events.append(ev.StepSkipped(question.step, because, tolerated=True))
     elif question.kind == "hold" and choice == "release":
-        events.append(ev.StepsReleased(released(state, question.id), actor, text))
+        key, signature = signed
+        let_go = ev.StepsReleased(
+            released(state, question.id), actor, text, key=key, signature=signature
+        )
+        events.append(let_go)
     elif (question.step or question.kind == "hold") and choice == "abort" and not state.stopping:
         what = f"step {question.step} failed" if question.step else "it was held"
         events.append(ev.StopDecided("failed", f"{what}; {because}"))

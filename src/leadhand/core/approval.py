@@ -115,6 +115,18 @@ def bind(started: RunStarted, revision_hash: str, workers: Mapping[str, str], ex
     return digest(FORM, started.run, revision_hash, *parts, str(expires))
 
 
+def release_binding(run: str, question: str, steps: Iterable[Doc], catalog: Catalog) -> str:
+    """What letting held steps go allows: these, by their workers as they are now, this once.
+
+    A hold may stand for an approval that has ended, or for a worker that has changed since.
+    """
+    docs = list(steps)
+    names = sorted(step["id"] for step in docs)
+    return digest(
+        FORM, "release", run, question, canonical(names), canonical(versions(docs, catalog))
+    )
+
+
 def _covered(plan: Doc) -> Doc:
     """A plan without what changes nothing: the name of its schema, an empty outlook."""
     return {

@@ -92,11 +92,8 @@ def answer(
         raise UsageError(
             f"{choice!r} is no answer to {ident}; choose: {', '.join(question.choices)}"
         )
+    more = _words(approval)
     if question.kind == "review":
-        try:
-            more = msgspec.convert(approval or {}, reviewing.Words)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"this is no approval: {error}") from None
         return _review(state, question, choice, actor, text, now, more)
     if choice == "give" and not text and data is None:
         raise UsageError("say what you give: with --data as JSON, or with --text in words")
@@ -106,7 +103,8 @@ def answer(
         _vouched(state, question.step, data)
     if choice == "done" and question.kind == "task":
         _vouched(state, question.step, (text or None) if data is None else data, denies=True)
-    return Move(answer_events(state, question, choice, actor, text, data), [])
+    signed = (more.key, more.signature)
+    return Move(answer_events(state, question, choice, actor, text, data, signed), [])
 
 
 def hold(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
@@ -115,12 +113,19 @@ def hold(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
     return Move(list(holds.hold(state, steps, actor, reason)), [])
 
 
-def release(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
-    """Steps that are held may start, with those that were held together with them."""
+def release(
+    state: State, steps: list[str], actor: str, reason: str = "", signed: Doc | None = None
+) -> Move:
+    """Steps that are held may start, with those that were held together with them.
+
+    `signed` holds the signature for each question, where there are approvers.
+    """
     _open(state)
     events: list[ev.Event] = []
     for ident in holds.questions(state, steps):
-        events += answer_events(state, state.questions[ident], "release", actor, reason)
+        more = _words((signed or {}).get(ident))
+        question, by = state.questions[ident], (more.key, more.signature)
+        events += answer_events(state, question, "release", actor, reason, signed=by)
     return Move(events, [])
 
 
@@ -220,6 +225,13 @@ def _vouched(state: State, ident: str, data: Json, *, denies: bool = False) -> N
             f"step {ident} gives {', '.join(promised)}, and others may need it: "
             f"{'; '.join(broken)}. Fix: give it with --data"
         )
+
+
+def _words(approval: Doc | None) -> Words:
+    try:
+        return msgspec.convert(approval or {}, reviewing.Words)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"this is no approval: {error}") from None
 
 
 def _review(

@@ -71,6 +71,9 @@ class StepsReleased(Event, frozen=True, tag=True):
     reason: str = ""
     expires: int = 0
     """When this permission ends, in UTC microseconds; 0 for never."""
+    key: str = ""
+    signature: str = ""
+    """By an approver, where there are any: see `core/approval.py`."""
 
 
 class WorkersChanged(Event, frozen=True, tag=True):

@@ -11,8 +11,15 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Protocol
 
 from leadhand.audit.approvals import is_signed_by, words_of
-from leadhand.core.approval import Approval, binding, refuse_void, signed_text
-from leadhand.core.events import ApprovalGiven
+from leadhand.core.approval import (
+    Approval,
+    binding,
+    refuse_void,
+    release_binding,
+    signed_text,
+)
+from leadhand.core.events import ApprovalGiven, StepsReleased
+from leadhand.core.holds import questions, released
 from leadhand.core.host import ApprovalUsed
 from leadhand.core.revisions import ORIGIN_KEYS
 from leadhand.errors import Conflict, NotAllowed, UsageError
@@ -38,13 +45,17 @@ class Signer(Protocol):
 
 
 def refuse_unsigned(state: State, events: Sequence[Event]) -> None:
-    """NotAllowed when one of the events is an approval that nobody listed has signed."""
+    """NotAllowed when one of the events allows something, and nobody listed has signed it."""
     approvers = state.policy.approvers
     if not approvers:
         return
     for event in events:
         if isinstance(event, ApprovalGiven):
             words = words_of(state.started, event)
+            check_signature(approvers, event.actor, words, event.signature)
+        if isinstance(event, StepsReleased) and event.steps:
+            question = state.steps[event.steps[0]].held
+            words = release_words(state, question, event.actor)
             check_signature(approvers, event.actor, words, event.signature)
 
 
@@ -79,6 +90,40 @@ def own_words(
         return found
     bound = binding(state, revision.hash, revision.add, expires)
     return found | signed(key, signed_text(bound, actor, expires))
+
+
+def release_words(state: State, question: str, actor: str) -> bytes:
+    """What is signed by whoever lets the steps go that a question holds."""
+    docs = [state.steps[ident].doc for ident in released(state, question)]
+    return signed_text(release_binding(state.run, question, docs, state.catalog), actor, 0)
+
+
+def signed_releases(state: State, steps: list[str], actor: str, key: Signer | None) -> Doc:
+    """A signature for each question that holds one of these steps; none without a key."""
+    if key is None:
+        return {}
+    return {
+        ident: signed(key, release_words(state, ident, actor)) for ident in questions(state, steps)
+    }
+
+
+def words_with(
+    state: State,
+    ident: str,
+    choice: str,
+    actor: str,
+    now: Now,
+    *,
+    expires: int = 0,
+    key: Signer | None = None,
+) -> Doc | None:
+    """What goes with an answer that allows something; None with any other."""
+    question = state.questions.get(ident)
+    if choice == "approve":
+        return own_words(state, actor, now, expires=expires, key=key)
+    if choice == "release" and key is not None and question is not None:
+        return signed(key, release_words(state, question.id, actor))
+    return None
 
 
 async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:

@@ -116,7 +116,9 @@ def _move(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
         case "redo":
             return lambda state, now: control.redo(state, str(details["step"]), actor, reason, now)
         case "release":
-            return lambda state, _now: control.release(state, details["steps"], actor, reason)
+            return lambda state, _now: control.release(
+                state, details["steps"], actor, reason, details.get("signed")
+            )
         case "amend":
             return lambda state, now: control.amend(state, details["revision"], actor, now)
         case _:
