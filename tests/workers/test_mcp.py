@@ -1,12 +1,14 @@
 """What a tool of a real MCP server is, what was approved of it, and what is kept from it."""
 
 import asyncio
+import functools
 import json
 import os
 import sys
 from pathlib import Path
 
 import httpx2
+import mcp
 import pytest
 
 from leadhand import Lead, McpServer, Unavailable
@@ -180,6 +182,11 @@ async def test_a_tool_that_changes_under_way_is_refused(server):
         await turned(other)
 
 
+async def test_a_change_is_heard_in_the_older_protocol_too(monkeypatch):
+    monkeypatch.setattr(mcp, "Client", functools.partial(mcp.Client, mode="legacy"))
+    await turned(McpServer(name="trial", command=PROGRAM))
+
+
 async def turned(server):
     await server.load()
     say, context = server.tool("say"), Context()
@@ -258,7 +265,7 @@ async def test_a_header_is_sent_and_never_shown(tmp_path, monkeypatch):
     sent = [each["headers"] for each in noted(log) if "headers" in each]
     assert {each.get("authorization") for each in sent} == {f"Bearer {TOKEN}"}
     assert tool.secret_names == ("TRIAL_TOKEN",)
-    assert server.hidden(f"it said {TOKEN}") == "it said ***"
+    assert server.redactor.text(f"it said {TOKEN}") == "it said [secret:TRIAL_TOKEN]"
     for file in tmp_path.glob("runs.db*"):
         if file.is_file():
             assert TOKEN.encode() not in file.read_bytes()

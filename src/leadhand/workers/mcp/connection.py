@@ -41,6 +41,8 @@ class Connection:
         self.name = ""
         """What the server calls itself."""
         self.definitions: dict[str, Definition] = {}
+        self.unusable: dict[str, str] = {}
+        """Tools that were listed and cannot be used, with the reason."""
         self._transport = transport(self.hang_up)
         self.last = last
         """What is known of how it ended, for messages."""
@@ -92,7 +94,7 @@ class Connection:
         async with self._listing:
             if self._stale and self._client is not None:
                 self._stale = False
-                self.definitions = await self._list(self._client)
+                await self._list(self._client)
         return self.definitions.get(name)
 
     async def call(
@@ -130,7 +132,7 @@ class Connection:
             ) as client:
                 self._client = client
                 self.name = client.server_info.name if client.server_info else ""
-                self.definitions = await self._list(client)
+                await self._list(client)
                 listener = asyncio.get_running_loop().create_task(self._listen(client))
                 self._ready.set_result(None)
                 await self._over.wait()
@@ -161,14 +163,14 @@ class Connection:
         # A server that cannot be listened to is compared when it is connected to, as all are.
         with contextlib.suppress(Exception):
             async with client.listen(tools_list_changed=True) as events:
-                async for _ in events:
-                    self._stale = True
+                async for _ in events:  # what it says comes to `_heard` as well
+                    pass
 
-    async def _list(self, client: Client) -> dict[str, Definition]:
+    async def _list(self, client: Client) -> None:
         import mcp_types as types
 
         if client.server_capabilities.tools is None:
-            return {}
+            return
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(PAGES_MAX):
@@ -180,7 +182,8 @@ class Connection:
             ]
             cursor = page.next_cursor
             if cursor is None or len(found) > TOOLS_MAX:
-                return definitions_of(found)
+                self.definitions, self.unusable = definitions_of(found)
+                return
         raise Unavailable(f"its list of tools has more than {PAGES_MAX} pages")
 
 

@@ -18,6 +18,7 @@ from leadhand.codec.values import plain
 from leadhand.core.plan import worst
 from leadhand.core.visible import visible
 from leadhand.errors import Unavailable
+from leadhand.workers.mcp.schema import tamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +59,9 @@ class Definition:
             plain(returns, f"{name}.outputSchema"),
             {key: hints[key] for key in HINTS if isinstance(hints.get(key), bool)},
         )
+        tamed(parameters, f"{name}: its inputSchema")
+        if returns is not None:
+            tamed(returns, f"{name}: its outputSchema")
         if len(found.encoded()) > DEFINITION_BYTES_MAX:
             raise ValueError(f"tool {name!r}: its definition is over {DEFINITION_BYTES_MAX} bytes")
         return found
@@ -101,20 +105,23 @@ class Definition:
         return ", ".join(word for word, mine, theirs in words if not _same(mine, theirs))
 
 
-def definitions_of(tools: list[dict[str, Any]]) -> dict[str, Definition]:
-    """All tools of a list, by name; Unavailable when it cannot be used."""
+def definitions_of(tools: list[dict[str, Any]]) -> tuple[dict[str, Definition], dict[str, str]]:
+    """The tools of a list by name, and why others cannot be used."""
     if len(tools) > TOOLS_MAX:
         raise Unavailable(f"it lists more than {TOOLS_MAX} tools")
     found: dict[str, Definition] = {}
+    unusable: dict[str, str] = {}
     for tool in tools:
+        name = str(tool.get("name", ""))[:NAME_CHARS_MAX]
         try:
             definition = Definition.of(tool)
-        except ValueError as problem:
-            raise Unavailable(f"it lists a tool that cannot be used: {problem}") from None
-        if definition.name in found:
-            raise Unavailable(f"it lists the tool {definition.name!r} twice")
-        found[definition.name] = definition
-    return found
+        except (ValueError, RecursionError) as problem:
+            unusable[name] = str(problem)
+            continue
+        if name in found:
+            raise Unavailable(f"it lists the tool {name!r} twice")
+        found[name] = definition
+    return found, unusable
 
 
 def raised_effects(

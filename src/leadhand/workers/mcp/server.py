@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from leadhand.audit.redaction import Redactor
 from leadhand.core.durations import seconds
 from leadhand.errors import LeadhandError, Transient, Unavailable, UsageError, WorkerFailure
 from leadhand.workers.command import INHERITED, SECRET_NAME
@@ -54,6 +55,8 @@ class Listing(NamedTuple):
     name: str
     """What it calls itself."""
     tools: dict[str, Definition]
+    unusable: dict[str, str]
+    """Tools it lists that cannot be used, with the reason."""
 
 
 class McpServer:
@@ -162,7 +165,7 @@ class McpServer:
                 f"mcp {self.name}: is reached in another way than when it was pinned in "
                 f"{pins.path}. Fix: leadhand mcp {self.name} --pin"
             )
-        return Listing(found.name, found.tools)
+        return Listing(found.name, found.tools, {})
 
     async def load(self) -> None:
         """Learn which tools there are without blocking the loop."""
@@ -175,11 +178,11 @@ class McpServer:
             connection = self._made(processes)
             try:
                 await connection.open(self._connect_s)
-                return Listing(connection.name, connection.definitions)
+                return Listing(connection.name, connection.definitions, connection.unusable)
             finally:
                 await connection.close()
         except WorkerFailure as error:
-            raise type(error)(self.hidden(str(error))) from None
+            raise type(error)(self.redactor.text(str(error))) from None
         finally:
             await processes.close()
 
@@ -250,19 +253,16 @@ class McpServer:
             own, self._own = self._own, None
             await own.close()
 
-    def hidden(self, text: str) -> str:
-        """A text without the secrets this server is given."""
-        for name in self.secret_names:
-            value = os.environ.get(name, "")
-            if len(value) >= 4:
-                text = text.replace(value, "***")
-        return text
+    @property
+    def redactor(self) -> Redactor:
+        """What takes the secrets that this server is given out of what it says."""
+        return Redactor({name: os.environ.get(name, "") for name in self.secret_names})
 
     def _told(self, failure: WorkerFailure) -> WorkerFailure:
         text = str(failure)
         said = text if text.startswith(f"{self.name}: ") else f"{self.name}: {text}"
         return type(failure)(
-            self.hidden(said), effect=failure.effect, retry_after_s=failure.retry_after_s
+            self.redactor.text(said), effect=failure.effect, retry_after_s=failure.retry_after_s
         )
 
     async def _ended(self, connection: Connection, failure: WorkerFailure) -> WorkerFailure:

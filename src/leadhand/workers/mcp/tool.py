@@ -20,12 +20,14 @@ from leadhand.core.report import Report
 from leadhand.errors import InvalidOutput, NeedsInfo, Permanent, UsageError, WorkerFailure
 from leadhand.ports import ends_us
 from leadhand.workers.checks import holds
+from leadhand.workers.decorator import NAME
 from leadhand.workers.mcp.definition import (
     Definition,
     raised_effects,
     raised_risk,
     worker_name,
 )
+from leadhand.workers.mcp.schema import tamed
 from leadhand.workers.reports import bounded, report_of
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class McpTool:
         max_concurrency: int | None = None,
         trusted: bool = False,
     ) -> None:
+        if name and not NAME.match(name):
+            raise UsageError(f"{server.name}.{tool}: {name!r} is not a name")
         if risk is not None and risk not in RISKS:
             raise UsageError(f"{server.name}.{tool}: risk must be one of {', '.join(RISKS)}")
         self.server = server
@@ -99,7 +103,11 @@ class McpTool:
     def definition(self) -> Definition:
         """What the server said of it; UsageError when it has no such tool."""
         if self._definition is None:
-            tools = self.server.listing().tools
+            listing = self.server.listing()
+            tools = listing.tools
+            if self.tool in listing.unusable:
+                why = bounded(listing.unusable[self.tool], 300)
+                raise UsageError(f"mcp {self.server.name}: a tool cannot be used: {why}")
             if self.tool not in tools:
                 known = ", ".join(sorted(tools)[:20]) or "none"
                 raise UsageError(
@@ -116,8 +124,8 @@ class McpTool:
             definition, name = self.definition, self._described.name
             offer = msgspec.structs.replace(
                 self._offer,
-                parameters=definition.parameters,
-                returns=definition.returns,
+                parameters=tamed(definition.parameters),
+                returns=None if definition.returns is None else tamed(definition.returns),
                 risk=raised_risk(self._offer.risk, definition.hints),
                 effects=raised_effects(
                     self._offer.effects, definition.hints, name, self.server.name
@@ -237,8 +245,10 @@ class McpTool:
         except ValueError as problem:
             effect = "none" if harmless else "done"
             raise InvalidOutput(f"{self.server.name}: {problem}", effect=effect) from None
+        if redactor := self.server.redactor:
+            blocks, structured = redactor.value(blocks), redactor.value(structured)
         if result.is_error:
-            text = bounded(self.server.hidden(_text(blocks)) or "it did not say why")
+            text = bounded(_text(blocks) or "it did not say why")
             raise Permanent(f"{self.server.name}: the tool failed: {text}", data=structured)
         if structured is not None:
             return structured

@@ -1,0 +1,71 @@
+"""The schemas of MCP servers: a stranger's, and so neither trusted to be sound nor to be kind."""
+
+import math
+from random import Random
+
+import pytest
+
+from leadhand import Unavailable
+from leadhand.core.shape import problems
+from leadhand.workers.mcp.definition import definitions_of
+from leadhand.workers.mcp.schema import tamed
+
+ODD = [
+    None, 5, "x", "(", [], {}, [1], True, -1, math.inf, {"a": 1}, {"$ref": "#/nope"}, {"$ref": "#"},
+    {"$ref": 5}, {"type": 5}, {"type": "string"}, [{"type": "array"}], ["a"], {"a": ["b"]},
+]  # fmt: skip
+KEYWORDS = [
+    "type", "properties", "required", "items", "enum", "const", "pattern", "anyOf", "oneOf",
+    "allOf", "not", "if", "then", "else", "$ref", "additionalProperties", "minLength", "maxLength",
+    "minimum", "maximum", "exclusiveMinimum", "multipleOf", "minItems", "maxItems", "uniqueItems",
+    "$defs", "definitions", "prefixItems", "contains", "propertyNames", "patternProperties",
+    "dependentRequired", "dependentSchemas", "format", "default", "minProperties",
+    "unevaluatedProperties",
+]  # fmt: skip
+VALUES = [None, 1, 1.5, "x", True, [], [1, "a", [1]], {}, {"a": 1, "b": {"c": []}}]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_schema_can_break_the_check_of_values(seed):
+    """It is refused when it is described, or it works."""
+    random, taken = Random(seed), 0
+    for _ in range(5_000):
+        schema = {random.choice(KEYWORDS): random.choice(ODD) for _ in range(random.randint(1, 3))}
+        schema = random.choice((schema, {"type": "object", "properties": {"a": schema}}))
+        try:
+            safe = tamed(schema)
+        except ValueError:
+            continue
+        taken += 1
+        for value in VALUES:
+            problems(value, safe)
+    assert taken > 300
+
+
+def test_a_pattern_that_never_ends_is_left_out():
+    schema = {"properties": {"pattern": {"type": "string", "pattern": "(a+)+$"}}}
+    schema |= {"patternProperties": {"(b+)+$": {}}, "additionalProperties": False}
+    assert tamed(schema) == {"properties": {"pattern": {"type": "string"}}}
+    assert not problems({"pattern": "a" * 40 + "!", "b" * 40 + "!": 1}, tamed(schema))
+
+
+def test_a_schema_that_is_too_deep_is_refused():
+    deep = {}
+    for _ in range(100):
+        deep = {"not": deep}
+    with pytest.raises(ValueError, match="is nested too deeply"):
+        tamed(deep)
+
+
+def test_a_tool_with_a_broken_schema_is_left_out_and_says_why():
+    good = {"name": "good", "inputSchema": {"type": "object"}}
+    bad = {"name": "bad", "inputSchema": {"type": "object", "required": 5}}
+    deep = {"type": "object"}
+    for _ in range(100):
+        deep = {"type": "object", "properties": {"a": deep}}
+    tools, unusable = definitions_of([good, bad, {"name": "deep", "inputSchema": deep}])
+    assert set(tools) == {"good"}
+    assert unusable["bad"] == "bad: its inputSchema.required is malformed"
+    assert "is nested more than" in unusable["deep"]
+    with pytest.raises(Unavailable, match="twice"):
+        definitions_of([good, good])
