@@ -262,6 +262,8 @@ async def test_a_header_is_sent_and_never_shown(tmp_path, monkeypatch):
         plan = {"steps": [{"id": "a", "worker": "t.environment"}]}
         outcome = await Lead(workers=[tool], store=store).run(plan, approve=True)
         assert "TRIAL_TOKEN" in outcome.result
+        assert TOKEN not in await tool.call({}, Context())  # nor to a model
+        await server.close()
     sent = [each["headers"] for each in noted(log) if "headers" in each]
     assert {each.get("authorization") for each in sent} == {f"Bearer {TOKEN}"}
     assert tool.secret_names == ("TRIAL_TOKEN",)

@@ -5,9 +5,10 @@ from random import Random
 
 import pytest
 
-from leadhand import Unavailable
+from leadhand import McpServer, Unavailable
 from leadhand.core.shape import problems
-from leadhand.workers.mcp.definition import definitions_of
+from leadhand.workers.mcp.definition import Definition, definitions_of
+from leadhand.workers.mcp.pins import Pins
 from leadhand.workers.mcp.schema import tamed
 
 ODD = [
@@ -47,6 +48,20 @@ def test_a_pattern_that_never_ends_is_left_out():
     schema |= {"patternProperties": {"(b+)+$": {}}, "additionalProperties": False}
     assert tamed(schema) == {"properties": {"pattern": {"type": "string"}}}
     assert not problems({"pattern": "a" * 40 + "!", "b" * 40 + "!": 1}, tamed(schema))
+
+
+def test_the_engine_gets_no_pattern_of_a_server(tmp_path):
+    """Approved is what the server said; checked is what can be checked."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(a+)+$"}}}
+    pins, reach = Pins(tmp_path / "pins.json"), {"name": "t", "command": ["x"]}
+    tool = Definition("x", "", schema, schema, {})
+    pins.put("t", "t", McpServer(**reach).identity, {"x": tool})
+    made = McpServer(**reach, pins=pins).tool("x")
+    offer = made.spec.offers[""]
+    assert offer.parameters == offer.returns
+    assert "pattern" not in str(offer.parameters)
+    assert made.parameters == schema
+    assert made.version == tool.digest(made.server.identity)
 
 
 def test_a_schema_that_is_too_deep_is_refused():
