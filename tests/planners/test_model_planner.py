@@ -111,6 +111,10 @@ async def test_the_first_unmet_need_goes_back():
         (PLAN | {"steps": PLAN["steps"][:2], "final": True}, "summary is not true"),
         ({"kind": "finish", "because": "", "result": 1}, "summary is not true"),
         ("I would rather not.", "no JSON"),
+        (
+            PLAN | {"steps": [step("a", "fetch", city="ghp_" + "a1B2" * 9)]},
+            "carries what looks like a secret",
+        ),
     ],
 )
 async def test_what_cannot_stand_is_said_and_asked_again(answer, words):

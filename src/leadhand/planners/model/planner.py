@@ -33,6 +33,7 @@ from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.models.book import Book
 from leadhand.models.failures import ModelFailure
+from leadhand.models.guard import finds, scrub, scrubbed
 from leadhand.models.talk import Request, Said, Told
 from leadhand.models.telemetry import span
 from leadhand.planners.goal.operators import operators_of
@@ -64,6 +65,11 @@ TOKENS = 12_000
 """About how much the model is told."""
 ANSWER_TOKENS = 4096
 NOTES_CHARS_MAX = 4000
+
+CARRIES = (
+    "a step carries what looks like a secret; name the parameter that holds it, as in "
+    "${{ params.NAME }}"
+)
 
 STYLE = {
     "whole": "Propose the whole plan as far as you can see it: all steps with their dependencies. "
@@ -174,11 +180,11 @@ class ModelPlanner:
                 problem = self._wrong(decision, view, world)
                 if not problem:
                     kept.accepted += 1
-                    return decision
+                    return _without_secrets(decision)
                 if again:
                     return self._over(f"it proposes again what was refused ({problem})", kept)
             facts = listed(sorted(world.facts), 60) or "nothing"
-            wrong = self.prompts.fill("wrong", {"problem": problem, "facts": facts})
+            wrong = self.prompts.fill("wrong", {"problem": scrub(problem), "facts": facts})
             turns += [said, Told(wrong)]
         return self._over(f"{self.rounds} rounds brought nothing usable; the last: {problem}", kept)
 
@@ -243,7 +249,8 @@ class ModelPlanner:
                 doc: Doc = plain(decision_doc(decision), place="decision")
                 steps = doc["steps"]
                 return (
-                    first_wrong(steps, view, world)
+                    (CARRIES if finds(steps) else "")
+                    or first_wrong(steps, view, world)
                     or repeats(steps, view)
                     or (ends_short(steps, view, world) if decision.final else "")
                 )
@@ -266,6 +273,16 @@ class ModelPlanner:
 
     def _world(self, view: PlannerView) -> World:
         return fold(view, self._operators(view), {})
+
+
+def _without_secrets(decision: Decision) -> Decision:
+    match decision:
+        case Finish():
+            return replace(decision, result=scrubbed(decision.result))
+        case Ask():
+            return replace(decision, question=scrub(decision.question))
+        case _:
+            return decision
 
 
 def _mark(decision: Decision) -> str:
