@@ -48,6 +48,7 @@ PUBLIC = [
     "Lead",
     "LeadhandError",
     "McpServer",
+    "ModelPlanner",
     "NeedsInfo",
     "Outcome",
     "Permanent",
@@ -108,7 +109,7 @@ HEAVY = ("asyncio", "click", "httpx2", "msgspec", "rich", "simpleeval", "sqlite3
 
 def modules_after(code):
     """What is loaded after some code ran in a fresh interpreter."""
-    command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"]
+    command = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return set(done.stdout.split())
 
@@ -119,6 +120,42 @@ def test_importing_leadhand_is_light():
     assert "leadhand" in loaded
     assert not loaded & set(HEAVY)
     assert [name for name in loaded if name.startswith("leadhand.")] == []
+
+
+PROVIDERS = (
+    "pydantic_ai",
+    "pydantic",
+    "anthropic",
+    "openai",
+    "genai_prices",
+    "mcp",
+    "opentelemetry",
+)
+
+
+def test_who_asks_no_model_loads_no_provider():
+    """Not to plan, not to run, not to name one."""
+    run = """
+from leadhand import Goal, Lead, worker
+from leadhand.stores.memory import MemoryStore
+
+@worker(gives="x")
+async def one():
+    return 1
+
+Lead([one], "openai:gpt-5", MemoryStore())
+outcome = Lead([one], store=MemoryStore()).run_sync(Goal(want="x"))
+assert outcome.status == "succeeded", outcome
+"""
+    assert not modules_after(run) & set(PROVIDERS)
+
+
+def test_the_base_install_brings_no_provider():
+    """`pip install leadhand` is what base.txt locks."""
+    lines = (Path(__file__).parents[1] / "requirements" / "base.txt").read_text().splitlines()
+    named = {line.partition("==")[0].replace("-", "_") for line in lines if "==" in line}
+    assert len(named) > 5
+    assert not named & {*PROVIDERS, "pydantic_ai_slim", "fastapi", "uvicorn", "playwright"}
 
 
 def test_a_plan_costs_no_event_loop():

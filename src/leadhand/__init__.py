@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from leadhand.planners.goal.planner import GoalPlanner
     from leadhand.planners.hybrid import Hybrid
+    from leadhand.planners.model.planner import ModelPlanner
     from leadhand.planners.script import ScriptPlanner
     from leadhand.ports import Context
     from leadhand.workers.agent import Agent, CommandTool
@@ -56,6 +57,7 @@ _HOMES = {
     "Lead": "app",
     "LeadhandError": "errors",
     "McpServer": "workers.mcp.server",
+    "ModelPlanner": "planners.model.planner",
     "NeedsInfo": "errors",
     "Outcome": "app",
     "Permanent": "errors",
@@ -96,6 +98,7 @@ __all__ = [
     "Lead",
     "LeadhandError",
     "McpServer",
+    "ModelPlanner",
     "NeedsInfo",
     "Outcome",
     "Permanent",

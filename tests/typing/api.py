@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from leadhand import (
+    Agent,
     Ambiguous,
     Approval,
     Ask,
+    CommandTool,
     Context,
     Denied,
     Failure,
@@ -23,6 +25,8 @@ from leadhand import (
     InvalidOutput,
     Lead,
     LeadhandError,
+    McpServer,
+    ModelPlanner,
     NeedsInfo,
     Outcome,
     Permanent,
@@ -199,6 +203,21 @@ def plan_it() -> Lead:
     somebody = Human("editor", "Who reads it?", gives="reader", timeout="1h", default="the board")
     Lead(workers=[fetch_prices, somebody]).run_sync(goal, mode="whole")
     return Lead(workers=[fetch_prices], planner=Hybrid(GoalPlanner(nodes_max=1000)))
+
+
+def ask_models() -> Lead:
+    """A model that plans, agents that work, tools of others."""
+    files = McpServer(name="files", command=["python", "-m", "files"])
+    agent = Agent(
+        "reader",
+        "hand",
+        tools=[fetch_prices, CommandTool(allow=[["git", "status"]]), *files.toolset()],
+        returns={"type": "object"},
+        gives="findings",
+        max_turns=5,
+    )
+    Lead(workers=[agent], planner="anthropic:claude-opus-4-5")
+    return Lead(workers=[agent], planner=Hybrid(ModelPlanner("lead", style="next_step", rounds=2)))
 
 
 def run_it_blocking() -> None:
