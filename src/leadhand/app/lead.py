@@ -26,7 +26,7 @@ from leadhand.app.inputs import (
     whoami,
 )
 from leadhand.app.limits import plan_policy
-from leadhand.app.modes import consulting, in_mode, planner_in
+from leadhand.app.modes import consulting, direct_in, in_mode, planner_in
 from leadhand.app.outcome import Outcome
 from leadhand.app.people import (
     People,
@@ -108,6 +108,10 @@ class Lead(People):
     async def plan(self, goal: Goal | str, **more: Any) -> Plan:
         """Ask the planner for the first steps; nothing is executed."""
         goal = as_goal(goal, more)
+        direct = direct_in(goal, self.registry, given=self.planner is not None)
+        if direct is not None and direct.proposal is not None:
+            steps = direct.proposal["steps"]
+            return Plan.from_doc({"goal": goal.to_doc(), "steps": steps, "final": True})
         planner = self.planner_for(goal)
         state = State()
         state.params = dict(goal.have)
@@ -210,7 +214,8 @@ class Lead(People):
         refuse_name(host, run_id)
         if isinstance(what, Goal):
             what = in_mode(what, mode)
-            planner = planner_in(what, self.registry.catalog(), self.planner_for)
+            given = self.planner is not None
+            planner = planner_in(what, self.registry, self.planner_for, given=given)
             goal: Any = what.to_doc()
             head, values, linted = consulting(what), dict(what.have), ""
         elif mode:

@@ -1,9 +1,11 @@
 """How far ahead to plan: a goal's mode, and the planner that it comes to.
 
-direct      one worker can do it from what is there: planning is skipped
+direct      one worker can do it from what is there: planning is skipped; a goal in words alone
+            goes to the only agent, or to one that has the registered functions as its tools
 next_step   what can start now, and another look after every report
 whole       the whole plan as one revision, and another look only at a surprise
-auto        direct where exactly one worker can do it, else as the planner likes
+auto        direct where exactly one worker can do it, or where the goal is words alone, nobody
+            plans and there is exactly one agent; else as the planner likes
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from leadhand.core.facts import is_flag
 from leadhand.core.plan import MODES
+from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.planners.direct import DirectPlanner, able, one_step
+from leadhand.planners.direct import DirectPlanner, able, agents_of, asked, one_step
 from leadhand.planners.goal.planner import GoalPlanner
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Goal
     from leadhand.ports import Planner
+    from leadhand.workers.registry import Registry
 
 CONSULT = {"next_step": "every_report", "whole": "on_surprise"}
 
@@ -40,19 +44,51 @@ def in_mode(goal: Goal, mode: str) -> Goal:
     return replace(goal, mode=mode or None)
 
 
-def planner_in(goal: Goal, catalog: Catalog, known: Callable[[Goal], Planner]) -> Planner:
-    """The planner of a goal by its mode; `known` gives the one that plans."""
-    if goal.mode == "direct":
-        return _direct(goal, catalog)
+def planner_in(
+    goal: Goal, registry: Registry, known: Callable[[Goal], Planner], *, given: bool
+) -> Planner:
+    """The planner of a goal by its mode; `known` gives the one that plans, `given` if one was."""
+    direct = direct_in(goal, registry, given=given)
+    if direct is not None:
+        return direct
     planner = known(goal)
     if goal.mode in (None, "auto") and type(planner) is GoalPlanner:
-        found = able(catalog, goal)
+        found = able(registry.catalog(), goal)
         if len(found) == 1 and not any(map(is_flag, goal.want)):
             return planner.starting_with(one_step(found[0], goal))
     return planner
 
 
-def _direct(goal: Goal, catalog: Catalog) -> Planner:
+def direct_in(goal: Goal, registry: Registry, *, given: bool) -> DirectPlanner | None:
+    """The planner that skips planning, where the mode asks for it or an agent is all there is."""
+    words = bool(goal.text) and not goal.want
+    if goal.mode == "direct":
+        return _asked(goal, registry) if words else _direct(goal, registry.catalog())
+    if goal.mode in (None, "auto") and words and not given:
+        agents = agents_of(registry.catalog())
+        return DirectPlanner(asked(agents[0], goal)) if len(agents) == 1 else None
+    return None
+
+
+def _asked(goal: Goal, registry: Registry) -> DirectPlanner:
+    agents = agents_of(registry.catalog())
+    if not agents and registry.direct() is not None:
+        agents = agents_of(registry.catalog())
+    if len(agents) == 1:
+        return DirectPlanner(asked(agents[0], goal))
+    if agents:
+        raise UsageError(
+            f"mode direct gives a goal in words to the only agent, and there are several: "
+            f"{listed(agents)}. Fix: run a plan that names one, or give --planner."
+        )
+    raise UsageError(
+        "mode direct gives a goal in words to an agent, and there is neither an agent nor a model "
+        'for one. Fix: name a model in leadhand.toml, as in [tiers] hand = "anthropic:…", or say '
+        "which facts are wanted with --want."
+    )
+
+
+def _direct(goal: Goal, catalog: Catalog) -> DirectPlanner:
     found = able(catalog, goal)
     if len(found) == 1:
         return DirectPlanner(one_step(found[0], goal))

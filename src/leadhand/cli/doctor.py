@@ -67,7 +67,7 @@ def doctor(console: Console, plan: str | None, workers: tuple[str, ...], store: 
     except LeadhandError as error:
         looks.append(_broken("settings", error))
     if settings is not None:
-        parts = (_store, _settings, _mcp, _workers, _notify)
+        parts = (_store, _settings, _models, _mcp, _workers, _notify)
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
         for part in parts:
@@ -220,6 +220,7 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "audit.every": settings.anchoring.every_s,
         "audit.key": str(settings.anchoring.key or ""),
         "review.key": str(settings.approver_key or ""),
+        **{f"tiers.{name}": list(settings.tiers.get(name, ())) for name in KEYS["tiers"]},
     }
     for table, keys in KEYS.items():
         for key, kind in keys.items():
@@ -230,6 +231,10 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         yield f"approvers.{name}", key, settings.origin(f"approvers.{name}")
     for name in settings.declared:
         yield f"workers.{name}", "(declared)", settings.origin(f"workers.{name}")
+    for name, model in settings.models.items():
+        yield f"models.{name}", str(model), settings.origin(f"models.{name}")
+    for name in settings.agents:
+        yield f"agents.{name}", "(declared)", settings.origin(f"agents.{name}")
     for name in settings.mcp:
         yield f"mcp.{name}", "(declared)", settings.origin(f"mcp.{name}")
 
@@ -242,6 +247,25 @@ def _settings(settings: Settings) -> Iterator[Look]:
             yield Look("", f"{key} = {value}   (from {origin})")
     if settings.contexts:
         yield Look("contexts", ", ".join(settings.contexts))
+
+
+def _models(settings: Settings) -> Iterator[Look]:
+    """Each tier that is configured, and whether its keys are there; no model is asked."""
+    if not settings.tiers:
+        return
+    from leadhand.models.names import key_variable, parse_model
+
+    for tier, words in settings.tiers.items():
+        names = [settings.models.get(word) or parse_model(word) for word in words]
+        wanted = [variable for name in names if (variable := key_variable(name))]
+        missing = [name for name in dict.fromkeys(wanted) if not os.environ.get(name)]
+        yield Look(
+            "tier",
+            f"{tier}: {', '.join(map(str, names))}",
+            f"{', '.join(missing)} is not set" if missing else "",
+            "Set it to the key, where the runs are hosted." if missing else "",
+            warning=len(missing) < len(names),
+        )
 
 
 def _mcp(settings: Settings) -> Iterator[Look]:

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -94,7 +95,14 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
         from leadhand.workers.mcp.declared import declared_tools
 
         found += _declared(settings, "mcp", settings.mcp, settings.mcp_folders, declared_tools)
-    return Registry(found)
+    registry = Registry(found)
+    if settings.agents:
+        from leadhand.workers.agent.declared import declared_agents
+
+        make = partial(declared_agents, registry=registry)
+        registry.add(_declared(settings, "agents", settings.agents, settings.agent_folders, make))
+    registry.use_models(settings.book)
+    return registry
 
 
 def mcp_servers_of(settings: Settings) -> dict[str, McpServer]:

@@ -60,8 +60,8 @@ def plan(console: Console, goal: str, **options: Any) -> int:
         )
     file = _writable(options["output"])
     registry = goal_registry(settings)
-    planner = planner_of(settings.planner or "goal", settings.root)
-    lead = Lead(registry, planner, policy=settings.policy)
+    planner = planner_of(settings.planner or "goal", settings.root, settings.book)
+    lead = Lead(registry, planner, policy=settings.policy, models=settings.book)
     place = settings.context
     have = {**(place.params if place else {}), **json_pairs(options["have"], "--have")}
     wanted = Goal(text=goal, want=several(options["want"]), have=have, budget=options["budget"])

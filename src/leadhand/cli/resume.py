@@ -160,7 +160,7 @@ def _planner(settings: Settings, state: State, name: str) -> Any:
             f"run {state.run} was planned by {state.started.planner}, which is not loaded. "
             "Fix: give --planner MODULE:FUNCTION."
         )
-    return planner_of(name, settings.root)
+    return planner_of(name, settings.root, settings.book)
 
 
 def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
@@ -182,6 +182,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
             anchoring=settings.anchoring,
             reviewers=reviewers_of(settings),
             key=settings.approver_key if approve else None,
+            models=settings.book,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:

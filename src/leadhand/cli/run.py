@@ -185,11 +185,14 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
 
 def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
     from leadhand.core.plan import Goal
+    from leadhand.planners.direct import agents_of
 
     if options["sets"]:
         raise UsageError("--set goes with a plan; for a goal, say what is given with --have K=V")
     settings = _settings(options)
-    if not settings.planner and not options["want"]:
+    registry = goal_registry(settings)
+    name = settings.planner or ("goal" if options["want"] else "")
+    if not name and options["mode"] != "direct" and len(agents_of(registry.catalog())) != 1:
         raise UsageError(
             f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken "
             "for a goal. Fix: say which facts "
@@ -204,9 +207,8 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
         budget=options["budget"],
         mode=options["mode"],
     )
-    registry = goal_registry(settings)
-    name = settings.planner or "goal"
-    planner_of(name, settings.root)
+    if name:
+        planner_of(name, settings.root, settings.book)
     return Prepared(
         settings,
         registry,
@@ -239,7 +241,8 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
     settings = prepared.settings
 
     def lead(on_notice: Callable[[str, str, str], None]) -> Lead:
-        planner = planner_of(prepared.planner, settings.root) if prepared.planner else None
+        book = settings.book
+        planner = planner_of(prepared.planner, settings.root, book) if prepared.planner else None
         return Lead(
             prepared.registry,
             planner,
@@ -250,6 +253,7 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
             anchoring=settings.anchoring,
             reviewers=reviewers_of(settings),
             key=settings.approver_key if approve else None,
+            models=book,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:
@@ -299,8 +303,10 @@ def _dry_run(console: Console, prepared: Prepared) -> int:
 
         from leadhand.app.lead import Lead
 
-        planner = planner_of(prepared.planner, prepared.settings.root)
-        lead = Lead(prepared.registry, planner, policy=policy, actor=prepared.actor)
+        book = prepared.settings.book
+        name = prepared.planner
+        planner = planner_of(name, prepared.settings.root, book) if name else None
+        lead = Lead(prepared.registry, planner, policy=policy, actor=prepared.actor, models=book)
         doc = asyncio.run(lead.plan(prepared.goal)).to_doc()
         console.say("The planner's first steps; it would be asked again after them.")
     return show_checked(console, doc, catalog, policy, prepared.values)

@@ -85,6 +85,29 @@ class ModelName(NamedTuple):
         return f"{self.provider}:{self.model}" + (f"@{self.url}" if self.url else "")
 
 
+KEY_VARIABLES = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "cerebras": "CEREBRAS_API_KEY",
+    "cohere": "CO_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "google": "GOOGLE_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "mistral": "MISTRAL_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openai-chat": "OPENAI_API_KEY",
+    "openai-responses": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "together": "TOGETHER_API_KEY",
+    "xai": "XAI_API_KEY",
+}
+"""Where pydantic-ai looks for a provider's key, for those with one variable and nothing else."""
+
+
+def key_variable(name: ModelName) -> str:
+    """The environment variable that must hold a key; empty where none is needed, or not known."""
+    return name.key or ("" if name.url else KEY_VARIABLES.get(name.provider, ""))
+
+
 def is_model_name(text: str, known: Collection[str] = TIERS) -> bool:
     """Whether a word names a model, a tier or a model of the configuration."""
     return text in known or (text.partition(":")[0] in PROVIDERS and ":" in text)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leadhand.core.catalog import stronger_ones
 from leadhand.core.report import GiveUp, Propose, decision_doc
-from leadhand.planners.goal.operators import operators_of
+from leadhand.planners.goal.operators import Operator, operators_of
 from leadhand.planners.goal.steps import Names, document, tidy
 from leadhand.planners.goal.world import have
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Goal
     from leadhand.core.report import Decision, PlannerView
-    from leadhand.planners.goal.operators import Operator
 
 
 class DirectPlanner:
@@ -47,6 +47,28 @@ def able(catalog: Catalog, goal: Goal) -> list[Operator]:
         for each in operators_of(catalog).by_name.values()
         if wanted <= {*each.gives, *(there - {*each.drops})} and set(each.needs) <= there
     ]
+
+
+def agents_of(catalog: Catalog) -> list[str]:
+    """The agents that can be asked, without those that stand behind one."""
+    behind = stronger_ones(catalog.workers)
+    return [
+        name
+        for name, spec in catalog.workers.items()
+        if spec.kind == "agent" and name not in behind
+    ]
+
+
+def asked(agent: str, goal: Goal) -> Doc:
+    """The whole plan: the goal's words as the task of one agent."""
+    step: Doc = {
+        "id": Names(()).take(Operator(name=agent, worker=agent)),
+        "worker": agent,
+        "parameters": {"task": goal.text, **goal.have},
+        "because": f"{agent} is asked to do it as it was said",
+    }
+    because = "a goal in words, and one agent: no planning"
+    return decision_doc(Propose((step,), final=True, because=because))
 
 
 def one_step(operator: Operator, goal: Goal) -> Doc:

@@ -22,6 +22,20 @@ The two project files are looked for in the working folder and upwards; the user
     [workers.deploy]
     command = ["./deploy.sh", "{version}"]
 
+    [tiers]
+    lead = "anthropic:claude-opus-4-5"
+    hand = ["small", "openai:gpt-5-mini"]
+
+    [models.small]
+    provider = "chat"
+    model = "qwen3"
+    url = "http://127.0.0.1:8080/v1"
+
+    [agents.research]
+    tier = "hand"
+    tools = ["search", "fetch"]
+    instructions = "Find what was asked for; name your sources."
+
     [mcp.files]
     command = ["files-server", "/data"]
 
@@ -40,23 +54,28 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.audit.anchors import Anchoring
 from leadhand.core.plan import Doc
 from leadhand.core.policy import Policy
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
+from leadhand.models.names import ModelName
 from leadhand.settings.contexts import Context, check_context, chosen
 from leadhand.settings.keys import KEYS, TABLES
+from leadhand.settings.models import check_tiers, read_model
 from leadhand.settings.review import approver
+
+if TYPE_CHECKING:
+    from leadhand.models.book import Book
 
 PROJECT_FILE = "leadhand.toml"
 FOLDER = ".leadhand"
 DATABASE = "leadhand.db"
 FILE_BYTES_MAX = 1 << 20
 DEFAULT = "default"
-DECLARING = ("workers", "mcp")
+DECLARING = ("workers", "mcp", "agents")
 """Tables in which every key is a name and declares something."""
 
 
@@ -77,6 +96,11 @@ class Settings:
     """`[mcp.NAME]` tables as they stand in the file."""
     mcp_folders: Mapping[str, Path] = field(default_factory=dict)
     """For each MCP server, the folder of the file that declares it."""
+    agents: Mapping[str, Doc] = field(default_factory=dict)
+    """`[agents.NAME]` tables as they stand in the file."""
+    agent_folders: Mapping[str, Path] = field(default_factory=dict)
+    tiers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    models: Mapping[str, ModelName] = field(default_factory=dict)
     planner: str = ""
     actor: str = ""
     policy: Policy = field(default_factory=Policy)
@@ -94,6 +118,13 @@ class Settings:
     """For each key that was set: the flag, variable or file it came from."""
     files: tuple[Path, ...] = ()
     """The settings files that were read."""
+
+    @property
+    def book(self) -> Book:
+        """The models that are configured, by name and by tier."""
+        from leadhand.models.book import Book
+
+        return Book(self.tiers, self.models)
 
     def origin(self, key: str) -> str:
         """Where a value came from."""
@@ -204,8 +235,8 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
         for key, value in content.items():
             if table == "context":
                 check_context(path, key, value)
-            elif table == "approvers":
-                pass  # People's names, which anybody may have.
+            elif table in ("approvers", "models"):
+                pass  # Names that anybody may give.
             elif table in DECLARING:
                 if not isinstance(value, dict):
                     fix = "Fix: modules that hold workers stand in [project] workers = [...]."
@@ -262,6 +293,9 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         if table in DECLARING:
             continue
         try:
+            if table == "models":
+                read[dotted] = read_model(given.origin, key, given.value)
+                continue
             reader = approver if table == "approvers" else KEYS[table][key].read
             read[dotted] = reader(given.value)
         except ValueError as error:
@@ -274,11 +308,12 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         for key, kind in KEYS[table].items()
         if kind.field and f"{table}.{key}" in read
     }
-    people = {key: each for key, each in read.items() if key.startswith("approvers.")}
-    if people:
-        policy["approvers"] = {key.partition(".")[2]: each for key, each in people.items()}
+    if people := _under("approvers", read):
+        policy["approvers"] = people
     store = found.get("project.store")
-    declared, servers = (
+    tiers, models = _under("tiers", read), _under("models", read)
+    check_tiers(tiers, models, {key: each.origin for key, each in found.items()})
+    declared, servers, agents = (
         {key.partition(".")[2]: each for key, each in found.items() if key.startswith(f"{table}.")}
         for table in DECLARING
     )
@@ -293,6 +328,10 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         folders={name: each.folder for name, each in declared.items()},
         mcp={name: each.value for name, each in servers.items()},
         mcp_folders={name: each.folder for name, each in servers.items()},
+        agents={name: each.value for name, each in agents.items()},
+        agent_folders={name: each.folder for name, each in agents.items()},
+        tiers=tiers,
+        models=models,
         planner=read.get("project.planner", ""),
         actor=read.get("project.actor", ""),
         policy=Policy(**policy),
@@ -307,6 +346,13 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         origins={key: each.origin for key, each in found.items()},
         files=files,
     )
+
+
+def _under(table: str, read: Doc) -> Doc:
+    """What was read of a table, by key."""
+    return {
+        key.partition(".")[2]: each for key, each in read.items() if key.startswith(f"{table}.")
+    }
 
 
 def _path_of(given: _Value | None) -> Path | None:

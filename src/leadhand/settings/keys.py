@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from leadhand.core.durations import seconds
 from leadhand.core.plan import RISKS
+from leadhand.models.names import TIERS
+from leadhand.settings.models import tier
 from leadhand.settings.review import reviewers, rules
 
 
@@ -133,7 +135,8 @@ KEYS: dict[str, dict[str, Kind]] = {
         "expires": Kind(_duration, "approval_s"),
         "key": Kind(_text),
     },
+    "tiers": {name: Kind(tier) for name in TIERS},
     "notify": {"command": Kind(_argv), "webhook": Kind(_webhook)},
     "audit": {"anchor": Kind(_text), "every": Kind(_duration), "key": Kind(_text)},
 }
-TABLES = (*KEYS, "approvers", "workers", "mcp", "context")
+TABLES = (*KEYS, "approvers", "models", "workers", "agents", "mcp", "context")

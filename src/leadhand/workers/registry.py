@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from leadhand.workers.processes import Processes
 
 
+DIRECT = "direct"
+"""The agent that is there without being declared."""
+
+
 class Registry:
     """Workers by name."""
 
@@ -43,6 +47,7 @@ class Registry:
         self.methods: list[Method] = []
         """Ways to split what is too complex, for planners that know how."""
         self._workers: dict[str, Worker] = {}
+        self._book: Book | None = None
         self._stronger: list[str] = []
         """Those that stand behind another of a weaker tier."""
         functions: dict[str, list[FunctionAction]] = {}
@@ -66,6 +71,11 @@ class Registry:
             raise UsageError(f"worker {name!r} is declared twice; give one another name")
         self._workers[name] = worker
 
+    def add(self, workers: Iterable[Worker]) -> None:
+        """Workers that are made of others, and so come after them."""
+        for worker in workers:
+            self._add(worker)
+
     def attach(self, processes: Processes) -> None:
         """Give the workers that start programs the means to do so."""
         for worker in self._workers.values():
@@ -87,18 +97,41 @@ class Registry:
         """
         self.leave_out(self._stronger)
         self._stronger.clear()
+        self._book = book
         for worker in list(self._workers.values()):
-            use = getattr(worker, "use_models", None)
-            if use is not None:
-                use(book)
-                stronger = getattr(worker, "stronger", lambda: None)()
-                if stronger is not None:
-                    self._add(stronger)
-                    self._stronger.append(stronger.spec.name)
+            self._told(worker, book)
+
+    def _told(self, worker: Worker, book: Book) -> None:
+        use = getattr(worker, "use_models", None)
+        if use is not None:
+            use(book)
+            stronger = getattr(worker, "stronger", lambda: None)()
+            if stronger is not None:
+                self._add(stronger)
+                self._stronger.append(stronger.spec.name)
 
     def get(self, name: str) -> Worker | None:
-        """A worker by name."""
-        return self._workers.get(name) or (self._somebody if name == HUMAN else None)
+        """A worker by name; people, and the agent of direct mode, need no declaration."""
+        found = self._workers.get(name)
+        if found is not None or name not in (HUMAN, DIRECT):
+            return found
+        return self._somebody if name == HUMAN else self.direct()
+
+    def direct(self) -> Worker | None:
+        """The agent of direct mode: the tier `hand`, with all functions as tools; if there is one.
+
+        It is one of the workers from then on: recorded and reviewed as any other.
+        """
+        if DIRECT in self._workers or self._book is None or "hand" not in self._book.tiers:
+            return self._workers.get(DIRECT)
+        from leadhand.workers.agent import Agent
+        from leadhand.workers.agent.functions import worker_tools
+
+        functions = [each for each in self._workers.values() if each.spec.kind == "function"]
+        agent = Agent(DIRECT, tools=[tool for each in functions for tool in worker_tools(each)])
+        self._add(agent)
+        self._told(agent, self._book)
+        return agent
 
     def leave_out(self, names: Iterable[str]) -> None:
         """Forget some workers: others do their work here."""
