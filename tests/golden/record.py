@@ -210,7 +210,19 @@ def reopened():
     return run.done("d").reply("retry").done("a", "b")
 
 
+def models():
+    """A step asks models, the first of which is busy; what that costs counts against the budget."""
+    run = Drive(step("a"), step("b", "a"), policy=Policy(budget=1.0))
+    busy = {"model": "chat:m", "step": "a", "attempt": 1, "tier": "hand"}
+    run.tell(ev.ModelCalled(**busy, failure="rate_limited", seconds=0.2))
+    run.tell(ev.ModelCalled(**busy, input=900, output=80, cached=500, cost=0.25, prompt="ab12"))
+    run.later(1).done("a", data=1)
+    run.tell(ev.ModelCalled(model="chat:big", step="b", attempt=1, tier="strong", cost=0.5))
+    return run.later(1).done("b", data=2)
+
+
 STORIES = (
+    models,
     control_story,
     reopened,
     chain,

@@ -57,7 +57,7 @@ def test_there_are_a_dozen_histories_and_each_has_its_digest():
 def test_together_they_tell_of_nearly_every_event():
     """What is not told here cannot be known to replay."""
     told = {type(event) for name in NAMES for _, _, event in events(name)}
-    assert set(ev.RUN_EVENTS) - told == {ev.StepCancelled, ev.ModelCalled}
+    assert set(ev.RUN_EVENTS) - told == {ev.StepCancelled}
 
 
 @pytest.mark.parametrize("name", NAMES)

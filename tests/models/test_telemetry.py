@@ -5,11 +5,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from leadhand import Agent, Goal, Lead, ModelPlanner
 from leadhand.models import telemetry
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
 from leadhand.models.talk import Request, Told
-from leadhand.testing import ScriptedModel
+from leadhand.stores.memory import MemoryStore
+from leadhand.testing import Calls, ScriptedModel
 
 ASKED = Request(system="the system text", turns=(Told("the question"),))
 
@@ -58,3 +60,57 @@ async def test_off_means_off(spans):
     telemetry.switch_off()
     await Client([ScriptedModel(["x"])]).ask(ASKED)
     assert exporter.get_finished_spans() == ()
+
+
+async def test_a_run_is_one_tree_of_spans(spans):
+    exporter = spans()
+
+    def look(at: str) -> str:
+        return f"{at} is fine"
+
+    hand = Agent(
+        "hand",
+        ScriptedModel([Calls(("look", {"at": "x"})), "all fine"], name="chat:small"),
+        tools=[look],
+    )
+    steps = [{"id": "a", "worker": "hand"}]
+    planner = ModelPlanner(
+        ScriptedModel(
+            [
+                {"kind": "propose", "because": "", "steps": steps},
+                {"kind": "finish", "because": "", "result": "fine"},
+            ],
+            name="chat:big",
+        )
+    )
+    outcome = await Lead([hand], planner, MemoryStore()).run(Goal(text="look"))
+    assert outcome.status == "succeeded"
+    found = exporter.get_finished_spans()
+    names = [span.name for span in found]
+    assert sorted(names) == sorted(
+        [
+            "invoke_workflow",
+            "plan",
+            "plan",
+            "chat big",
+            "chat big",
+            "invoke_agent hand",
+            "chat small",
+            "chat small",
+            "execute_tool look",
+        ]
+    )
+    by_id = {span.context.span_id: span for span in found}
+
+    def above(span):
+        return by_id[span.parent.span_id].name if span.parent else None
+
+    parents = {span.name: above(span) for span in found}
+    assert parents["invoke_workflow"] is None
+    assert parents["plan"] == parents["invoke_agent hand"] == "invoke_workflow"
+    assert parents["chat small"] == parents["execute_tool look"] == "invoke_agent hand"
+    assert parents["chat big"] == "plan"
+    (run,) = [span for span in found if span.name == "invoke_workflow"]
+    assert run.attributes["gen_ai.conversation.id"] == outcome.run
+    assert run.attributes["leadhand.status"] == "succeeded"
+    assert "is fine" not in " ".join(span.to_json() for span in found)

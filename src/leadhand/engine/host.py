@@ -34,6 +34,7 @@ from leadhand.core.holds import workers_changed
 from leadhand.core.moves import SECOND, Move
 from leadhand.core.revise import answered
 from leadhand.core.state import Now
+from leadhand.core.views import run_status
 from leadhand.engine import perform
 from leadhand.engine.approvals import admit
 from leadhand.engine.breakers import Breakers
@@ -51,6 +52,7 @@ from leadhand.errors import (
     StoreFull,
     UsageError,
 )
+from leadhand.models.telemetry import Runs as Spans
 from leadhand.ports import Entry
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class Host:
         self.full_since: int | None = None
         self._background: set[asyncio.Task[Any]] = set()
         self.breakers = Breakers(self)
+        self.spans = Spans()
         self.reviewers: dict[str, Reviewer] = {}
         """Automatic reviewers, by the names that runs record."""
 
@@ -239,6 +242,7 @@ class Host:
         if run.state.ended is not None:
             self.runs.pop(run.id, None)
             run.close()
+            self.spans.leave(run.id, run.state.ended.status)
 
     def time(self) -> Now:
         """Both clocks."""
@@ -370,6 +374,7 @@ class Host:
         tasks = [task for run in self.runs.values() for task in run.tasks.values()]
         for run in self.runs.values():
             run.close()
+            self.spans.leave(run.id, run_status(run.state))
             for context in run.contexts.values():
                 context.cancelled = True
         for task in (*tasks, *self._background):

@@ -103,6 +103,35 @@ def span(operation: str, what: str = "", **attributes: Any) -> Iterator[Span]:
             raise
 
 
+class Runs:
+    """The spans of the runs that a host drives, each the parent of whatever is done for it."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Any] = {}
+
+    def enter(self, run: str) -> None:
+        """From here on in this task, spans belong to the run's."""
+        if _switch.tracer is None:
+            return
+        from opentelemetry import context, trace
+
+        if run not in self._open:
+            made = _switch.tracer.start_span("invoke_workflow", context=context.Context())
+            made.set_attribute("gen_ai.operation.name", "invoke_workflow")
+            made.set_attribute("gen_ai.conversation.id", run)
+            self._open[run] = made
+        context.attach(trace.set_span_in_context(self._open[run]))
+
+    def leave(self, run: str, status: str) -> None:
+        """The run ended, or this host lets go of it."""
+        made = self._open.pop(run, None)
+        if made is not None:
+            made.set_attribute("leadhand.status", status)
+            if status == "failed":
+                Span(made).failed(status)
+            made.end()
+
+
 @contextmanager
 def chatting(model: str, request: Request) -> Iterator[Span]:
     """A question to a model."""
