@@ -34,8 +34,10 @@ from leadhand.core.recovery import LADDER
 from leadhand.core.rules import RESERVED, RULES
 from leadhand.core.schema import STEP_SCHEMA
 from leadhand.core.shape import problems
+from leadhand.models.names import ModelName
 from leadhand.ports import Context
 from leadhand.settings import KEYS, load_settings
+from leadhand.workers.agent.declared import KEYS as AGENT_KEYS
 from leadhand.workers.declared import COMMAND_KEYS, OFFER_KEYS, WORKER_KEYS, declared_workers
 from leadhand.workers.declared_http import HTTP_KEYS
 from leadhand.workers.decorator import Options
@@ -232,6 +234,8 @@ TABLES = {
     ("workers.md", "Workers without Python"): WORKER_KEYS | OFFER_KEYS,
     ("workers.md", "Commands"): COMMAND_KEYS,
     ("workers.md", "HTTP calls"): HTTP_KEYS,
+    ("agents.md", "Settings"): AGENT_KEYS,
+    ("agents.md", "Models"): ModelName._fields,
     ("mcp.md", "Settings"): REACH_KEYS | SERVER_KEYS | TOOL_KEYS,
     ("recovery.md", "The ladder"): FAILURE_CLASSES,
     ("hosting.md", "Settings"): [f"{table}.{key}" for table, keys in KEYS.items() for key in keys],
