@@ -1,10 +1,11 @@
 """The agent worker, through the public door: a model, its tools, one typed result."""
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
 
-from leadhand import Lead, Policy, worker
+from leadhand import Lead, Permanent, Policy, worker
 from leadhand.errors import UsageError
 from leadhand.models.failures import ModelFailure
 from leadhand.models.talk import Result, Told
@@ -283,6 +284,28 @@ async def test_an_effectful_tool_that_breaks_in_the_middle_leaves_an_unknown_eff
     assert error_of(outcome).effect == "unknown"
 
 
+async def test_a_later_failure_does_not_undo_what_an_earlier_tool_did():
+    @worker(effects="mail")
+    async def post() -> str:
+        raise Permanent("no such box")
+
+    model = scripted([calls("send", to="ada"), calls("post"), ModelFailure("transient", "cut off")])
+    outcome = await run(Agent("hand", model, tools=[send, post]))
+    assert error_of(outcome).effect == "done"
+
+
+async def test_time_that_is_up_in_the_middle_of_a_tool_leaves_an_unknown_effect():
+    @worker(effects="mail")
+    async def post() -> str:
+        await asyncio.sleep(60)
+        return "posted"
+
+    agent = Agent("hand", scripted([calls("post")]), tools=[post], timeout=0.3)
+    outcome = await run(agent)
+    assert error_of(outcome).failure_class == "timeout"
+    assert error_of(outcome).effect == "unknown"
+
+
 KEY = "sk-ant-" + "a1b2c3d4" * 4
 
 
@@ -313,8 +336,15 @@ async def test_a_call_that_carries_a_secret_is_not_made():
 
 async def test_secrets_do_not_come_out_of_the_result_nor_of_the_transcript():
     model = scripted([calls("finish", result=f"the key is {KEY}")])
-    outcome = await run(Agent("hand", model))
-    assert outcome.result == "the key is [secret]"
+    store = MemoryStore()
+    lead = Lead(workers=[Agent("hand", model)], store=store)
+    async with lead.hosting() as host:
+        begun = await lead.begin(host, {"goal": "g", "steps": [{"id": "one", "worker": "hand"}]})
+        assert await begun.settled() == "succeeded"
+        log = b"".join(entry.body for entry in store.read(begun.id))
+    assert b"the key is [secret]" in log
+    assert b"turn 1: scripted, 100 tokens in, 50 out" in log
+    assert KEY.encode() not in log
 
 
 async def test_secret_parameters_of_the_run_are_not_told_to_the_model(monkeypatch):

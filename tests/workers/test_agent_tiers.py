@@ -1,14 +1,17 @@
 """Tiers: which models an agent asks, who helps out, and the stronger one behind it."""
 
 import pytest
+from msgspec.structs import replace
 
 from leadhand import Agent, Lead, Policy, Rule, worker
 from leadhand.codec.events import decode
+from leadhand.core.approval import versions
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec, doers
 from leadhand.core.review import reach
 from leadhand.models.failures import ModelFailure
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import check
+from leadhand.testing import scripted as scripted_worker
 from tests.support.scripts import calls
 from tests.support.scripts import model as scripted
 
@@ -57,6 +60,13 @@ async def test_what_is_too_much_for_a_hand_goes_to_the_stronger_tier(tmp_path):
         entries = host.store.read(outcome.run)
     assert check([(each.at, decode(each.version, each.body)) for each in entries]) == []
     assert b'"reroute"' in b"".join(each.body for each in entries)
+
+
+async def test_the_stronger_one_stays_strong_whatever_tier_the_step_names():
+    hand, strong = scripted([HARD], name="a"), scripted(["strongly"], name="b")
+    tiers = {"hand": hand, "strong": strong}
+    assert (await play(Agent("clerk"), tiers, {**ONE, "tier": "hand"})).result == "strongly"
+    assert len(hand.requests) == 1
 
 
 async def test_invalid_output_is_tried_once_more_by_an_idempotent_agent_then_goes_up():
@@ -125,6 +135,20 @@ def test_the_stronger_one_is_inside_of_what_is_reviewed():
     assert found.workers == {"a", "b"}
     assert found.effects == {"mail"}
     assert (found.risk, found.cost) == ("high", 5.0)
+
+
+async def test_a_change_of_the_stronger_one_alone_voids_an_approval(tmp_path):
+    def lead(version):
+        first, behind = scripted_worker("a", ["x"]), scripted_worker("b", ["y"])
+        first.spec = replace(first.spec, stronger="b")
+        behind.spec = replace(behind.spec, version=version)
+        return Lead([first, behind], store=tmp_path / "x.db")
+
+    step = {"id": "one", "worker": "a", "risk_level": "high"}
+    waiting = await lead("1").run({"goal": "g", "steps": [step]})
+    assert versions([step], lead("1").registry.catalog()) == {"a": "scripted", "b": "1"}
+    await lead("1").answer(waiting.run, "review-1", "approve")
+    assert (await lead("2").resume(waiting.run)).status == "waiting"
 
 
 async def test_a_rule_about_the_stronger_one_holds_before_it_is_needed():
