@@ -68,7 +68,7 @@ lock: python ## resolve the requirements again, with hashes
 	@$(PYTHON) scripts/environment.py lock
 	$(COMPILE) --output-file requirements/base.txt pyproject.toml
 	$(COMPILE) --output-file requirements/build.txt requirements/build.in
-	$(COMPILE) --extra models --extra mcp --extra sign --extra telemetry --output-file requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --extra models --extra mcp --extra server --extra sign --extra telemetry --output-file requirements/dev.txt pyproject.toml requirements/dev.in
 	$(COMPILE) --output-file requirements/model.txt requirements/model.in
 	@$(PYTHON) scripts/keep_named.py requirements/model.txt requirements/model.in
 	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in

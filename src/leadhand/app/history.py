@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.app.reader import summary_of
 from leadhand.core import events as ev
+from leadhand.core.moments import iso
 from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
+    from leadhand.core.library import Saved
     from leadhand.core.plan import Doc
     from leadhand.ports import RunHeader
 
@@ -60,3 +62,48 @@ def record(found: list[Use]) -> Doc:
         "median_s": round(median(ended), 3) if ended else None,
         "last_used": max((use.started for use in found), default=None),
     }
+
+
+def saved_row(saved: Saved) -> Doc:
+    """A plan of the library, as its lists show it."""
+    goal = saved.document.get("goal", "")
+    return {
+        "name": saved.name,
+        "version": saved.version,
+        "hash": saved.hash,
+        "saved": saved.at,
+        "by": saved.actor,
+        "from": saved.source,
+        "goal": goal.get("text", "") if isinstance(goal, dict) else goal,
+        "params": list(saved.document.get("params", {})),
+        "steps": len(saved.document.get("steps", ())),
+    }
+
+
+def timed_saved(row: Doc) -> Doc:
+    """The same with times for machines."""
+    return row | {key: iso(row[key]) for key in ("saved", "last_used") if row.get(key)}
+
+
+def history_rows(reader: Reader, versions: list[Saved], used: list[Use]) -> list[Doc]:
+    """How each version fared."""
+    found = []
+    for saved in versions:
+        mine = [use for use in used if use.version == saved.version]
+        answers: Counter[str] = sum((recoveries(reader, use.run) for use in mine), Counter())
+        told = record(mine)
+        if told["last_used"]:
+            told["last_used"] = iso(told["last_used"])
+        found.append(
+            {
+                "version": saved.version,
+                "hash": saved.hash,
+                "saved": iso(saved.at),
+                "by": saved.actor,
+                "from": saved.source,
+                **told,
+                "recoveries": dict(answers),
+                "runs": [use.run for use in mine],
+            }
+        )
+    return found

@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from leadhand.models.book import Named
     from leadhand.ports import Planner, Reviewer, Store
 
+Checked = tuple[dict[str, Any], dict[str, Any], str]
+"""A plan that can be run, the values of its parameters, and the digest of its steps."""
 PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
@@ -194,7 +196,7 @@ class Lead(People):
 
     # Parts of `run`, for the command line and tests.
 
-    async def begin(
+    async def begin(  # noqa: PLR0913 - all that a start can say
         self,
         host: Host,
         what: Plan | Goal | Doc | str | Path,
@@ -205,10 +207,12 @@ class Lead(People):
         mode: str = "",
         origin: Doc | None = None,
         approvals: Iterable[Doc] = (),
+        checked: Checked | None = None,
     ) -> Run:
         """Check everything and start; returns once the start is durable.
 
         `origin` says where the plan came from (library, context); it is recorded with it.
+        `checked` is what `check` said of the plan, where that was asked before.
         """
         planner: Planner
         refuse_name(host, run_id)
@@ -222,7 +226,7 @@ class Lead(People):
             raise UsageError("a mode goes with a goal; a plan is run as it stands")
         else:
             with collector_resting():
-                doc, values, linted = self._checked(what, params or {})
+                doc, values, linted = checked or self.check(what, params or {})
             goal = doc.get("goal", "")
             head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}
             planner = DocumentPlanner(doc)
@@ -232,7 +236,7 @@ class Lead(People):
             started = structs.replace(started, approvals=list(approvals))
         return await host.start(started, self.registry, planner)
 
-    def _checked(self, what: Plan | Doc | str | Path, params: Doc) -> tuple[Doc, Doc, str]:
+    def check(self, what: Plan | Doc | str | Path, params: Doc) -> Checked:
         """A plan that can be run, the values of its parameters, and the digest of its steps."""
         doc = as_document(what)
         catalog, pools = self.registry.catalog(), self.policy.resources

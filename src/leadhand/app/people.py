@@ -45,7 +45,7 @@ class People(House):
 
     policy: Policy
     key: PrivateKey | None
-    _checked: Callable[[Plan | Doc | str | Path, Doc], tuple[Doc, Doc, str]]
+    check: Callable[[Plan | Doc | str | Path, Doc], tuple[Doc, Doc, str]]
 
     def approve(
         self,
@@ -57,7 +57,7 @@ class People(House):
         context: str = "",
     ) -> Approval:
         """Allow exactly this plan, as this Lead's actor: for one run, with `run(approval=)`."""
-        doc, values, _linted = self._checked(plan, params or {})
+        doc, values, _linted = self.check(plan, params or {})
         now = time.time_ns() // 1000
         if expires is None and self.policy.approval_s is not None:
             expires = self.policy.approval_s

@@ -148,8 +148,8 @@ def _settings(request: Doc) -> Settings:
 
 
 def _run_job(request: Doc) -> Any:
-    from leadhand.cli.options import registry_of
-    from leadhand.cli.plans import goal_registry
+    from leadhand.app.loading import registry_of
+    from leadhand.app.places import goal_registry
     from leadhand.cli.run import Prepared, job_of
     from leadhand.core.plan import Goal
 
@@ -172,8 +172,12 @@ def _run_job(request: Doc) -> Any:
 
 
 def _resume_job(request: Doc) -> Any:
-    from leadhand.cli.resume import job_of, loaded
+    from leadhand.app.taking_up import loaded
+    from leadhand.cli.options import reading
+    from leadhand.cli.resume import job_of
 
     settings = _settings(request)
-    found = loaded(settings, request["resume"], tuple(request["workers"]), request["planner"])
+    with reading(settings) as reader:
+        state = reader.state(request["resume"])
+    found = loaded(settings, state, tuple(request["workers"]), request["planner"])
     return job_of(found, request["actor"], approve=request["approve"])

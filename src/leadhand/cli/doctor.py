@@ -10,25 +10,18 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
 
-from leadhand.audit.anchors import file_of
+from leadhand.app.documents import setting_rows
+from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import (
-    read_plan,
-    registry_of,
-    settings_of,
-    store_option,
-    workers_option,
-)
+from leadhand.cli.options import read_plan, settings_of, store_option, workers_option
 from leadhand.cli.text import clean, count
 from leadhand.errors import LeadhandError
 from leadhand.settings import Settings
-from leadhand.settings.keys import KEYS
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -205,38 +198,6 @@ def _content(path: Path) -> Iterator[Look]:
             )
     finally:
         asyncio.run(reader.close())
-
-
-def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
-    """Every setting: its key, its value, and where that came from."""
-    values: dict[str, Any] = {
-        "project.store": str(settings.store),
-        "project.workers": list(settings.workers),
-        "project.planner": settings.planner,
-        "project.actor": settings.actor,
-        "notify.command": list(settings.notify_command),
-        "notify.webhook": "(set)" if settings.notify_webhook else "",
-        "audit.anchor": str(file_of(settings.store, settings.anchoring)),
-        "audit.every": settings.anchoring.every_s,
-        "audit.key": str(settings.anchoring.key or ""),
-        "review.key": str(settings.approver_key or ""),
-        **{f"tiers.{name}": list(settings.tiers.get(name, ())) for name in KEYS["tiers"]},
-    }
-    for table, keys in KEYS.items():
-        for key, kind in keys.items():
-            dotted = f"{table}.{key}"
-            value = getattr(settings.policy, kind.field) if kind.field else values[dotted]
-            yield dotted, to_builtins(value), settings.origin(dotted)
-    for name, key in settings.policy.approvers.items():
-        yield f"approvers.{name}", key, settings.origin(f"approvers.{name}")
-    for name in settings.declared:
-        yield f"workers.{name}", "(declared)", settings.origin(f"workers.{name}")
-    for name, model in settings.models.items():
-        yield f"models.{name}", str(model), settings.origin(f"models.{name}")
-    for name in settings.agents:
-        yield f"agents.{name}", "(declared)", settings.origin(f"agents.{name}")
-    for name in settings.mcp:
-        yield f"mcp.{name}", "(declared)", settings.origin(f"mcp.{name}")
 
 
 def _settings(settings: Settings) -> Iterator[Look]:

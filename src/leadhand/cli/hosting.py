@@ -14,12 +14,12 @@ from leadhand.app.door import host_info, hosted_runs
 from leadhand.app.people import answering, to_approve
 from leadhand.app.rollback import roll_back
 from leadhand.cli.notify import Notifier
-from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, print_result
+from leadhand.cli.outcome import outcome_document, print_outcome, print_result
 from leadhand.cli.signals import Signals
 from leadhand.cli.text import clean, count
 from leadhand.cli.views import View, view_for
 from leadhand.codec.events import decode
-from leadhand.core.views import exit_code, run_status
+from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 from leadhand.engine.service import socket_path
 from leadhand.errors import Conflict, NotAllowed

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.documents import inbox_rows
 from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
-from leadhand.cli.outcome import ENDED, answer_line, wants_words
-from leadhand.cli.text import clean, clean_lines, iso, moment
+from leadhand.cli.outcome import answer_line
+from leadhand.cli.text import clean, clean_lines, moment
 from leadhand.codec.documents import read_value
-from leadhand.core.views import inbox_row
+from leadhand.core.moments import iso
 from leadhand.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.app.reader import Reader
     from leadhand.core.plan import Doc
 
@@ -29,7 +32,7 @@ def inbox(console: Console, store: str | None) -> int:
     rows: list[Doc] = []
     if settings.store.exists():
         with reading(settings) as reader:
-            rows = open_rows(reader, console)
+            rows = inbox_rows(reader, _left_out(console))
     if console.json:
         for row in rows:
             row.pop("words")
@@ -45,24 +48,8 @@ def inbox(console: Console, store: str | None) -> int:
     return 0
 
 
-def open_rows(reader: Reader, console: Console) -> list[Doc]:
-    """What waits, oldest first. Summaries say which runs need to be looked at."""
-    from leadhand.app.reader import summary_of
-
-    rows: list[Doc] = []
-    for header in reader.runs():
-        said = summary_of(header)
-        if said is not None and said["status"] in ENDED:
-            continue
-        try:
-            state = reader.state(header.run)
-        except StoreError as error:  # the others may still be answered
-            console.say(f"left out: {clean(error, 500)}")
-            continue
-        for question in state.questions.values():
-            words = wants_words(state, question)
-            rows.append({**inbox_row(state, question.id), "words": words})
-    return sorted(rows, key=lambda row: row["since"])
+def _left_out(console: Console) -> Callable[[StoreError], None]:
+    return lambda error: console.say(f"left out: {clean(error, 500)}")
 
 
 @command("answer", "leadhand answer 7kq3/review-1 approve\nleadhand answer q1 --text 'use staging'")
@@ -86,7 +73,7 @@ def answer(
     """
     settings = settings_of(store)
     with reading(settings) as reader:
-        row = find(open_rows(reader, console), reader, ident)
+        row = find(inbox_rows(reader, _left_out(console)), reader, ident)
         state = reader.state(row["run"])
     chosen = _choice(console, row, choice, said=bool(text or data))
     if not row["choices"] and chosen:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,10 @@ from leadhand.cli.diff import print_changes
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, read_plan, reading, settings_of, store_option
 from leadhand.cli.plans import is_plan
-from leadhand.cli.text import clean, iso, moment, table
+from leadhand.cli.text import clean, moment, table
 from leadhand.errors import PlanInvalid, UsageError
 
 if TYPE_CHECKING:
-    from leadhand.app.history import Use
-    from leadhand.app.reader import Reader
     from leadhand.core.library import LibraryState, Saved
     from leadhand.core.plan import Doc
     from leadhand.settings import Settings
@@ -65,7 +62,7 @@ def save(console: Console, name: str, what: str, store: str | None) -> int:
 @store_option
 def list_(console: Console, store: str | None) -> int:
     """List the plans of the library, with how often and how well they ran."""
-    from leadhand.app.history import record, uses
+    from leadhand.app.history import record, saved_row, timed_saved, uses
 
     rows: list[Doc] = []
     settings = settings_of(store)
@@ -74,9 +71,9 @@ def list_(console: Console, store: str | None) -> int:
             used = uses(reader)
             for name, versions in sorted(reader.library().plans.items()):
                 told = record([use for use in used if use.name == name])
-                rows.append(_row(versions[-1]) | told)
+                rows.append(saved_row(versions[-1]) | told)
     if console.json:
-        console.document([_timed(row) for row in rows])
+        console.document([timed_saved(row) for row in rows])
         return 0
     if not rows:
         console.say(f"the library in {settings.store} is empty")
@@ -93,16 +90,18 @@ def list_(console: Console, store: str | None) -> int:
 @store_option
 def show(console: Console, name: str, store: str | None) -> int:
     """Print a plan of the library as YAML, and its history: versions, uses, recoveries."""
-    from leadhand.app.history import uses
+    from leadhand.app.history import history_rows, saved_row, timed_saved, uses
     from leadhand.codec.documents import write_yaml
 
     with reading(settings_of(store)) as reader:
         state = reader.library()
         saved = _found(state, name)
         used = [use for use in uses(reader) if use.name == saved.name]
-        history = _history(reader, state.plans[saved.name], used)
+        history = history_rows(reader, state.plans[saved.name], used)
     if console.json:
-        console.document({**_timed(_row(saved)), "document": saved.document, "history": history})
+        console.document(
+            {**timed_saved(saved_row(saved)), "document": saved.document, "history": history}
+        )
         return 0
     console.text(write_yaml(saved.document).rstrip("\n"))
     console.say()
@@ -134,6 +133,7 @@ def remove(console: Console, name: str, store: str | None) -> int:
 @store_option
 def export(console: Console, name: str, output: str | None, store: str | None) -> int:
     """Write one version as a single file that carries its hash, for `leadhand library import`."""
+    from leadhand.app.history import saved_row
     from leadhand.codec.documents import write_json, write_yaml
     from leadhand.core.library import exported
 
@@ -146,7 +146,7 @@ def export(console: Console, name: str, output: str | None, store: str | None) -
     as_yaml = output.lower().endswith((".yaml", ".yml"))
     Path(output).write_text((write_yaml if as_yaml else write_json)(doc), encoding="utf-8")
     if console.json:
-        console.document({"file": output, **_row(saved)})
+        console.document({"file": output, **saved_row(saved)})
     else:
         console.say(f"{saved.label} was written to {output}, hash {saved.hash[:12]}")
     return 0
@@ -238,25 +238,6 @@ def _found(state: LibraryState, name: str) -> Saved:
     return find(state, name)
 
 
-def _row(saved: Saved) -> Doc:
-    goal = saved.document.get("goal", "")
-    return {
-        "name": saved.name,
-        "version": saved.version,
-        "hash": saved.hash,
-        "saved": saved.at,
-        "by": saved.actor,
-        "from": saved.source,
-        "goal": goal.get("text", "") if isinstance(goal, dict) else goal,
-        "params": list(saved.document.get("params", {})),
-        "steps": len(saved.document.get("steps", ())),
-    }
-
-
-def _timed(row: Doc) -> Doc:
-    return row | {key: iso(row[key]) for key in ("saved", "last_used") if row.get(key)}
-
-
 def _cells(row: Doc) -> tuple[str, ...]:
     return (
         row["name"],
@@ -274,31 +255,6 @@ def _span(seconds: float | None) -> str:
     from leadhand.core.durations import text
 
     return "" if seconds is None else text(seconds)
-
-
-def _history(reader: Reader, versions: list[Saved], used: list[Use]) -> list[Doc]:
-    from leadhand.app.history import record, recoveries
-
-    found = []
-    for saved in versions:
-        mine = [use for use in used if use.version == saved.version]
-        answers: Counter[str] = sum((recoveries(reader, use.run) for use in mine), Counter())
-        told = record(mine)
-        if told["last_used"]:
-            told["last_used"] = iso(told["last_used"])
-        found.append(
-            {
-                "version": saved.version,
-                "hash": saved.hash,
-                "saved": iso(saved.at),
-                "by": saved.actor,
-                "from": saved.source,
-                **told,
-                "recoveries": dict(answers),
-                "runs": [use.run for use in mine],
-            }
-        )
-    return found
 
 
 def _history_cells(row: Doc) -> tuple[str, ...]:

@@ -8,20 +8,21 @@ from pathlib import Path
 
 import click
 
+from leadhand.app.loading import registry_of
+from leadhand.app.places import in_context
 from leadhand.cli.console import Console
 from leadhand.cli.group import command, finding_document
 from leadhand.cli.options import (
     NO_CATALOG,
     context_option,
     pairs,
-    registry_of,
     set_option,
     settings_of,
     told_values,
     without_echo,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, in_context, is_plan, library_names
+from leadhand.cli.plans import find_plan, is_plan, library_names
 from leadhand.cli.text import clean, count
 from leadhand.core.check import Finding
 

@@ -11,9 +11,10 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
-from leadhand.cli.text import clean, clean_lines, clock, iso
+from leadhand.cli.text import clean, clean_lines, clock
 from leadhand.core import events as ev
 from leadhand.core.ledger import describe, ledger_of
+from leadhand.core.moments import iso
 from leadhand.errors import StoreError, UsageError
 
 if TYPE_CHECKING:

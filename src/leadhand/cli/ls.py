@@ -6,30 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.app.documents import UNREADABLE, Driver, run_rows, timed_row, worker_rows
+from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import (
-    driver_of,
-    reading,
-    registry_of,
-    settings_of,
-    store_option,
-    workers_option,
-)
-from leadhand.cli.outcome import ENDED
-from leadhand.cli.text import clean, iso, moment, table
+from leadhand.cli.options import reading, settings_of, store_option, workers_option
+from leadhand.cli.text import clean, moment, table
 from leadhand.core.durations import text as duration
-from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
-    from leadhand.app.reader import Reader
     from leadhand.core.plan import Doc
-    from leadhand.ports import RunHeader
     from leadhand.settings import Settings
     from leadhand.workers.registry import Registry
 
 OPEN = ("running", "paused", "waiting", "stopping")
-UNREADABLE = "unreadable"
 
 
 @command("ls", "leadhand ls\nleadhand ls workers")
@@ -58,12 +48,12 @@ def ls(
 def _runs(console: Console, settings: Settings, status: str | None, limit: int) -> int:
     rows: list[Doc] = []
     if settings.store.exists():
-        rows = run_rows(settings)
+        with reading(settings) as reader:
+            rows = run_rows(reader, Driver.of(settings.store, reader))
     rows = [row for row in rows if status is None or row["status"] == status]
     rows = rows[::-1][:limit]
     if console.json:
-        times = ("created", "updated")
-        console.document([row | {key: iso(row[key]) for key in times} for row in rows])
+        console.document([timed_row(row) for row in rows])
         return 0
     if not rows:
         console.say(f"no runs in {settings.store}")
@@ -105,60 +95,9 @@ def _took(row: Doc) -> str:
     return duration((updated - created) / 1e6) if created and updated else "?"
 
 
-def run_rows(settings: Settings) -> list[Doc]:
-    """All runs with what is known of them, oldest first; open ones are folded to be exact."""
-    with reading(settings) as reader:
-        return [_row(settings, reader, header) for header in reader.runs()]
-
-
-def _row(settings: Settings, reader: Reader, header: RunHeader) -> Doc:
-    """One run; where something of it is damaged, what can be known, and what is wrong."""
-    from leadhand.app.reader import summary_of
-    from leadhand.core.views import summary
-
-    row: Doc = {"run": header.run}
-    said = summary_of(header)
-    driver = 0
-    if said is not None and said["status"] in ENDED:
-        row |= said
-    else:
-        try:
-            state = reader.state(header.run)
-            row |= summary(state)
-            driver = driver_of(settings, reader, state)
-        except StoreError as error:
-            row |= said or dict.fromkeys(("steps", "settled", "succeeded", "failed"))
-            row |= {"status": UNREADABLE, "trouble": str(error).partition(" Fix: ")[0]}
-        else:
-            if said is None and header.summary:
-                row["trouble"] = "its summary is damaged; this is what its log says"
-    row.setdefault("waiting", None)
-    row |= {"created": header.created, "updated": header.updated, "host": driver or None}
-    row["started"] = iso(header.created)
-    return {"goal": "", "plan": "", "cost": None, **row}
-
-
 def _workers(console: Console, registry: Registry) -> int:
     catalog = registry.catalog()
-    rows: list[Doc] = []
-    for spec in catalog.workers.values():
-        for action, offer in spec.offers.items():
-            rows.append(
-                {
-                    "worker": spec.name,
-                    "action": action,
-                    "kind": spec.kind,
-                    "version": spec.version,
-                    "risk": catalog.risk(spec.name, action),
-                    "effects": list(offer.effects or ()),
-                    "idempotent": offer.idempotent,
-                    "probe": offer.probe,
-                    "timeout": offer.timeout_s,
-                    "checks": list(offer.checks),
-                    "parameters": offer.parameters,
-                    "description": spec.description,
-                }
-            )
+    rows = worker_rows(catalog)
     if console.json:
         console.document({"digest": catalog.digest(), "workers": rows})
         return 0

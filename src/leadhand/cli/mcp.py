@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.app.loading import mcp_servers_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import mcp_servers_of, settings_of
+from leadhand.cli.options import settings_of
 from leadhand.cli.text import clean, count, table
 from leadhand.errors import UsageError
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from leadhand.errors import UsageError
-from leadhand.settings import Settings, load_settings, source_of
+from leadhand.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.core.state import State
-    from leadhand.models.book import Book
     from leadhand.settings.contexts import Context
-    from leadhand.workers.mcp.server import McpServer
-    from leadhand.workers.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,124 +74,6 @@ def settings_of(
     flags["project.workers"] = list(workers) or None  # type: ignore[assignment]
     flags |= {f"policy.{key}": value for key, value in policy.items()}
     return load_settings(flags, context=context)
-
-
-def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
-    """The workers that are configured: from modules, and declared in settings files."""
-    from leadhand.workers.declared import declared_workers
-    from leadhand.workers.registry import Registry, load_workers
-
-    _importable(settings.root)
-    found: list[Any] = []
-    for source in settings.workers if sources is None else sources:
-        found += load_workers(source)
-    found += _declared(settings, "workers", settings.declared, settings.folders, declared_workers)
-    if settings.mcp:
-        from leadhand.workers.mcp.declared import declared_tools
-
-        found += _declared(settings, "mcp", settings.mcp, settings.mcp_folders, declared_tools)
-    registry = Registry(found)
-    if settings.agents:
-        from leadhand.workers.agent.declared import declared_agents
-
-        make = partial(declared_agents, registry=registry)
-        registry.add(_declared(settings, "agents", settings.agents, settings.agent_folders, make))
-    registry.use_models(settings.book)
-    return registry
-
-
-def mcp_servers_of(settings: Settings) -> dict[str, McpServer]:
-    """The MCP servers that are configured, by name; none of them is spoken to."""
-    from leadhand.workers.mcp.declared import declared_servers
-
-    made = _declared(
-        settings,
-        "mcp",
-        settings.mcp,
-        settings.mcp_folders,
-        lambda tables, folder: [*declared_servers(tables, folder).values()],
-    )
-    return {server.name: server for server in made}
-
-
-def _declared(
-    settings: Settings,
-    table: str,
-    declared: Mapping[str, Doc],
-    folders: Mapping[str, Path],
-    make: Callable[[dict[str, Doc], Path], list[Any]],
-) -> list[Any]:
-    """What the tables of all files declare; what is wrong is said with the file it stands in."""
-    found: list[Any] = []
-    for origin in dict.fromkeys(settings.origin(f"{table}.{name}") for name in declared):
-        tables = {
-            name: each
-            for name, each in declared.items()
-            if settings.origin(f"{table}.{name}") == origin
-        }
-        try:
-            found += make(tables, folders[next(iter(tables))])
-        except UsageError as error:
-            lines = (f"{origin}: {line}" for line in str(error).split("\n"))
-            raise UsageError("\n".join(lines)) from None
-    return found
-
-
-def planner_of(name: str, root: Path, book: Book | None = None) -> Any:
-    """A planner: `goal`, a model or a tier by name, `module:function` or `file.py:function`."""
-    if name == "goal":
-        from leadhand.planners.goal.planner import GoalPlanner
-
-        return GoalPlanner()
-    from leadhand.models.names import TIERS, is_model_name
-
-    if is_model_name(name, book.names if book is not None else TIERS):
-        from leadhand.app.planning import model_planner
-
-        return model_planner(name, book)
-    from leadhand.planners.script import ScriptPlanner
-    from leadhand.workers.loading import load_module
-
-    module_name, _, function = name.rpartition(":")
-    if not module_name or not function.isidentifier():
-        raise UsageError(
-            f"{name!r} does not name a planner. "
-            "Fix: write MODULE:FUNCTION, as in planning:next_step, or goal."
-        )
-    _importable(root)
-    place = source_of(module_name, Path.cwd())
-    planner = getattr(load_module(place), function, None)
-    if planner is None:
-        raise UsageError(f"{module_name} has no {function!r}")
-    if not callable(planner) and not hasattr(planner, "decide"):
-        raise UsageError(f"{name} is neither a function nor a planner")
-    made = planner if hasattr(planner, "decide") else ScriptPlanner(planner)
-    if hasattr(made, "source"):
-        made.source = f"{place}:{function}"  # a run that is taken up again finds it there
-    return made
-
-
-def reviewers_of(settings: Settings) -> dict[str, Any]:
-    """The automatic reviewers that the settings name, by those names."""
-    from leadhand.workers.loading import load_module
-
-    found: dict[str, Any] = {}
-    for name in settings.policy.reviewers:
-        module_name, _, function = name.rpartition(":")
-        _importable(settings.root)
-        reviewer = getattr(load_module(source_of(module_name, settings.root)), function, None)
-        if not callable(reviewer):
-            raise UsageError(f"[review] reviewers: {module_name} has no function {function!r}")
-        found[name] = reviewer
-    return found
-
-
-def _importable(root: Path) -> None:
-    """Modules named in settings are found beside them, as with `python -m`."""
-    for folder in (str(root), str(Path.cwd())):
-        if folder not in sys.path:
-            sys.path.append(folder)
-    importlib.invalidate_caches()
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
@@ -270,25 +147,20 @@ def without_echo(wrong: Iterable[Finding], found: Iterable[Finding]) -> list[Fin
 @contextlib.contextmanager
 def reading(settings: Settings) -> Iterator[Reader]:
     """The database, for reading, whether it has a host or not."""
-    import asyncio
-
     from leadhand.app.reader import Reader
 
     reader = Reader(settings.store)
     try:
         yield reader
     finally:
-        asyncio.run(reader.close())
+        reader.store.close_reader()
 
 
 def driver_of(settings: Settings, reader: Reader, state: State) -> int:
     """The process that drives a run now, or 0: a database may have a host that does not."""
-    from leadhand.app.door import host_info
+    from leadhand.app.documents import Driver
 
-    holder = host_info(settings.store)
-    if holder is None or state.owner != reader.host_state().owner:
-        return 0
-    return int(holder["pid"])
+    return Driver.of(settings.store, reader).drives(state)
 
 
 def actor_of(settings: Settings) -> str:

@@ -6,18 +6,16 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from leadhand.app.documents import timed_outcome, wants_words
 from leadhand.cli.rows import header, planned_s, rows, title
-from leadhand.cli.text import clean, count, iso, table
+from leadhand.cli.text import clean, count, table
 from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
-from leadhand.core.rollback import rollback_id
-from leadhand.core.views import exit_code, fresh, outcome_doc, run_status
-from leadhand.engine.results import result_of
+from leadhand.core.views import ENDED, exit_code, run_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
     from leadhand.core.plan import Doc, Json
     from leadhand.core.records import Question
@@ -25,10 +23,7 @@ if TYPE_CHECKING:
 
 LISTED_MAX = 10
 COLOURS = {"succeeded": "green", "failed": "red", "rejected": "red", "waiting": "yellow"}
-ENDED = ("succeeded", "failed", "cancelled", "rejected")
 NO_HOST = " (no host)"
-NOT_BEGUN = "not begun"
-"""Of a rollback that a run asked for when it failed."""
 
 
 def print_outcome(console: Console, state: State, *, hosted: bool | None = None) -> None:
@@ -51,14 +46,6 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
         _print_way_back(console, state)
     if status not in ENDED and not hosted:
         console.say(f"Go on with: {console.command(f'resume {state.run}')}")
-
-
-def rollback_status(reader: Reader, state: State) -> str:
-    """How the taking back of a run stands; empty when nobody wants it."""
-    header = reader.store.header(rollback_id(state.run))
-    if header is not None:
-        return run_status(reader.state(header.run))
-    return NOT_BEGUN if state.ended is not None and state.ended.rollback else ""
 
 
 def _print_way_back(console: Console, state: State) -> None:
@@ -107,12 +94,6 @@ def print_question(console: Console, state: State, question: Question) -> None:
     console.say(f"    {answer_line(console, ident, question.choices, words=words)}")
 
 
-def wants_words(state: State, question: Question) -> bool:
-    """Whether a step lacks something that only words can tell it."""
-    step = state.steps.get(question.step)
-    return bool(step and step.failure and step.failure.get("class") == "needs_info")
-
-
 def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: bool) -> str:
     """The command that answers a question."""
     if words and "retry" in choices:
@@ -125,17 +106,9 @@ def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: 
     return console.command(f"answer {ident} " + ("|".join(choices) or '--text "…"'))
 
 
-def _outcome(state: State) -> Doc:
-    """What is known of a run, with times for machines."""
-    doc = outcome_doc(state)
-    for row in doc.get("waiting_for", ()):
-        row["since"] = iso(row["since"])
-    return doc
-
-
 def outcome_document(console: Console, state: State, result: Json) -> Doc:
     """The document that `run --json` ends with."""
-    doc = _outcome(state)
+    doc = timed_outcome(state)
     doc["result"] = result
     doc["exit_code"] = exit_code(state)
     if doc["status"] not in ENDED:
@@ -151,25 +124,6 @@ def print_result(console: Console, result: Json) -> None:
         console.text(result)
     else:
         console.text(json.dumps(result, indent=2, ensure_ascii=False))
-
-
-def run_document(reader: Reader, state: State, driver: int) -> Doc:
-    """A run as `show RUN --json` prints it; `driver` is the process that drives it, or 0."""
-    doc = _outcome(state)
-    doc["host"] = driver or None
-    doc["result"] = result_of(reader.store, state)
-    doc["started"] = iso(state.started_at)
-    doc["plan"] = state.started.plan if state.started else {}
-    doc["params"] = fresh(state.params)
-    doc["revision"] = state.revision
-    doc["planner"] = state.started.planner if state.started else ""
-    doc["seq"] = state.seq
-    for row, step in zip(doc["steps"], state.steps.values(), strict=False):
-        row |= {"action": step.action, "reason": step.reason, "findings": list(step.findings)}
-        row["started"] = iso(step.started) if step.started else None
-        row["ended"] = iso(step.ended) if step.ended else None
-        row["cost"] = step.cost
-    return doc
 
 
 def print_head(console: Console, state: State, *, hosted: bool) -> None:

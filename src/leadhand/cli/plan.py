@@ -9,17 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.loading import planner_of
+from leadhand.app.places import goal_registry
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import (
-    context_option,
-    json_pairs,
-    planner_of,
-    settings_of,
-    several,
-    workers_option,
-)
-from leadhand.cli.plans import goal_registry
+from leadhand.cli.options import context_option, json_pairs, settings_of, several, workers_option
 from leadhand.cli.taking import Taking, taking_document, taking_of, taking_rows
 from leadhand.cli.text import clean, count
 from leadhand.core.graph import dependencies

@@ -22,7 +22,7 @@ from leadhand.cli.options import (
 from leadhand.cli.plans import in_library, is_plan
 from leadhand.cli.review_plan import review_plan
 from leadhand.cli.reviewed import print_review
-from leadhand.cli.text import clean, iso
+from leadhand.cli.text import clean
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -104,13 +104,9 @@ def _now() -> Any:
 
 
 def _document(state: State) -> Doc:
-    from leadhand.core.reviewed import review_doc
+    from leadhand.app.documents import review_document
 
-    doc = review_doc(state, _now())
-    doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
-    for each in doc["approvals"]:
-        each["expires"] = iso(each["expires"]) if each["expires"] else None
-    return doc
+    return review_document(state, _now())
 
 
 def _show(console: Console, state: State) -> int:

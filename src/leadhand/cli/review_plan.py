@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.reviewed import print_parts
-from leadhand.cli.text import count, iso
+from leadhand.cli.text import count
+from leadhand.core.moments import iso
 from leadhand.errors import Conflict, NotAllowed, UsageError
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.documents import rollback_status
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, reading, settings_of, store_option, workers_option
-from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, rollback_status
+from leadhand.cli.outcome import outcome_document, print_outcome
 from leadhand.core.rollback import rollback_id
-from leadhand.core.views import exit_code, run_status
+from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.errors import Conflict
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ def rollback(console: Console, run: str, **options: Any) -> int:
     taken up where it stands: what was undone once is not undone twice.
     """
     from leadhand.app.rollback import roll_back
+    from leadhand.app.taking_up import loaded
     from leadhand.cli.hosting import host
-    from leadhand.cli.resume import job_of, loaded
+    from leadhand.cli.resume import job_of
 
     settings = settings_of(options["store"], options["workers"])
     actor = actor_of(settings)
@@ -48,7 +50,7 @@ def rollback(console: Console, run: str, **options: Any) -> int:
         raise Conflict(f"run {ident} is {run_status(state)}. Fix: end it first: {way}")
     if done is not None:
         return _done(console, ident, done)
-    found = loaded(settings, ident, options["workers"], "")
+    found = loaded(settings, state, options["workers"])
     sources = state.started.workers if state.started else ()
 
     async def begin(made: Lead, opened: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.loading import planner_of, registry_of, reviewers_of
+from leadhand.app.places import goal_registry, in_context
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
@@ -14,9 +16,6 @@ from leadhand.cli.options import (
     context_option,
     json_pairs,
     pairs,
-    planner_of,
-    registry_of,
-    reviewers_of,
     set_option,
     settings_of,
     several,
@@ -24,14 +23,7 @@ from leadhand.cli.options import (
     values_of,
     workers_option,
 )
-from leadhand.cli.plans import (
-    find_plan,
-    goal_registry,
-    in_context,
-    in_library,
-    is_plan,
-    library_names,
-)
+from leadhand.cli.plans import find_plan, in_library, is_plan, library_names
 from leadhand.cli.text import clean
 from leadhand.core.plan import MODES
 from leadhand.errors import PlanInvalid, UsageError

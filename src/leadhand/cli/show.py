@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.loading import registry_of
+from leadhand.app.places import in_context
 from leadhand.cli.console import Console
 from leadhand.cli.graph import draw
 from leadhand.cli.group import command
 from leadhand.cli.options import (
     context_option,
-    driver_of,
     pairs,
     read_plan,
     reading,
-    registry_of,
     set_option,
     settings_of,
     store_option,
@@ -26,7 +26,7 @@ from leadhand.cli.options import (
     without_echo,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, in_context, in_library
+from leadhand.cli.plans import find_plan, in_library
 from leadhand.cli.text import clean, count, table
 from leadhand.core.durations import text as duration
 from leadhand.errors import PlanInvalid, UsageError
@@ -285,23 +285,26 @@ def _times(row: Doc) -> str:
 def _show_run(
     console: Console, settings: Any, what: str, form: str | None, *, timeline: bool
 ) -> int:
+    from leadhand.app.documents import (
+        Driver,
+        answers_of,
+        rollback_status,
+        shown_document,
+        timeline_document,
+    )
     from leadhand.cli import worth
-    from leadhand.cli.outcome import print_head, print_run, rollback_status, run_document
+    from leadhand.cli.outcome import print_head, print_run
     from leadhand.core.fault import fault
-    from leadhand.core.rollback import rollback_id
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
-        driver = driver_of(settings, reader, state)
+        owner = Driver.of(settings.store, reader)
+        driver = owner.drives(state)
         back = rollback_status(reader, state)
         if console.json:
-            doc = run_document(reader, state, driver)
-            doc["rollback"] = {"run": rollback_id(state.run), "status": back} if back else None
-            where = fault(event for _, event in reader.events(state.run))
-            doc["fault"] = {"where": where.where, "why": where.why} if where.where else None
-            doc["recovery"] = worth.recovery_document(worth.answers_of(reader, state))
+            doc = shown_document(reader, state, owner)
             if timeline:
-                doc["timeline"] = worth.timeline_document(reader, state)
+                doc["timeline"] = timeline_document(reader, state)
             console.document(doc)
         elif form is not None:
             from leadhand.cli.rows import status_of
@@ -318,14 +321,14 @@ def _show_run(
                 print_run(console, state, hosted=bool(driver))
                 _print_fault(console, fault(event for _, event in reader.events(state.run)))
             _print_rollback(console, state.run, back)
-            worth.print_recoveries(console, worth.answers_of(reader, state))
+            worth.print_recoveries(console, answers_of(reader, state))
     return 0
 
 
 def _print_rollback(console: Console, run: str, status: str) -> None:
     """How the taking back of a run stands."""
-    from leadhand.cli.outcome import ENDED
     from leadhand.core.rollback import rollback_id
+    from leadhand.core.views import ENDED
 
     if status in ENDED:
         console.out(f"Taken back in run {rollback_id(run)}: {status}")

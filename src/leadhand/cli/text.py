@@ -47,11 +47,6 @@ def moment(at: int) -> str:
     return f"{datetime.fromtimestamp(at / 1e6, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-def iso(at: int) -> str:
-    """A moment for machines."""
-    return datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="microseconds")
-
-
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Rows in columns; the last column is as long as it likes."""
     body = [list(head), *[list(row) for row in rows]]

@@ -10,7 +10,8 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
-from leadhand.cli.text import clean, count, iso
+from leadhand.cli.text import clean, count
+from leadhand.core.moments import iso
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import driver_of, settings_of, store_option
-from leadhand.cli.outcome import ENDED, outcome_document, print_outcome, print_question
+from leadhand.cli.outcome import outcome_document, print_outcome, print_question
 from leadhand.cli.views import view_for
 from leadhand.core.evolve import evolve
 from leadhand.core.state import State
-from leadhand.core.views import exit_code, run_status
+from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, UsageError
 
@@ -170,8 +170,8 @@ async def _progress(settings: Settings, ident: str) -> dict[str, tuple[str, floa
 
 
 def _record(entry: Entry, event: Event) -> dict[str, Any]:
-    from leadhand.cli.text import iso
     from leadhand.core.ledger import describe, ledger_of
+    from leadhand.core.moments import iso
 
     record = {"type": "event", "seq": entry.seq, "at": iso(entry.at)}
     return {**record, "ledger": ledger_of(event), "text": describe(event)}

@@ -6,44 +6,19 @@ import shutil
 from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, table
-from leadhand.core.recoveries import Answer, WinRate, rate_row, recoveries, win_rates
+from leadhand.core.recoveries import Answer, WinRate, win_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
-    from leadhand.core.plan import Doc
     from leadhand.core.state import State
 
 WORDS = {True: "won", False: "lost", None: "open"}
 LISTED_MAX = 20
 WIDTH_MAX = 110
 WIDTH_PIPED = 160
-
-
-def answers_of(reader: Reader, state: State) -> list[Answer]:
-    """The answers to a run's failures; a run without any is not read again."""
-    if not state.failed_attempts:
-        return []
-    return recoveries(event for _entry, event in reader.events(state.run))
-
-
-def recovery_document(answers: Sequence[Answer]) -> Doc:
-    """The same for machines."""
-    rows = [
-        {
-            "step": each.step,
-            "attempt": each.attempt,
-            "class": each.failure_class,
-            "strategy": each.strategy,
-            "worker": each.worker or None,
-            "reason": each.reason,
-            "won": each.won,
-        }
-        for each in answers
-    ]
-    return {"answers": rows, "rates": [rate_row(row) for row in win_rates(answers)]}
 
 
 def print_recoveries(console: Console, answers: Sequence[Answer]) -> None:
@@ -116,11 +91,3 @@ def print_timeline(console: Console, reader: Reader, state: State) -> None:
     console.out("Timeline:")
     for line in timeline(found, state.started_at, end, min(_width(), WIDTH_MAX)):
         console.out(line)
-
-
-def timeline_document(reader: Reader, state: State) -> list[Doc]:
-    """The same for machines."""
-    from leadhand.core.spans import span_row, spans
-
-    log = ((entry.at, event) for entry, event in reader.events(state.run))
-    return [span_row(each, state.started_at) for each in spans(log)]

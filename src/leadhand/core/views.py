@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from leadhand.core.state import State, StepState
 
 
+ENDED = ("succeeded", "failed", "cancelled", "rejected")
+"""Run states after which nothing more happens, unless somebody reopens it."""
+
+
 def goal_of(state: State) -> Goal:
     """The goal, as an object."""
     return Goal.from_doc(state.started.goal if state.started else None)

@@ -66,6 +66,7 @@ from leadhand.settings.contexts import Context, check_context, chosen
 from leadhand.settings.keys import KEYS, TABLES
 from leadhand.settings.models import check_tiers, read_model
 from leadhand.settings.review import approver
+from leadhand.settings.server import Serving
 
 if TYPE_CHECKING:
     from leadhand.models.book import Book
@@ -110,6 +111,8 @@ class Settings:
     """Where and how often the head of the log is written down outside the database."""
     approver_key: Path | None = None
     """The key that signs what this person approves."""
+    server: Serving = field(default_factory=Serving)
+    """Where `leadhand serve` listens, and who may sign in."""
     context: Context | None = None
     """The place that was chosen, as `[context.NAME]` describes it."""
     contexts: tuple[str, ...] = ()
@@ -338,6 +341,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         notify_command=read.get("notify.command", ()),
         notify_webhook=read.get("notify.webhook", ""),
         approver_key=_path_of(found.get("review.key")),
+        server=_serving(found, read),
         anchoring=Anchoring(
             _path_of(found.get("audit.anchor")),
             read.get("audit.every", Anchoring().every_s),
@@ -353,6 +357,17 @@ def _under(table: str, read: Doc) -> Doc:
     return {
         key.partition(".")[2]: each for key, each in read.items() if key.startswith(f"{table}.")
     }
+
+
+def _serving(found: Mapping[str, _Value], read: Doc) -> Serving:
+    given = {key: read[f"server.{key}"] for key in KEYS["server"] if f"server.{key}" in read}
+    if "people" in given:
+        folder = found["server.people"].folder
+        given["people"] = {
+            name: replace(each, key=str(folder / Path(each.key).expanduser())) if each.key else each
+            for name, each in given["people"].items()
+        }
+    return Serving(**given)
 
 
 def _path_of(given: _Value | None) -> Path | None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from leadhand.core.durations import seconds
 from leadhand.core.plan import RISKS
 from leadhand.models.names import TIERS
+from leadhand.settings import server
 from leadhand.settings.models import tier
 from leadhand.settings.review import reviewers, rules
 
@@ -137,6 +138,12 @@ KEYS: dict[str, dict[str, Kind]] = {
     },
     "tiers": {name: Kind(tier) for name in TIERS},
     "notify": {"command": Kind(_argv), "webhook": Kind(_webhook)},
+    "server": {
+        "bind": Kind(_text),
+        "port": Kind(server.port),
+        "hosts": Kind(server.hosts),
+        "people": Kind(server.people),
+    },
     "audit": {"anchor": Kind(_text), "every": Kind(_duration), "key": Kind(_text)},
 }
 TABLES = (*KEYS, "approvers", "models", "workers", "agents", "mcp", "context")

@@ -1,0 +1,267 @@
+"""A database as documents: what `--json` prints and what the server answers, in one shape.
+
+A document is made from a reader, never from a host's memory: it shows what is durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import to_builtins
+
+from leadhand.app.reader import Reader, summary_of
+from leadhand.audit.anchors import file_of
+from leadhand.core.fault import fault
+from leadhand.core.moments import iso
+from leadhand.core.recoveries import Answer, rate_row, recoveries, win_rates
+from leadhand.core.reviewed import review_doc
+from leadhand.core.rollback import rollback_id
+from leadhand.core.spans import span_row, spans
+from leadhand.core.views import ENDED, fresh, inbox_row, outcome_doc, run_status, summary
+from leadhand.engine.results import result_of
+from leadhand.errors import StoreError
+from leadhand.settings.keys import KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan import Doc
+    from leadhand.core.records import Question
+    from leadhand.core.state import Now, State
+    from leadhand.ports import RunHeader
+    from leadhand.settings import Settings
+
+UNREADABLE = "unreadable"
+NOT_BEGUN = "not begun"
+"""Of a rollback that a run asked for when it failed."""
+
+
+class Driver(NamedTuple):
+    """The process that hosts a database, and which of its owners it is; 0 for nobody."""
+
+    pid: int = 0
+    owner: int = 0
+
+    @classmethod
+    def of(cls, path: Path, reader: Reader) -> Driver:
+        """Who hosts it now."""
+        from leadhand.app.door import host_info
+
+        holder = host_info(path)
+        return cls() if holder is None else cls(int(holder["pid"]), reader.host_state().owner)
+
+    def drives(self, state: State) -> int:
+        """The process that drives a run now, or 0: a database may have a host that does not."""
+        return self.pid if self.owner == state.owner else 0
+
+
+# Lists.
+
+
+def run_rows(reader: Reader, driver: Driver) -> list[Doc]:
+    """All runs with what is known of them, oldest first; open ones are folded to be exact."""
+    return [run_row(reader, header, driver) for header in reader.runs()]
+
+
+def run_row(reader: Reader, header: RunHeader, driver: Driver) -> Doc:
+    """One run; where something of it is damaged, what can be known, and what is wrong."""
+    row: Doc = {"run": header.run}
+    said = summary_of(header)
+    pid = 0
+    if said is not None and said["status"] in ENDED:
+        row |= said
+    else:
+        try:
+            state = reader.state(header.run)
+            row |= summary(state)
+            pid = driver.drives(state)
+        except StoreError as error:
+            row |= said or dict.fromkeys(("steps", "settled", "succeeded", "failed"))
+            row |= {"status": UNREADABLE, "trouble": str(error).partition(" Fix: ")[0]}
+        else:
+            if said is None and header.summary:
+                row["trouble"] = "its summary is damaged; this is what its log says"
+    row.setdefault("waiting", None)
+    row |= {"created": header.created, "updated": header.updated, "host": pid or None}
+    row["started"] = iso(header.created)
+    return {"goal": "", "plan": "", "cost": None, **row}
+
+
+def timed_row(row: Doc) -> Doc:
+    """A row of `run_rows` with times for machines."""
+    return row | {key: iso(row[key]) for key in ("created", "updated")}
+
+
+def inbox_rows(reader: Reader, left_out: Callable[[StoreError], None]) -> list[Doc]:
+    """What waits, oldest first. Summaries say which runs need to be looked at."""
+    rows: list[Doc] = []
+    for header in reader.runs():
+        said = summary_of(header)
+        if said is not None and said["status"] in ENDED:
+            continue
+        try:
+            state = reader.state(header.run)
+        except StoreError as error:  # the others may still be answered
+            left_out(error)
+            continue
+        for question in state.questions.values():
+            words = wants_words(state, question)
+            rows.append({**inbox_row(state, question.id), "words": words})
+    return sorted(rows, key=lambda row: row["since"])
+
+
+def wants_words(state: State, question: Question) -> bool:
+    """Whether a step lacks something that only words can tell it."""
+    step = state.steps.get(question.step)
+    return bool(step and step.failure and step.failure.get("class") == "needs_info")
+
+
+def worker_rows(catalog: Catalog) -> list[Doc]:
+    """What every worker offers, a row each."""
+    return [
+        {
+            "worker": spec.name,
+            "action": action,
+            "kind": spec.kind,
+            "version": spec.version,
+            "risk": catalog.risk(spec.name, action),
+            "effects": list(offer.effects or ()),
+            "idempotent": offer.idempotent,
+            "probe": offer.probe,
+            "timeout": offer.timeout_s,
+            "checks": list(offer.checks),
+            "parameters": offer.parameters,
+            "description": spec.description,
+        }
+        for spec in catalog.workers.values()
+        for action, offer in spec.offers.items()
+    ]
+
+
+# One run.
+
+
+def rollback_status(reader: Reader, state: State) -> str:
+    """How the taking back of a run stands; empty when nobody wants it."""
+    header = reader.store.header(rollback_id(state.run))
+    if header is not None:
+        return run_status(reader.state(header.run))
+    return NOT_BEGUN if state.ended is not None and state.ended.rollback else ""
+
+
+def timed_outcome(state: State) -> Doc:
+    """What is known of a run, with times for machines."""
+    doc = outcome_doc(state)
+    for row in doc.get("waiting_for", ()):
+        row["since"] = iso(row["since"])
+    return doc
+
+
+def shown_document(reader: Reader, state: State, driver: Driver) -> Doc:
+    """A run as `show RUN --json` prints it."""
+    doc = run_document(reader, state, driver.drives(state))
+    back = rollback_status(reader, state)
+    doc["rollback"] = {"run": rollback_id(state.run), "status": back} if back else None
+    where = fault(event for _, event in reader.events(state.run))
+    doc["fault"] = {"where": where.where, "why": where.why} if where.where else None
+    doc["recovery"] = recovery_document(answers_of(reader, state))
+    return doc
+
+
+def run_document(reader: Reader, state: State, driver: int) -> Doc:
+    """A run as `show RUN --json` prints it; `driver` is the process that drives it, or 0."""
+    doc = timed_outcome(state)
+    doc["host"] = driver or None
+    doc["result"] = result_of(reader.store, state)
+    doc["started"] = iso(state.started_at)
+    doc["plan"] = state.started.plan if state.started else {}
+    doc["params"] = fresh(state.params)
+    doc["revision"] = state.revision
+    doc["planner"] = state.started.planner if state.started else ""
+    doc["seq"] = state.seq
+    for row, step in zip(doc["steps"], state.steps.values(), strict=False):
+        row |= {"action": step.action, "reason": step.reason, "findings": list(step.findings)}
+        row["started"] = iso(step.started) if step.started else None
+        row["ended"] = iso(step.ended) if step.ended else None
+        row["cost"] = step.cost
+    return doc
+
+
+def answers_of(reader: Reader, state: State) -> list[Answer]:
+    """The answers to a run's failures; a run without any is not read again."""
+    if not state.failed_attempts:
+        return []
+    return recoveries(event for _entry, event in reader.events(state.run))
+
+
+def recovery_document(answers: Sequence[Answer]) -> Doc:
+    """The same for machines."""
+    rows = [
+        {
+            "step": each.step,
+            "attempt": each.attempt,
+            "class": each.failure_class,
+            "strategy": each.strategy,
+            "worker": each.worker or None,
+            "reason": each.reason,
+            "won": each.won,
+        }
+        for each in answers
+    ]
+    return {"answers": rows, "rates": [rate_row(row) for row in win_rates(answers)]}
+
+
+def timeline_document(reader: Reader, state: State) -> list[Doc]:
+    """The same for machines."""
+    log = ((entry.at, event) for entry, event in reader.events(state.run))
+    return [span_row(each, state.started_at) for each in spans(log)]
+
+
+def review_document(state: State, now: Now) -> Doc:
+    """All that waits in a run, as `review RUN --json` prints it."""
+    doc = review_doc(state, now)
+    doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
+    for each in doc["approvals"]:
+        each["expires"] = iso(each["expires"]) if each["expires"] else None
+    return doc
+
+
+# Settings.
+
+
+def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
+    """Every setting: its key, its value, and where that came from."""
+    values: dict[str, Any] = {
+        "project.store": str(settings.store),
+        "project.workers": list(settings.workers),
+        "project.planner": settings.planner,
+        "project.actor": settings.actor,
+        "notify.command": list(settings.notify_command),
+        "notify.webhook": "(set)" if settings.notify_webhook else "",
+        "audit.anchor": str(file_of(settings.store, settings.anchoring)),
+        "audit.every": settings.anchoring.every_s,
+        "audit.key": str(settings.anchoring.key or ""),
+        "review.key": str(settings.approver_key or ""),
+        **{f"tiers.{name}": list(settings.tiers.get(name, ())) for name in KEYS["tiers"]},
+        "server.bind": settings.server.bind,
+        "server.port": settings.server.port,
+        "server.hosts": list(settings.server.hosts),
+        "server.people": {name: each.role for name, each in settings.server.people.items()},
+    }
+    for table, keys in KEYS.items():
+        for key, kind in keys.items():
+            dotted = f"{table}.{key}"
+            value = getattr(settings.policy, kind.field) if kind.field else values[dotted]
+            yield dotted, to_builtins(value), settings.origin(dotted)
+    for name, key in settings.policy.approvers.items():
+        yield f"approvers.{name}", key, settings.origin(f"approvers.{name}")
+    for name in settings.declared:
+        yield f"workers.{name}", "(declared)", settings.origin(f"workers.{name}")
+    for name, model in settings.models.items():
+        yield f"models.{name}", str(model), settings.origin(f"models.{name}")
+    for name in settings.agents:
+        yield f"agents.{name}", "(declared)", settings.origin(f"agents.{name}")
+    for name in settings.mcp:
+        yield f"mcp.{name}", "(declared)", settings.origin(f"mcp.{name}")

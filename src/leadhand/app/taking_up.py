@@ -1,0 +1,99 @@
+"""Everything that is needed to go on with a run: its workers and its planner, found again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from leadhand.app.loading import planner_of, registry_of
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.state import State
+    from leadhand.settings import Settings
+    from leadhand.workers.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A run and everything that is needed to go on with it."""
+
+    settings: Settings
+    run: str
+    registry: Registry
+    planner: Any
+    seq: int
+    """Where its log ends."""
+
+
+def loaded(
+    settings: Settings, state: State, workers: tuple[str, ...] = (), planner: str = ""
+) -> Loaded:
+    """Find the workers and the planner of a run; UsageError names what is missing."""
+    started, ident = state.started, state.run
+    if started is None:
+        raise UsageError(f"run {ident} has no beginning")
+    registry, trouble = _registry(settings, workers, started.workers)
+    missing = sorted(name for name in needed(state) if registry.get(name) is None)
+    if missing:
+        because = f" ({'; '.join(trouble)})" if trouble else ""
+        raise UsageError(
+            f"run {ident} needs workers that are not loaded: {', '.join(missing)}{because}. "
+            "Fix: give --workers MODULE, or name them in [project] workers of leadhand.toml."
+        )
+    return Loaded(settings, ident, registry, _planner(settings, state, planner), state.seq)
+
+
+def _registry(
+    settings: Settings, workers: tuple[str, ...], recorded: tuple[str, ...]
+) -> tuple[Registry, list[str]]:
+    """Workers as given, else from where the run had them and from the settings."""
+    if workers:
+        return registry_of(settings, workers), []
+    bare = replace(settings, declared={}, folders={})
+    here, trouble = registry_of(settings), list[str]()
+    sources: list[str] = []
+    for source in dict.fromkeys(recorded):
+        if source in settings.workers:
+            continue
+        try:
+            names = registry_of(bare, [source]).catalog().workers
+        except UsageError as error:
+            trouble.append(str(error))  # it matters only if a worker is missing in the end
+            continue
+        # A copied project has its own of all of them; where the run began, the others lie.
+        if not all(here.get(name) is not None for name in names):
+            sources.append(source)
+    return registry_of(settings, [*sources, *settings.workers]) if sources else here, trouble
+
+
+def needed(state: State) -> set[str]:
+    """The workers that steps which have not ended may use."""
+    from leadhand.core.catalog import doers
+    from leadhand.core.state import SETTLED
+
+    names: set[str] = set()
+    for step in state.steps.values():
+        if step.status not in SETTLED:
+            names.update((step.worker, *doers(step.doc, state.catalog.workers)))
+    for doc in state.pending.add if state.pending else ():
+        names.add(str(doc.get("worker", "")))
+    return names
+
+
+def _planner(settings: Settings, state: State, name: str) -> Any:
+    from leadhand.planners.direct import DirectPlanner
+    from leadhand.planners.document import DocumentPlanner
+
+    assert state.started is not None
+    for kind in (DocumentPlanner, DirectPlanner):
+        if state.started.planner == kind.name:
+            return kind()
+    known = "goal" if state.started.planner == "goal" else ""
+    name = name or state.started.planner_source or known or settings.planner
+    if not name:
+        raise UsageError(
+            f"run {state.run} was planned by {state.started.planner}, which is not loaded. "
+            "Fix: give --planner MODULE:FUNCTION."
+        )
+    return planner_of(name, settings.root, settings.book)

@@ -1,0 +1,107 @@
+"""`[server]`: where `leadhand serve` listens, and who may sign in.
+
+    [server]
+    port = 8787
+    hosts = ["leadhand.example"]
+
+    [server.people.ann]
+    role = "approver"
+    token = "sha256:…"
+    key = "~/.config/leadhand/ann.key"
+
+A token stands here as its hash: who reads the file cannot sign in with it. `leadhand serve token
+add ann --role approver` makes one and writes the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadhand.core.wording import closest, listed, shown
+
+ROLES = ("viewer", "operator", "approver")
+"""Each may do what those before it may."""
+DEFAULT_BIND = "127.0.0.1"
+DEFAULT_PORT = 8787
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = re.compile(r"[^\x00-\x1f\x7f/]{1,64}")
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_FIELDS = ("role", "token", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One who may sign in."""
+
+    role: str
+    token: str
+    """The hash of their token."""
+    key: str = ""
+    """The file of the key that signs what they approve through the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How the server is reached, and by whom."""
+
+    bind: str = DEFAULT_BIND
+    port: int = DEFAULT_PORT
+    hosts: tuple[str, ...] = ()
+    """Names besides the loopback ones under which it may be addressed."""
+    people: Mapping[str, Member] = field(default_factory=dict)
+
+
+def port(value: Any) -> int:
+    """A port to listen on; ValueError is the end of a sentence."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 65536:
+        raise ValueError("must be a port from 0 to 65535; 0 takes a free one")
+    return value
+
+
+def hosts(value: Any) -> tuple[str, ...]:
+    """Host names, without a port."""
+    if not isinstance(value, list):
+        raise ValueError('must be a list, as in ["leadhand.example"]')  # noqa: TRY004 - a sentence
+    for each in value:
+        if not isinstance(each, str) or not _HOST.fullmatch(each.lower()):
+            raise ValueError(f"must hold host names without a port, and {shown(each)} is none")
+    return tuple(dict.fromkeys(each.lower() for each in value))
+
+
+def people(value: Any) -> dict[str, Member]:
+    """Who may sign in, by name."""
+    if not isinstance(value, dict):
+        raise ValueError("must be tables, written [server.people.NAME]")  # noqa: TRY004 - a sentence
+    return {name: _member(name, each) for name, each in value.items()}
+
+
+def is_name(name: str) -> bool:
+    """Whether somebody can be called so."""
+    return bool(_NAME.fullmatch(name)) and name == name.strip()
+
+
+def _member(name: str, table: Any) -> Member:
+    if not is_name(name):
+        raise ValueError(f"has the name {shown(name)}; a name has 1 to 64 characters, and no /")
+    if not isinstance(table, dict):
+        raise ValueError(f"has no table for {shown(name)}, written [server.people.{name}]")  # noqa: TRY004 - a sentence
+    for key in table:
+        if key not in _FIELDS:
+            meant = closest(key, _FIELDS)
+            fix = f'did you mean "{meant}"?' if meant else f"there are: {listed(_FIELDS)}"
+            raise ValueError(f"says {shown(key)} of {shown(name)}; {fix}")
+    role, token, signer = table.get("role"), table.get("token"), table.get("key", "")
+    if role not in ROLES:
+        raise ValueError(
+            f"gives {shown(name)} the role {shown(role)}; it is one of {listed(ROLES)}"
+        )
+    if not isinstance(token, str) or not _HASH.fullmatch(token):
+        raise ValueError(
+            f"has no token hash for {shown(name)}; `leadhand serve token add` writes one"
+        )
+    if not isinstance(signer, str):
+        raise ValueError(f"has a key of {shown(name)} that is not a path")  # noqa: TRY004 - a sentence
+    return Member(role, token, signer)
