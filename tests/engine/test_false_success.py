@@ -120,10 +120,14 @@ def test_the_goal_planner_finds_who_keeps_a_promise(gives, data):
 
 @lies
 def test_a_person(gives, data):
-    """People are judged as anybody."""
+    """People are judged as anybody; what is plainly not there is refused when they say it."""
     doc = {"id": "a", "worker": "ann", "failure_action": "abort"}
     people = lambda _question: ("done", data)  # noqa: E731 - what they say is the point
-    never(simulate(using(doc), [Human("ann", gives=gives), USES], answers=people, policy=QUICK))
+    crew = [Human("ann", gives=gives), USES]
+    try:
+        never(simulate(using(doc), crew, answers=people, policy=QUICK))
+    except UsageError as refused:
+        assert "step a gives" in str(refused)
 
 
 @lies
