@@ -322,6 +322,7 @@ def _show_run(
                 _print_fault(console, fault(event for _, event in reader.events(state.run)))
             _print_rollback(console, state.run, back)
             worth.print_recoveries(console, answers_of(reader, state))
+            worth.print_models(console, state)
     return 0
 
 

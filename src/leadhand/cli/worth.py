@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, table
 from leadhand.core.recoveries import Answer, WinRate, win_rates
+from leadhand.core.views import model_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,6 +80,31 @@ def _width() -> int:
 def share(rate: float | None) -> str:
     """A share as people read it."""
     return "" if rate is None else f"{100 * rate:.0f} %"
+
+
+def print_models(console: Console, state: State) -> None:
+    """Which models were asked, for whom, and what that cost."""
+    rows = model_rows(state)
+    if not rows:
+        return
+    console.out("Models:")
+    lines = table(
+        ("TIER", "MODEL", "CALLS", "FAILED", "TOKENS IN", "OUT", "COST"),
+        (
+            (
+                row["tier"] or "-",
+                clean(row["model"]),
+                f"{row['calls']:,}",
+                str(row["failed"] or ""),
+                f"{row['input']:,}",
+                f"{row['output']:,}",
+                f"{row['cost']:.6f}",
+            )
+            for row in rows
+        ),
+    )
+    for line in lines:
+        console.out(f"  {line}")
 
 
 def print_timeline(console: Console, reader: Reader, state: State) -> None:
