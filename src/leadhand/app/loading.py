@@ -14,7 +14,6 @@ from leadhand.settings import Settings, source_of
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
-    from leadhand.models.book import Book
     from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.registry import Registry
 
@@ -80,7 +79,7 @@ def _declared(
     return found
 
 
-def planner_of(name: str, root: Path, book: Book | None = None) -> Any:
+def planner_of(name: str, settings: Settings) -> Any:
     """A planner: `goal`, a model or a tier by name, `module:function` or `file.py:function`."""
     if name == "goal":
         from leadhand.planners.goal.planner import GoalPlanner
@@ -88,10 +87,10 @@ def planner_of(name: str, root: Path, book: Book | None = None) -> Any:
         return GoalPlanner()
     from leadhand.models.names import TIERS, is_model_name
 
-    if is_model_name(name, book.names if book is not None else TIERS):
+    if is_model_name(name, (*TIERS, *settings.models)):
         from leadhand.app.planning import model_planner
 
-        return model_planner(name, book)
+        return model_planner(name, settings.book, **settings.planning)
     from leadhand.planners.script import ScriptPlanner
     from leadhand.workers.loading import load_module
 
@@ -99,9 +98,9 @@ def planner_of(name: str, root: Path, book: Book | None = None) -> Any:
     if not module_name or not function.isidentifier():
         raise UsageError(
             f"{name!r} does not name a planner. "
-            "Fix: write MODULE:FUNCTION, as in planning:next_step, or goal."
+            "Fix: write goal, a model as in anthropic:claude-opus-4-5, or MODULE:FUNCTION."
         )
-    _importable(root)
+    _importable(settings.root)
     place = source_of(module_name, Path.cwd())
     planner = getattr(load_module(place), function, None)
     if planner is None:
@@ -112,6 +111,14 @@ def planner_of(name: str, root: Path, book: Book | None = None) -> Any:
     if hasattr(made, "source"):
         made.source = f"{place}:{function}"  # a run that is taken up again finds it there
     return made
+
+
+def telemetry_of(settings: Settings) -> None:
+    """Send spans, if the settings say so."""
+    if settings.telemetry.get("enabled"):
+        from leadhand.models.telemetry import export
+
+        export(contents=bool(settings.telemetry.get("contents")))
 
 
 def reviewers_of(settings: Settings) -> dict[str, Any]:

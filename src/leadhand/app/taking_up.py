@@ -96,4 +96,4 @@ def _planner(settings: Settings, state: State, name: str) -> Any:
             f"run {state.run} was planned by {state.started.planner}, which is not loaded. "
             "Fix: give --planner MODULE:FUNCTION."
         )
-    return planner_of(name, settings.root, settings.book)
+    return planner_of(name, settings)

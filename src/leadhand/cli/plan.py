@@ -54,7 +54,7 @@ def plan(console: Console, goal: str, **options: Any) -> int:
         )
     file = _writable(options["output"])
     registry = goal_registry(settings)
-    planner = planner_of(settings.planner or "goal", settings.root, settings.book)
+    planner = planner_of(settings.planner or "goal", settings)
     lead = Lead(registry, planner, policy=settings.policy, models=settings.book)
     place = settings.context
     have = {**(place.params if place else {}), **json_pairs(options["have"], "--have")}

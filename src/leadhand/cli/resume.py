@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.app.documents import rollback_status
-from leadhand.app.loading import reviewers_of
+from leadhand.app.loading import reviewers_of, telemetry_of
 from leadhand.app.taking_up import Loaded, loaded
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -85,6 +85,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
     settings = found.settings
 
     def lead(on_notice: Callable[[str, str, str], None]) -> Lead:
+        telemetry_of(settings)
         return Lead(
             found.registry,
             found.planner,
@@ -99,7 +100,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
         )
 
     async def begin(made: Lead, opened: Any) -> Any:
-        hosted = await opened.adopt(found.run, made.registry, made.planner)
+        hosted = await made.take_up(opened, found.run)
         if hosted.state.paused and hosted.state.ended is None:
             said = hosted.say(lambda state, _now: control.resume(state, actor), wait=True)
             if said is not None:

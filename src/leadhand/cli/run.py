@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.loading import planner_of, registry_of, reviewers_of
+from leadhand.app.loading import planner_of, registry_of, reviewers_of, telemetry_of
 from leadhand.app.places import goal_registry, in_context
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -200,7 +200,7 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
         mode=options["mode"],
     )
     if name:
-        planner_of(name, settings.root, settings.book)
+        planner_of(name, settings)
     return Prepared(
         settings,
         registry,
@@ -233,8 +233,8 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
     settings = prepared.settings
 
     def lead(on_notice: Callable[[str, str, str], None]) -> Lead:
-        book = settings.book
-        planner = planner_of(prepared.planner, settings.root, book) if prepared.planner else None
+        planner = planner_of(prepared.planner, settings) if prepared.planner else None
+        telemetry_of(settings)
         return Lead(
             prepared.registry,
             planner,
@@ -245,7 +245,7 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
             anchoring=settings.anchoring,
             reviewers=reviewers_of(settings),
             key=settings.approver_key if approve else None,
-            models=book,
+            models=settings.book,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:
@@ -295,9 +295,8 @@ def _dry_run(console: Console, prepared: Prepared) -> int:
 
         from leadhand.app.lead import Lead
 
-        book = prepared.settings.book
-        name = prepared.planner
-        planner = planner_of(name, prepared.settings.root, book) if name else None
+        name, book = prepared.planner, prepared.settings.book
+        planner = planner_of(name, prepared.settings) if name else None
         lead = Lead(prepared.registry, planner, policy=policy, actor=prepared.actor, models=book)
         doc = asyncio.run(lead.plan(prepared.goal)).to_doc()
         console.say("The planner's first steps; it would be asked again after them.")

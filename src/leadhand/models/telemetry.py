@@ -6,8 +6,10 @@
     execute_tool        a tool that an agent calls
     chat                a question to a model
 
-`switch_on()` uses the tracer provider that the program has set up. Names, tokens and failure
-classes are told; contents (questions, answers, arguments, results) only where they are asked for.
+`switch_on()` uses the tracer provider that the program has set up; `export()`, which is what
+`[telemetry] enabled = true` comes to, sets one up that sends what it has by OTLP. Names, tokens
+and failure classes are told; contents (questions, answers, arguments, results) only where they
+are asked for.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +43,25 @@ def switch_on(*, contents: bool = False, provider: Any = None) -> None:
 
     _switch.tracer = trace.get_tracer("leadhand", tracer_provider=provider)
     _switch.contents = contents
+
+
+def export(*, contents: bool = False) -> None:
+    """Send spans from now on to where the OTEL_ variables say, by OTLP over HTTP."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise UsageError(
+            f"telemetry.enabled: {error.name} is not installed. "
+            "Fix: pip install 'leadhand[telemetry]'"
+        ) from None
+    if _switch.tracer is not None:
+        return
+    provider = TracerProvider(resource=Resource.create({"service.name": "leadhand"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    switch_on(contents=contents, provider=provider)
 
 
 def switch_off() -> None:

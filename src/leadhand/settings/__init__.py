@@ -103,6 +103,9 @@ class Settings:
     tiers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     models: Mapping[str, ModelName] = field(default_factory=dict)
     planner: str = ""
+    planning: Doc = field(default_factory=dict)
+    """How a model plans, where one does."""
+    telemetry: Doc = field(default_factory=dict)
     actor: str = ""
     policy: Policy = field(default_factory=Policy)
     notify_command: tuple[str, ...] = ()
@@ -336,6 +339,8 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         tiers=tiers,
         models=models,
         planner=read.get("project.planner", ""),
+        planning=_planning(read, found),
+        telemetry=_under("telemetry", read),
         actor=read.get("project.actor", ""),
         policy=Policy(**policy),
         notify_command=read.get("notify.command", ()),
@@ -368,6 +373,12 @@ def _serving(found: Mapping[str, _Value], read: Doc) -> Serving:
             for name, each in given["people"].items()
         }
     return Serving(**given)
+
+
+def _planning(read: Doc, found: Mapping[str, _Value]) -> Doc:
+    given = _under("planner", read)
+    prompts = _path_of(found.get("planner.prompts"))
+    return given if prompts is None else {**given, "prompts": prompts}
 
 
 def _path_of(given: _Value | None) -> Path | None:

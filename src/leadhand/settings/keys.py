@@ -12,6 +12,9 @@ from leadhand.settings import server
 from leadhand.settings.models import tier
 from leadhand.settings.review import reviewers, rules
 
+STYLES = ("whole", "next_step", "list")
+"""How a model plans; `ModelPlanner` knows the same."""
+
 
 class Kind(NamedTuple):
     """How one key is read."""
@@ -94,6 +97,12 @@ def _risk(value: Any) -> str:
     return str(value)
 
 
+def _style(value: Any) -> str:
+    if value not in STYLES:
+        raise ValueError(f"must be one of {', '.join(STYLES)}")
+    return str(value)
+
+
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("must be true or false")  # noqa: TRY004 - the end of a sentence
@@ -136,6 +145,13 @@ KEYS: dict[str, dict[str, Kind]] = {
         "expires": Kind(_duration, "approval_s"),
         "key": Kind(_text),
     },
+    "planner": {
+        "style": Kind(_style),
+        "prompts": Kind(_text),
+        "rounds": Kind(_count),
+        "tokens": Kind(_count),
+    },
+    "telemetry": {"enabled": Kind(_flag), "contents": Kind(_flag)},
     "tiers": {name: Kind(tier) for name in TIERS},
     "notify": {"command": Kind(_argv), "webhook": Kind(_webhook)},
     "server": {
