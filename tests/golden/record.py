@@ -221,6 +221,25 @@ def models():
     return run.later(1).done("b", data=2)
 
 
+def ended_permits():
+    """What people allowed ends: with its time, and with the workers that they allowed."""
+    plan = {"envelope": {"workers": ["other"]}}
+    run = Drive(bare=True, replans=True, plan=plan, wall=10**15).go()
+    run.answer(propose(step("a", worker="risky"), step("b", "a", worker="risky"), final=False))
+    until = run.now.wall + 60_000_000
+    run.reply("approve", approval={"expires": until})
+    run.hear(control.hold(run.state, ["b"], "ann", "not yet"))
+    ours = step("b.2", "a", worker="risky", timeout=5, supersedes="b")
+    amended = {"steps": [ours], "cancel": [], "final": False}
+    run.hear(control.amend(run.state, amended, "ann", run.now)).done("a")
+    run.hear(control.release(run.state, ["b"], "ann")).done("b.2")
+    run.later(61).answer(propose(step("c", worker="risky"), final=False))
+    newer = [spec("risky", risk="high", version="2")]
+    run.hear(Move(*holds.workers_changed(run.state, newer, run.now.wall)))
+    run.reply("approve").done("c")
+    return run.answer(propose(step("d", worker="other"))).done("d")
+
+
 STORIES = (
     models,
     control_story,
@@ -240,6 +259,7 @@ STORIES = (
     goal,
     budget,
     skipped,
+    ended_permits,
 )
 
 

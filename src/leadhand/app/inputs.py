@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from leadhand.codec.documents import read_document
 from leadhand.codec.values import plain
 from leadhand.core.plan import Goal, Plan
+from leadhand.core.rollback import SUFFIX
 from leadhand.engine.service import socket_path
 from leadhand.errors import Conflict, PlanInvalid, UsageError
 
@@ -60,8 +61,10 @@ def as_document(what: Plan | Doc | str | Path) -> Doc:
     return read_document(Path(what))
 
 
-def refuse_name(host: Host, run_id: str) -> None:
-    if run_id and not RUN_ID.fullmatch(run_id):
+def refuse_name(host: Host, run_id: str, *, rollback: bool = False) -> None:
+    if run_id.endswith(SUFFIX) and not rollback:
+        raise UsageError(f"{run_id[:40]!r}: what ends in {SUFFIX} is the rollback of another run")
+    if run_id and not RUN_ID.fullmatch(run_id.removesuffix(SUFFIX)):
         raise UsageError(f"{run_id[:40]!r} is no run id: use letters, digits, _ . -, at most 100")
     if run_id and host.store.header(run_id) is not None:
         raise Conflict(f"there is a run {run_id} already; resume it, or take another id")

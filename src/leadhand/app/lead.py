@@ -215,7 +215,7 @@ class Lead(People):
         `checked` is what `check` said of the plan, where that was asked before.
         """
         planner: Planner
-        refuse_name(host, run_id)
+        refuse_name(host, run_id, rollback="rollback_of" in (origin or {}))
         if isinstance(what, Goal):
             what = in_mode(what, mode)
             given = self.planner is not None

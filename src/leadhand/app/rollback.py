@@ -8,7 +8,7 @@ from leadhand.core.refs import load_apart
 from leadhand.core.rollback import rollback_id, rollback_of
 from leadhand.engine.results import decoded
 from leadhand.engine.shelf import find
-from leadhand.errors import UsageError
+from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
@@ -22,6 +22,7 @@ async def roll_back(lead: Lead, host: Host, run_id: str, sources: tuple[str, ...
     """Begin the rollback of a run that has ended, or take it up where it stands."""
     ident = rollback_id(run_id)
     if host.store.header(ident) is not None:
+        _refuse_namesake(host, lead, ident, run_id)
         return await lead.take_up(host, ident)
     state = host.load(run_id, lead.registry).state
     host.runs.pop(run_id, None)
@@ -41,3 +42,12 @@ async def roll_back(lead: Lead, host: Host, run_id: str, sources: tuple[str, ...
     return await lead.begin(
         host, wanted.plan, params=params, run_id=ident, sources=sources, origin=origin
     )
+
+
+def _refuse_namesake(host: Host, lead: Lead, ident: str, run_id: str) -> None:
+    """Conflict when a run only has the name of the rollback: it takes nothing back."""
+    started = host.load(ident, lead.registry).state.started
+    if started is None or started.plan.get("rollback_of") != run_id:
+        raise Conflict(
+            f"run {ident} is no rollback of run {run_id}, and has its name: nothing was taken back"
+        )

@@ -75,8 +75,18 @@ class Line(NamedTuple):
 
 def diff(old: Doc, new: Doc, heirs: Mapping[str, str] | None = None) -> list[Change]:
     """What makes one plan into another; `heirs` holds renames that the plans do not show."""
-    renames = _renames(old, new, {**(heirs or {}), **heirs_of(new)})
-    return list(_plan(normal(old, renames), normal(new, heirs), (), renames))
+    known = {**(heirs or {}), **heirs_of(new)}
+    renames = _renames(old, new, known)
+    return list(
+        _plan(normal(old, {**_past(old, known), **renames}), normal(new, heirs), (), renames)
+    )
+
+
+def _past(old: Doc, heirs: Mapping[str, str]) -> dict[str, str]:
+    """What was replaced before the old plan stood as it does: the name, and who stands for it."""
+    steps = named_steps(old.get("steps")) or {}
+    gone = {name: heir for name, heir in heirs.items() if name not in steps}
+    return {name: heir for name in gone if (heir := follow(name, gone)) in steps}
 
 
 def apply(plan: Doc, changes: Iterable[Change]) -> Doc:

@@ -9,6 +9,7 @@ from leadhand.core.catalog import Catalog
 from leadhand.core.evolve_steps import close_question, known, make_ready, settle_dependents
 from leadhand.core.graph import dependencies
 from leadhand.core.records import Cut
+from leadhand.core.review import ENDS_SINCE, without
 from leadhand.core.state import SETTLED, IllegalEvent
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def _steps_held(state: State, event: ev.StepsHeld, _at: int) -> None:
         raise IllegalEvent(f"a step that is held is not there, or is settled: {event.steps}")
     for step in steps:
         if step is not None:
-            step.held = event.question
+            step.held, step.held_by = event.question, event.actor
             step.ticket = 0
             state.held.add(step.id)
 
@@ -38,7 +39,7 @@ def _steps_released(state: State, event: ev.StepsReleased, _at: int) -> None:
         raise IllegalEvent(f"a step that is released is not held: {event.steps}")
     for ident in event.steps:
         step = state.steps[ident]
-        step.held = ""
+        step.held = step.held_by = ""
         step.expires = event.expires
         state.held.discard(ident)
         if step.status == "ready":
@@ -51,6 +52,10 @@ def _workers_changed(state: State, event: ev.WorkersChanged, _at: int) -> None:
     specs = {**state.catalog.workers, **{spec.name: spec for spec in event.specs}}
     state.catalog = Catalog(specs.values())
     state.limits.clear()
+    if state.started is not None and state.started.decide_version >= ENDS_SINCE:
+        permits, names = state.permits, {spec.name for spec in event.specs}
+        permits.envelope = without(permits.envelope, names)
+        permits.untrusted |= {spec.name for spec in event.specs if not spec.trusted}
 
 
 def _run_reopened(state: State, event: ev.RunReopened, _at: int) -> None:

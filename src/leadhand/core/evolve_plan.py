@@ -18,6 +18,7 @@ from leadhand.core.evolve_steps import (
 from leadhand.core.graph import dependencies
 from leadhand.core.records import Question, Revision
 from leadhand.core.rehearsal import urgency
+from leadhand.core.review import ENDS_SINCE
 from leadhand.core.state import (
     MOVABLE,
     REPLACEABLE,
@@ -113,6 +114,7 @@ def _revision_examined(state: State, event: ev.RevisionExamined, _at: int) -> No
 def _review_requested(state: State, event: ev.ReviewRequested, at: int) -> None:
     revision = _pending(state, event.number, event.hash)
     revision.people = event.people
+    revision.approvals = []  # Asked anew: it is no longer what they allowed.
     ident = f"review-{event.number}"
     choices = ["approve", "reject"]
     if state.started is not None and state.started.replans:
@@ -259,10 +261,24 @@ def _supersede(state: State, old: StepState, new: StepState) -> None:
     elif state.is_bad(old):
         state.bad -= 1
     if old.held:
-        state.let_go(old)
+        _pass_hold(state, old, new)
     old.status = "superseded"
     old.ticket = 0
     old.superseded_by = new.id
+
+
+def _pass_hold(state: State, old: StepState, new: StepState) -> None:
+    """Whoever takes the place of a held step is held as well: another name opens no door.
+
+    Unless it was the policy that held it, for want of an approval, and a person has given one.
+    """
+    since = state.started.decide_version if state.started is not None else 0
+    if since < ENDS_SINCE or (old.held_by == "policy" and new.approved):
+        state.let_go(old)
+        return
+    new.held, new.held_by = old.held, old.held_by
+    state.held.add(new.id)
+    state.let_go(old)
 
 
 def _forsake(state: State, reason: str, at: int) -> None:

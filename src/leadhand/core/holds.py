@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import doers
+from leadhand.core.catalog import Catalog, doers
 from leadhand.core.effects import Effect, Notify
-from leadhand.core.review import reach_of, ruling
+from leadhand.core.review import ENDS_SINCE, reach_of, ruling, standing, without
+from leadhand.core.reviewing import reconsidered
 from leadhand.core.state import SETTLED
 from leadhand.core.wording import listed
 from leadhand.errors import Conflict, UsageError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.core.catalog import WorkerSpec
+    from leadhand.core.plan import Doc
+    from leadhand.core.review import Ruling
     from leadhand.core.state import State, StepState
 
 Moves = tuple[list[ev.Event], list[Effect]]
@@ -98,10 +101,24 @@ def lapsed(state: State, first: StepState) -> Moves:
     return _held(state, waiting, "the time of its approval is up", POLICY)
 
 
-def workers_changed(state: State, specs: list[WorkerSpec]) -> Moves:
-    """Workers are no longer what they were: what people allowed of them is void."""
+def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Moves:
+    """Workers are no longer what they were: what people allowed of them is void.
+
+    That goes for steps, for a revision that waits, and for the envelope. What the policy let
+    through goes on only where it would let the new worker through too.
+    """
     events: list[ev.Event] = [ev.WorkersChanged(specs)]
+    effects: list[Effect] = []
     names = {spec.name for spec in specs}
+    what = f"{listed(sorted(names))} changed since it was allowed"
+    for moved, more in (_void(state, specs, names, what, wall), _anew(state, specs, what, wall)):
+        events += moved
+        effects += more
+    return events, effects
+
+
+def _void(state: State, specs: list[WorkerSpec], names: set[str], what: str, wall: int) -> Moves:
+    """The steps that a change of workers holds."""
     touched = [
         step
         for step in state.steps.values()
@@ -110,10 +127,27 @@ def workers_changed(state: State, specs: list[WorkerSpec]) -> Moves:
         and not names.isdisjoint(doers(step.doc, state.catalog.workers))
     ]
     docs = [step.doc for step in touched if not step.approved]
-    if docs and not ruling(state, reach_of(state, docs)).people:
-        touched = [step for step in touched if step.approved]
-    if not touched:
-        return events, []
-    what = f"{listed(sorted(names))} changed since it was allowed"
-    held, effects = _held(state, touched, what, POLICY)
-    return [*events, *held], effects
+    if docs:
+        found = _ruling(state, docs, specs, wall)
+        if not found.people and not found.refused:
+            touched = [step for step in touched if step.approved]
+    return _held(state, touched, what, POLICY) if touched else ([], [])
+
+
+def _anew(state: State, specs: list[WorkerSpec], what: str, wall: int) -> Moves:
+    """A revision that waits, and whose workers are others than those who looked at it saw."""
+    revision, started = state.pending, state.started
+    if revision is None or started is None or started.decide_version < ENDS_SINCE:
+        return [], []
+    names = {name for doc in revision.add for name in doers(doc, state.catalog.workers)}
+    asked = f"review-{revision.number}" in state.questions
+    if not asked or names.isdisjoint(spec.name for spec in specs):
+        return [], []
+    return reconsidered(state, revision, _ruling(state, revision.add, specs, wall), what)
+
+
+def _ruling(state: State, docs: list[Doc], specs: list[WorkerSpec], wall: int) -> Ruling:
+    """Who must allow steps by workers as they are now."""
+    catalog = Catalog({**state.catalog.workers, **{s.name: s for s in specs}}.values())
+    envelope = without(standing(state.permits, wall), {spec.name for spec in specs})
+    return ruling(state, reach_of(state, docs, catalog), envelope)

@@ -123,7 +123,7 @@ class Book:
         self.envelope: Doc | None = None
         self.proposed = 0
         self.barred: dict[str, str] = {}
-        """Steps that people hold, each with the question that lets them go."""
+        """Steps that are held, each with who holds it."""
         self.owner = 0
         self.epoch = 0
         self.steps: dict[str, Entry] = {}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core import graph
+from leadhand.core.review import ENDS_SINCE, without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def _steps_held(book: Book, event: ev.StepsHeld) -> None:
     for ident in event.steps:
         if book.step(ident, "a hold") is not None:
-            book.barred[ident] = event.question
+            book.barred[ident] = event.actor
 
 
 def _steps_released(book: Book, event: ev.StepsReleased) -> None:
@@ -25,8 +26,18 @@ def _steps_released(book: Book, event: ev.StepsReleased) -> None:
             book.wrong("I6", f"step {ident} was released, and nobody held it")
 
 
+def pass_hold(book: Book, old: str, new: str, *, allowed: bool) -> None:
+    """Who takes the place of a held step is held, unless people allow what the policy held."""
+    held_by = book.barred.get(old)
+    passes = book.start.decide_version >= ENDS_SINCE and not (held_by == "policy" and allowed)
+    if held_by is not None and passes:
+        book.barred[new] = held_by
+
+
 def _workers_changed(book: Book, event: ev.WorkersChanged) -> None:
     book.catalog.update({spec.name: spec for spec in event.specs})
+    if book.start.decide_version >= ENDS_SINCE:
+        book.envelope = without(book.envelope, {spec.name for spec in event.specs})
 
 
 def _redo_requested(book: Book, event: ev.RedoRequested) -> None:

@@ -10,8 +10,9 @@ from leadhand.core.approval import bind, versions
 from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants_book import Book, Entry, Pending
+from leadhand.core.invariants_people import pass_hold
 from leadhand.core.plan import RISKS, worst
-from leadhand.core.review import outside, reach, widened
+from leadhand.core.review import ENDS_SINCE, Reach, outside, reach, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,8 +100,12 @@ def _beyond(book: Book, add: list[Doc]) -> bool:
     """Whether nobody has drawn an envelope that has all of it inside."""
     if book.envelope is None:
         return True
-    wanted = reach(add, Catalog(book.catalog.values()), book.start.plan.get("risk_level"))
-    return bool(outside(book.envelope, wanted, book.spent))
+    return bool(outside(book.envelope, _reached(book, add), book.spent))
+
+
+def _reached(book: Book, add: list[Doc]) -> Reach:
+    start, catalog = book.start, Catalog(book.catalog.values())
+    return reach(add, catalog, start.plan.get("risk_level"), version=start.decide_version)
 
 
 def _risk(book: Book, doc: Doc) -> str:
@@ -125,6 +130,7 @@ def _review_requested(book: Book, event: ev.ReviewRequested) -> None:
     pending = _waits(book, event.number, event.hash, "a review")
     if pending is not None:
         pending.people[:] = [event.people]
+        pending.allowed.clear()
 
 
 def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
@@ -136,6 +142,8 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
     workers = versions(pending.add, Catalog(book.catalog.values()))
     if event.binding != bind(book.start, event.hash, workers, event.expires):
         book.wrong("I24", f"{event.actor} allowed something else than revision {event.number}")
+    if event.approval and workers != versions(pending.add, Catalog(book.start.catalog)):
+        book.wrong("I24", f"{event.actor} allowed other workers than do revision {event.number}")
     if book.policy.approvers and event.actor not in book.policy.approvers:
         book.wrong("I26", f"{event.actor} allowed revision {event.number}, and may not")
     pending.allowed[event.actor] = event
@@ -188,7 +196,8 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
 def _check_permit(book: Book, pending: Pending, event: ev.RevisionApproved) -> None:
     """What follows from an approval is what people allowed: by them, as long, as far."""
     if event.actor == "policy":
-        if event.envelope or event.expires:
+        ends = (book.envelope or {}).get("expires", 0)
+        if event.envelope or event.expires not in (0, ends):
             book.wrong("I24", f"the policy drew an envelope around revision {event.number}")
         return
     if not pending.allowed:
@@ -197,9 +206,10 @@ def _check_permit(book: Book, pending: Pending, event: ev.RevisionApproved) -> N
         book.wrong("I24", f"revision {event.number} goes on by the word of {event.actor}")
     if event.expires != min((e.expires for e in pending.allowed.values() if e.expires), default=0):
         book.wrong("I24", f"revision {event.number} may run for another time than was allowed")
-    plan = book.start.plan
-    reached = reach(pending.add, Catalog(book.catalog.values()), plan.get("risk_level"))
-    if event.envelope != widened(book.envelope, reached, plan.get("envelope")):
+    until = event.expires if book.start.decide_version >= ENDS_SINCE else 0
+    reached, asked = _reached(book, pending.add), book.start.plan.get("envelope")
+    before = [book.envelope, {}] if "expires" in (book.envelope or {}) else [book.envelope]
+    if event.envelope not in [widened(each, reached, asked, until) for each in before]:
         book.wrong("I24", f"the envelope around revision {event.number} is not what was allowed")
 
 
@@ -228,7 +238,7 @@ def _accept(book: Book, pending: Pending) -> None:
                 what = f"{doc.get('action') or 'this'}, which {name} does not offer"
                 book.wrong("I15", f"step {ident} wants {what}")
     for doc in pending.add:
-        _replace(book, doc)
+        _replace(book, doc, allowed=bool(pending.allowed))
     for doc in pending.add:
         for name, tolerant in graph.dependencies(doc).items():
             if name not in book.steps:
@@ -238,7 +248,7 @@ def _accept(book: Book, pending: Pending) -> None:
         _check_acyclic(book, pending)
 
 
-def _replace(book: Book, doc: Doc) -> None:
+def _replace(book: Book, doc: Doc, *, allowed: bool) -> None:
     old = doc.get("supersedes")
     if old is None:
         return
@@ -250,6 +260,7 @@ def _replace(book: Book, doc: Doc) -> None:
     if step.settled:
         book.ended_before.add(old)
     step.status = "superseded"
+    pass_hold(book, old, doc["id"], allowed=allowed)
     drop_questions(book, old)
     book.heir[old] = doc["id"]
     book.replaced[doc["id"]] = old

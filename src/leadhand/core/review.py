@@ -15,7 +15,8 @@ Whatever they say: once data from outside was read, what is outside the envelope
 The *envelope* is a lattice, so that "inside" is a matter of inclusion and not of judgement:
 workers and effects as sets, risk as a rank, what is written as path prefixes, cost as a sum over
 the run. An effect that a worker does not declare is that worker's own unknown: it is inside only
-where the same worker was allowed with it.
+where the same worker was allowed with it. It ends with the approval that drew it, and a worker that
+has changed since is outside.
 """
 
 from __future__ import annotations
@@ -23,16 +24,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.catalog import doers, effective_risk
+from leadhand.core.events_base import DECIDE_VERSION
 from leadhand.core.plan import RISKS, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Risk
     from leadhand.core.policy import Rule
+    from leadhand.core.records import Permits
     from leadhand.core.state import State
 
+ENDS_SINCE = 6
+"""The version of decisions since which an envelope ends, and a step cannot take effects away."""
 PEOPLE = {"allow": 0, "one": 1, "two": 2}
 REACHING = ("risk_level", "alternatives", "effects", "writes")
 """The fields of a step, besides worker and action, that say what it may do."""
@@ -63,9 +68,17 @@ class Ruling(NamedTuple):
     people: int
     reason: str
     refused: bool = False
+    inside: bool = False
+    """Of the envelope that a person drew."""
 
 
-def reach(steps: Iterable[Doc], catalog: Catalog, plan_risk: str | None = None) -> Reach:
+def reach(
+    steps: Iterable[Doc],
+    catalog: Catalog,
+    plan_risk: str | None = None,
+    *,
+    version: int = DECIDE_VERSION,
+) -> Reach:
     """The most that steps could do, whoever of their workers does them."""
     workers: set[str] = set()
     effects: set[str] = set()
@@ -79,8 +92,10 @@ def reach(steps: Iterable[Doc], catalog: Catalog, plan_risk: str | None = None) 
         risk = worst(risk, effective_risk(plan_risk, step, catalog))
         cost += count * max((offer.cost for offer in offers if offer), default=0.0)
         for name, offer in zip(names, offers, strict=True):
-            own = step.get("effects")
-            declared = own if own is not None else offer.effects if offer else None
+            own, theirs = step.get("effects"), offer.effects if offer else None
+            declared = theirs if own is None else own
+            if own is not None and theirs is not None and version >= ENDS_SINCE:
+                declared = [*own, *theirs]  # Whoever plans cannot talk a worker's effects away.
             effects.update(declared if declared is not None else (f"undeclared:{name}",))
             scope.update(offer.writes if offer else ())
     return Reach(frozenset(workers), frozenset(effects), risk, frozenset(scope), cost)
@@ -127,8 +142,24 @@ def _within(path: str, allowed: str) -> bool:
     return ".." not in parts and parts[: len(above)] == above
 
 
-def widened(before: Doc | None, now: Reach, asked: Doc | None) -> Doc:
-    """The envelope once a person allowed something: what was there, this, what the plan asks."""
+def standing(permits: Permits, wall: int) -> Doc | None:
+    """The envelope as it stands now: none was drawn, or it is empty, since its time is up."""
+    found = permits.envelope
+    return {} if found is not None and 0 < found.get("expires", 0) <= wall else found
+
+
+def without(envelope: Doc | None, workers: Collection[str]) -> Doc | None:
+    """An envelope that these workers are outside of: they are no longer who was allowed."""
+    if not envelope:
+        return envelope
+    return {**envelope, "workers": [name for name in envelope["workers"] if name not in workers]}
+
+
+def widened(before: Doc | None, now: Reach, asked: Doc | None, expires: int = 0) -> Doc:
+    """The envelope once a person allowed something: what was there, this, what the plan asks.
+
+    It ends with the first of the approvals that drew it.
+    """
     asked = asked or {}
     old = before or {}
     found: Doc = {
@@ -137,18 +168,28 @@ def widened(before: Doc | None, now: Reach, asked: Doc | None) -> Doc:
     }
     found["risk"] = worst(old.get("risk"), now.risk, asked.get("risk"))
     cost = asked.get("cost", old.get("cost"))
-    return found if cost is None else {**found, "cost": cost}
+    if cost is not None:
+        found["cost"] = cost
+    if ends := [each for each in (old.get("expires"), expires) if each]:
+        found["expires"] = min(ends)
+    return found
 
 
-def reach_of(state: State, add: Iterable[Doc]) -> Reach:
-    """What steps reach for in this run."""
+def reach_of(state: State, add: Iterable[Doc], catalog: Catalog | None = None) -> Reach:
+    """What steps reach for in this run; `catalog` when its workers are about to be others."""
+    started = state.started
     return reach(
-        add, state.catalog, state.started.plan.get("risk_level") if state.started else None
+        add,
+        catalog or state.catalog,
+        started.plan.get("risk_level") if started else None,
+        version=started.decide_version if started else DECIDE_VERSION,
     )
 
 
-def ruling(state: State, wanted: Reach, findings: Sequence[str] = ()) -> Ruling:
-    """Who must allow what reaches so far."""
+def ruling(
+    state: State, wanted: Reach, envelope: Doc | None, findings: Sequence[str] = ()
+) -> Ruling:
+    """Who must allow what reaches so far; `envelope`: what people allowed, as it stands now."""
     permits = state.permits
     fitting = [
         rule
@@ -158,17 +199,17 @@ def ruling(state: State, wanted: Reach, findings: Sequence[str] = ()) -> Ruling:
     refusing = next((rule for rule in fitting if rule.then == "refuse"), None)
     if refusing is not None:
         return Ruling(0, f"the policy refuses it ({_named(refusing)})", refused=True)
-    beyond = (
-        outside(permits.envelope, wanted, state.spent) if permits.envelope is not None else None
-    )
+    beyond = outside(envelope, wanted, state.spent) if envelope is not None else None
     if beyond == [] and not findings:
-        return Ruling(0, f"inside what {permits.approved_by} allowed")
+        return Ruling(0, f"inside what {permits.approved_by} allowed", inside=True)
     found = _ruled(state, wanted, fitting, findings)
     if not found.people and permits.tainted and beyond:
         why = "data from outside was read, and it is outside what was allowed"
         return Ruling(1, f"{why}: {', '.join(beyond)}")
     if beyond and found.people:
-        return found._replace(reason=f"{found.reason}; new: {', '.join(beyond)}")
+        over = f"the time of {permits.approved_by}'s approval is up"
+        why = f"new: {', '.join(beyond)}" if envelope else over
+        return found._replace(reason=f"{found.reason}; {why}")
     return found
 
 

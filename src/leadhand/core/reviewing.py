@@ -7,21 +7,32 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leadhand.core import events as ev
-from leadhand.core.approval import Approval, binding
+from leadhand.core.approval import Approval, binding, versions
 from leadhand.core.calendar import next_instant
+from leadhand.core.catalog import Catalog
 from leadhand.core.effects import Effect, Notify
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.records import Revision
-from leadhand.core.review import Reach, Ruling, reach_of, ruling, widened
+from leadhand.core.review import (
+    ENDS_SINCE,
+    Reach,
+    Ruling,
+    reach_of,
+    ruling,
+    standing,
+    widened,
+)
 from leadhand.errors import Conflict, NotAllowed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State
 
 Moves = tuple[list[ev.Event], list[Effect]]
+NO_PERSON = ("", "policy", "nobody")
+"""Whom the log names where no person spoke."""
 
 
 def ruled(
@@ -33,7 +44,8 @@ def ruled(
 ) -> Moves:
     """The policy's word on a revision: let through, up to people, or refused."""
     number, hash_, add = revision.number, revision.hash, revision.add
-    found = ruling(state, wanted, findings)
+    envelope = standing(state.permits, now.wall)
+    found = ruling(state, wanted, envelope, findings)
     if found.refused:
         return [
             ev.RevisionRejected(number, hash_, "policy", found.reason),
@@ -43,11 +55,27 @@ def ruled(
     if given:
         return _approved_beforehand(state, revision, given, found, now)
     if add and found.people:
-        who = "a person" if found.people == 1 else f"{found.people} people"
-        text = f"revision {number} ({len(add)} steps) needs {who}: {found.reason}"
+        text = f"revision {number} ({len(add)} steps) needs {_who(found.people)}: {found.reason}"
         requested = ev.ReviewRequested(number, hash_, text, found.people)
         return [requested], [Notify("waiting", text)]
-    return [ev.RevisionApproved(number, hash_, "policy", found.reason, instants(add, now))], []
+    ends = envelope.get("expires", 0) if found.inside and envelope else 0
+    when = instants(add, now)
+    return [ev.RevisionApproved(number, hash_, "policy", found.reason, when, expires=ends)], []
+
+
+def _who(people: int) -> str:
+    return "a person" if people == 1 else f"{people} people"
+
+
+def reconsidered(state: State, revision: Revision, found: Ruling, why: str) -> Moves:
+    """A revision that waits is no longer what people looked at: all are asked anew."""
+    number, hash_ = revision.number, revision.hash
+    if found.refused:
+        refused = ev.RevisionRejected(number, hash_, "policy", found.reason)
+        return [refused, *_told(state, found.reason)], []
+    people = max(found.people, revision.people)
+    text = f"revision {number} ({len(revision.add)} steps) needs {_who(people)}: {why}"
+    return [ev.ReviewRequested(number, hash_, text, people)], [Notify("waiting", text)]
 
 
 def _beforehand(state: State, number: int, add: list[Doc], now: Now) -> list[Approval]:
@@ -57,6 +85,8 @@ def _beforehand(state: State, number: int, add: list[Doc], now: Now) -> list[App
         return []
     if digest(canonical(add)) != started.linted:
         return []
+    if versions(add, state.catalog) != versions(add, Catalog(started.catalog)):
+        return []  # Workers have changed since: what was approved is not what would run.
     found = [Approval.from_doc(each) for each in started.approvals]
     return [each for each in found if not each.expires or each.expires > now.wall]
 
@@ -160,9 +190,16 @@ def approve(
             f"{shown[:64]}. Fix: look at it again with `leadhand review {state.run}`"
         )
     approvers = state.policy.approvers
+    if actor in NO_PERSON:
+        raise NotAllowed(f"{actor or 'nobody'} is no person, and cannot approve anything")
     if approvers and actor not in approvers:
         raise NotAllowed(
             f"{actor} is not among those who may approve: {', '.join(sorted(approvers))}"
+        )
+    if (same := _same_key(revision.approvals, actor, said.key, approvers)) is not None:
+        raise Conflict(
+            f"{same} has approved it already with the key of {actor}; it needs {revision.people} "
+            "different people"
         )
     if any(each.actor == actor for each in revision.approvals):
         raise Conflict(
@@ -187,17 +224,35 @@ def approve(
     if len(everybody) < revision.people:
         return [given]
     ends = [each.expires for each in everybody if each.expires]
-    asked = state.started.plan.get("envelope") if state.started else None
+    until = min(ends, default=0)
     approved = ev.RevisionApproved(
         revision.number,
         revision.hash,
         ", ".join(each.actor for each in everybody),
         reason,
         instants(revision.add, now),
-        widened(state.permits.envelope, reach_of(state, revision.add), asked),
-        min(ends, default=0),
+        _envelope(state, revision, until, now),
+        until,
     )
     return [given, approved]
+
+
+def _same_key(
+    given: list[ev.ApprovalGiven], actor: str, key: str, approvers: Mapping[str, str]
+) -> str | None:
+    """Who else has allowed it with one's own key: one person under two names."""
+    own = approvers.get(actor, key)
+    others = (each for each in given if each.actor != actor)
+    return next((e.actor for e in others if own and own == approvers.get(e.actor, e.key)), None)
+
+
+def _envelope(state: State, revision: Revision, until: int, now: Now) -> Doc:
+    """What people allow with a revision, beside what they allowed before."""
+    started = state.started
+    asked = started.plan.get("envelope") if started else None
+    ends = started is not None and started.decide_version >= ENDS_SINCE
+    before, wanted = standing(state.permits, now.wall), reach_of(state, revision.add)
+    return widened(before, wanted, asked, until if ends else 0)
 
 
 def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev.Event]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadhand.core.amend import ID_MAX
 from leadhand.core.refs import Secret, find, resolve
 from leadhand.core.views import goal_of
 from leadhand.errors import Conflict, UsageError
@@ -76,10 +77,17 @@ def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
                 values[name] = _known(state, value, step.id)
                 value = f"${{{{ params.{name} }}}}"  # noqa: PLW2901 - what stands for it
             given[key] = value
-        doc = {**undo, "id": f"undo-{step.id}", **({"parameters": given} if given else {})}
+        name = _named(step.id, number)
+        doc = {**undo, "id": name, **({"parameters": given} if given else {})}
         docs.append({**doc, "depends_on": [docs[-1]["id"]]} if docs else doc)
     plan: Doc = {"steps": docs, **({"params": declared} if declared else {})}
     return _titled(state, plan, values)
+
+
+def _named(ident: str, number: int) -> str:
+    """The id of an undo: that of its step, as far as there is room for it."""
+    name = f"undo-{ident}"
+    return name if len(name) <= ID_MAX else f"undo-{ident[: ID_MAX - 20]}.{number}"
 
 
 def _given(state: State, declared: Doc) -> Doc:

@@ -104,6 +104,8 @@ class StepState(msgspec.Struct, gc=False):
     """When its approval ends, in UTC microseconds; 0 for never."""
     held: str = ""
     """The question whose answer lets it go on, while it must not start."""
+    held_by: str = ""
+    """Who holds it: a person, or the policy, since what was allowed no longer is."""
     data: Any = None
     data_ref: str = ""
     failure: dict[str, Any] | None = None
@@ -275,7 +277,8 @@ class State:
 
     def let_go(self, step: StepState) -> None:
         """A held step that has ended needs no answer; nor does a question that holds nobody."""
-        question, step.held = step.held, ""
+        question = step.held
+        step.held = step.held_by = ""
         self.held.discard(step.id)
         if all(self.steps[other].held != question for other in self.held):
             self.questions.pop(question, None)

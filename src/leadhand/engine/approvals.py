@@ -144,10 +144,21 @@ async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
             check_signature(started.policy.approvers, approval.actor, text, signature)
         if approval.actor in {other.actor for other in given}:
             raise UsageError(f"two of the approvals are by {approval.actor}: one is enough")
+        _refuse_one_key(started.policy.approvers, approval, given)
         given.append(approval)
     for approval in given:
         _refuse_used(host, approval)  # another start may have come in between
         await host.tell_host(ApprovalUsed(approval.id, started.run, approval.actor))
+
+
+def _refuse_one_key(
+    approvers: Mapping[str, str], approval: Approval, given: list[Approval]
+) -> None:
+    own = approvers.get(approval.actor, approval.key)
+    for other in given:
+        if own and own == approvers.get(other.actor, other.key):
+            names = f"{other.actor} and {approval.actor}"
+            raise UsageError(f"the approvals of {names} are by one key, so by one person")
 
 
 def _refuse_used(host: Host, approval: Approval) -> None:

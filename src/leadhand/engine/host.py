@@ -225,7 +225,8 @@ class Host:
             if state.owner >= self.owner or state.ended is not None:
                 return Move([], [])
             changed = changed_specs(state, workers)
-            events, effects = workers_changed(state, changed) if changed else ([], [])
+            wall = self.time().wall
+            events, effects = workers_changed(state, changed, wall) if changed else ([], [])
             return Move([ev.RunHosted(self.owner), *events], effects)
 
         await run.said(hosted)
