@@ -6,9 +6,10 @@
 4. A ```yaml block with `steps:` is a plan that lint accepts; another one is a list of steps.
    A ```toml block holds settings, and all workers declared in it can be made.
 5. In a ```console block each `$ leadhand` line is run; it ends with 0, or with the N of a
-   `# exit N`. Lines below it are output: `…` stands for anything. RUN is the run that the
-   block itself started; in blocks that start none, lines with words in capitals are patterns,
-   of which only the command and its options are checked.
+   `# exit N`. Lines below it are output: `…` stands for anything. `$ cd FOLDER` goes there for
+   the rest of the block. RUN is the run that the block itself started; in blocks that start
+   none, lines with words in capitals are patterns, of which only the command and its options
+   are checked.
 """
 
 import os
@@ -149,7 +150,7 @@ def check_toml(block: Block) -> None:
 
 
 def run_console(block: Block) -> int:
-    run, output, ran = "RUN", "", 0
+    run, output, ran, folder = "RUN", "", 0, block.folder
     for line in block.text.splitlines():
         at = f"{block.where}: {line}"
         if not line.startswith("$ "):
@@ -161,15 +162,18 @@ def run_console(block: Block) -> int:
         text = EXIT.sub("", text).replace("RUN", run)
         check_line(text, at)
         words = shlex.split(text)
+        if words[0] == "cd":
+            folder = Folder(folder.path / words[1])
+            continue
         if "leadhand" not in words or PATTERN.search(text):
             continue
         values = dict(word.split("=", 1) for word in words[: words.index("leadhand")])
         values.setdefault("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-        done = block.folder.run(*words[words.index("leadhand") + 1 :], **values)
+        done = folder.run(*words[words.index("leadhand") + 1 :], **values)
         output = done.out + done.err
         assert done.code == (exits or [0])[0], f"{at}\n{done}"
         ran += 1
-        if " run " in text and (rows := block.folder.run("ls", "--json").doc):
+        if " run " in text and (rows := folder.run("ls", "--json").doc):
             run = rows[0]["run"]
     return ran
 

@@ -149,10 +149,32 @@ def test_competitors_without_a_surprise_asks_its_planner_once(tmp_path):
     assert len(revisions(folder, run)) == 1
 
 
+def test_competitors_with_models_from_its_tape(tmp_path):
+    """No key, no network: a model plans, two agents work, and every rule of the log holds."""
+    shutil.copytree(ROOT / "examples" / "competitors" / "with_models", tmp_path / "with_models")
+    folder = Folder(tmp_path / "with_models")
+    tape = {"LEADHAND_TAPE": "tape.json"}
+    goal = "Compare the prices of Nordwind and Kestrel"
+    done = folder.run("run", goal, "--json", **tape)
+    assert done.code == 0, f"{done}\nIs the tape stale? python -m tests.support.competitors_tape"
+    assert "Kestrel is cheaper by 2.60" in done.doc["result"]
+    run = done.doc["run"]
+    by_tier = {row["tier"]: row for row in done.doc["models"]}
+    assert by_tier["lead"]["calls"] == 2
+    assert by_tier["hand"]["calls"] == 8
+    assert 0 < by_tier["hand"]["cost"] < by_tier["lead"]["cost"]
+    assert "page not found: /nordwind/pricing" in folder.run("logs", run, "research-a").out
+    assert "anthropic:claude-haiku-4-5" in folder.run("show", run).out
+    assert folder.run("verify", run).code == 0
+    other = folder.run("run", "Compare something else", **tape)
+    assert other.code != 0
+    assert "the tape holds no answer" in other.out + other.err
+
+
 # --- all -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["research", "competitors", "deploy"])
+@pytest.mark.parametrize("name", ["research", "competitors", "competitors/with_models", "deploy"])
 def test_every_example_says_how_to_run_it(name):
     """A README that names each of its files and commands that exist."""
     text = (ROOT / "examples" / name / "README.md").read_text()

@@ -244,6 +244,8 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "audit.every": settings.anchoring.every_s,
         "audit.key": str(settings.anchoring.key or ""),
         "review.key": str(settings.approver_key or ""),
+        **{f"planner.{key}": str(settings.planning.get(key, "")) for key in KEYS["planner"]},
+        **{f"telemetry.{key}": settings.telemetry.get(key, False) for key in KEYS["telemetry"]},
         **{f"tiers.{name}": list(settings.tiers.get(name, ())) for name in KEYS["tiers"]},
         "server.bind": settings.server.bind,
         "server.port": settings.server.port,

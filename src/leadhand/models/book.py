@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, cast
 
 from leadhand.core.wording import closest, listed
 from leadhand.errors import UsageError
-from leadhand.models.cassette import Taped
+from leadhand.models.cassette import Taped, current
 from leadhand.models.client import Client
-from leadhand.models.names import TIERS, ModelName, is_model_name, parse_model
+from leadhand.models.names import (
+    TIERS,
+    ModelName,
+    has_key,
+    is_model_name,
+    key_variable,
+    parse_model,
+)
 from leadhand.models.provider import ProviderModel
 from leadhand.models.talk import Model
 
@@ -78,6 +85,16 @@ class Book:
     def names(self) -> tuple[str, ...]:
         """Everything that is not written as `provider:model`."""
         return tuple(dict.fromkeys([*TIERS, *self.tiers, *self.models]))
+
+    def refuse_keyless(self, wanted: str) -> None:
+        """Say which key is missing before anything is begun with a model that needs one."""
+        known = [getattr(model, "known", None) for model in self.client(wanted).models]
+        missing = [key_variable(name) for name in known if name is not None and not has_key(name)]
+        if len(missing) == len(known) and current() is None:
+            raise UsageError(
+                f"{wanted}: no key is there. Fix: set {listed(dict.fromkeys(missing))} to yours, "
+                "or play a tape with LEADHAND_TAPE=FILE."
+            )
 
     def client(self, wanted: str | Model | Client) -> Client:
         """The client for a tier, a model by name, or a model."""

@@ -9,6 +9,7 @@ lead, hand, strong                  tiers: `[tiers]`, one model, or several to f
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -106,6 +107,12 @@ KEY_VARIABLES = {
 def key_variable(name: ModelName) -> str:
     """The environment variable that must hold a key; empty where none is needed, or not known."""
     return name.key or ("" if name.url else KEY_VARIABLES.get(name.provider, ""))
+
+
+def has_key(name: ModelName) -> bool:
+    """Whether the key that a model needs is there, as far as that is known."""
+    variable = key_variable(name)
+    return not variable or bool(os.environ.get(variable))
 
 
 def is_model_name(text: str, known: Collection[str] = TIERS) -> bool:

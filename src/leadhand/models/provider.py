@@ -17,6 +17,7 @@ import msgspec
 
 from leadhand.errors import UsageError
 from leadhand.models.failures import ModelFailure, of_provider
+from leadhand.models.names import key_variable
 from leadhand.models.talk import Answer, Listener, Request, Result, Said, Told, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -226,6 +227,10 @@ def _ended(client: ProviderClient, response: ModelResponse) -> bool:
 
 def _made(name: ModelName) -> ProviderClient:
     """A client for one model, that retries nothing."""
+    variable = key_variable(name)
+    if variable and not os.environ.get(variable):
+        words = f"{name}: the variable {variable}, which is to hold its key, is not set"
+        raise ModelFailure("denied", words)
     try:
         client = _by_address(name) if name.url or name.key else _by_name(name)
     except ImportError as error:
@@ -248,9 +253,7 @@ def _by_name(name: ModelName) -> ProviderClient:
 def _by_address(name: ModelName) -> ProviderClient:
     import httpx2
 
-    key = os.environ.get(name.key, "") if name.key else "none"
-    if name.key and not key:
-        raise UsageError(f"the variable {name.key}, which is to hold its key, is not set")
+    key = os.environ[name.key] if name.key else "none"
     # A redirect could carry the key elsewhere, and proxies of the environment are not asked for.
     http = httpx2.AsyncClient(timeout=600, follow_redirects=False, trust_env=not name.url)
     if name.provider == "anthropic":

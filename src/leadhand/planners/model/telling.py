@@ -1,8 +1,8 @@
 """The state of a run in words, within a budget: what a model planner is told.
 
-Deterministic: the same state gives the same text, so that a tape can be played again. Results
-come in brief, the newest in most detail; whole ones are there for the asking. What came from
-workers stands between marks that it cannot forge, since they carry a digest of it.
+Deterministic: the same state gives the same text, whichever of two steps ended first, so that
+a tape can be played again. Results come in brief; whole ones are there for the asking. What came
+from workers stands between marks that it cannot forge, since they carry a digest of it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.core.catalog import stronger_ones
 from leadhand.core.hashing import digest
 from leadhand.core.wording import listed
 from leadhand.models.guard import scrub
@@ -96,9 +97,11 @@ def _given(goal: Goal, room: int) -> str:
 
 
 def _workers(view: PlannerView, room: int) -> str:
+    behind = stronger_ones(view.catalog.workers)  # They come in when the first is not enough.
     lines = [
         line
         for spec in view.catalog.workers.values()
+        if spec.name not in behind
         for action, offer in spec.offers.items()
         for line in [_worker(spec, action, offer, view.barred)]
     ]
@@ -149,7 +152,8 @@ def _schema(schema: Mapping[str, Any]) -> str:
 
 
 def _steps(view: PlannerView) -> str:
-    steps = list(view.timeline)
+    planned = {name: i for i, name in enumerate(view.steps)}
+    steps = sorted(view.timeline, key=lambda step: planned.get(step.id, 0))
     if not steps:
         return "Nothing has been done yet."
     lines = [_step(step) for step in steps[-STEPS_TOLD:]]
@@ -177,10 +181,11 @@ def _results(view: PlannerView, room: int) -> str:
 def _failures(view: PlannerView) -> str:
     if not view.failed_attempts:
         return ""
+    newest = sorted(view.failed_attempts[-FAILURES_TOLD:], key=lambda e: (e.step, e.attempt))
     lines = [
         f"- {each.step}, attempt {each.attempt} by {each.worker}: {each.failure.failure_class}:\n"
         f"{fenced(each.failure.message, 300)}"
-        for each in view.failed_attempts[-FAILURES_TOLD:]
+        for each in newest
     ]
     return "Failed attempts:\n" + "\n".join(lines)
 
