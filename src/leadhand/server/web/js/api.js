@@ -1,0 +1,105 @@
+// The server, as functions. Every failure is an ApiError that can be shown to a person.
+import { signal } from "./lib.js";
+
+const BASE = "/api/v1";
+
+/** Set when the server says that nobody is signed in. */
+export const signedOut = signal(false);
+
+export class ApiError extends Error {
+  /** @param {number} status 0 when no answer came @param {object} problem RFC 9457 */
+  constructor(status, problem) {
+    super(problem.detail || problem.title || "the server did not answer");
+    this.status = status;
+    this.title = problem.title || "";
+    this.findings = problem.findings ?? [];
+    this.problem = problem;
+  }
+}
+
+/** @returns {Promise<any>} the document; texts come as they are */
+async function call(method, path, body, options = {}) {
+  const headers = { Accept: "application/json, text/plain" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (options.key) headers["Idempotency-Key"] = options.key;
+  let response;
+  try {
+    response = await fetch(BASE + path, {
+      method, headers, cache: "no-cache", credentials: "same-origin", signal: options.signal,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, { title: "No connection", detail: "The server does not answer. Is `leadhand serve` running?" });
+  }
+  if (response.ok) return read(response);
+  if (response.status === 401) signedOut.value = true;
+  throw new ApiError(response.status, await problem(response));
+}
+
+async function read(response) {
+  if (response.status === 204) return null;
+  const type = response.headers.get("content-type") ?? "";
+  return type.includes("json") ? response.json() : response.text();
+}
+
+async function problem(response) {
+  try {
+    return await response.json();
+  } catch {
+    return { title: `The server answered ${response.status}`, detail: response.statusText };
+  }
+}
+
+/** A key of one intended act: sending it twice does it once. */
+export function intent() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export function query(values) {
+  const kept = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return kept.length ? `?${new URLSearchParams(kept.map(([key, value]) => [key, String(value)]))}` : "";
+}
+
+const at = encodeURIComponent;
+const get = (path, signal) => call("GET", path, undefined, { signal });
+const post = (path, body = {}, key = intent()) => call("POST", path, body, { key });
+
+export const api = {
+  session: () => get("/session"),
+  signIn: (token) => post("/session", { token }),
+  signOut: () => call("DELETE", "/session"),
+  runs: (filter = {}, signal) => get(`/runs${query(filter)}`, signal),
+  run: (run, signal) => get(`/runs/${at(run)}`, signal),
+  graph: (run, signal) => get(`/runs/${at(run)}/graph`, signal),
+  step: (run, step, signal) => get(`/runs/${at(run)}/steps/${at(step)}`, signal),
+  output: (run, step, attempt, signal) => get(`/runs/${at(run)}/steps/${at(step)}/output${query({ attempt })}`, signal),
+  revisions: (run, signal) => get(`/runs/${at(run)}/revisions`, signal),
+  revision: (run, number, signal) => get(`/runs/${at(run)}/revisions/${number}`, signal),
+  diff: (run, from, to, signal) => get(`/runs/${at(run)}/diff${query({ from, to })}`, signal),
+  ledger: (run, kind, cursor, signal) => get(`/runs/${at(run)}/ledger${query({ kind, cursor, limit: 500 })}`, signal),
+  control: (run, verb, reason) => post(`/runs/${at(run)}/${verb}`, { reason }),
+  stepControl: (run, step, verb, reason) => post(`/runs/${at(run)}/steps/${at(step)}/${verb}`, { reason }),
+  review: (run, signal) => get(`/runs/${at(run)}/review`, signal),
+  decide: (run, verb, body) => post(`/runs/${at(run)}/review/${verb}`, body),
+  start: (body, key) => post("/runs", body, key),
+  draft: (body) => post("/plans/draft", body),
+  lint: (plan) => post("/plans/lint", { plan }),
+  inbox: (signal) => get("/inbox", signal),
+  answer: (run, question, body) => post(`/inbox/${at(run)}/${at(question)}/answer`, body),
+  library: (signal) => get("/library", signal),
+  plan: (name, signal) => get(`/library/${at(name)}`, signal),
+  savePlan: (name, plan) => call("PUT", `/library/${at(name)}`, { plan }),
+  removePlan: (name) => call("DELETE", `/library/${at(name)}`),
+  workers: (signal) => get("/workers", signal),
+  metrics: (signal) => get("/metrics", signal),
+  settings: (signal) => get("/settings", signal),
+  stopAll: (reason) => post("/stop-all", { reason }),
+  liftStop: () => call("DELETE", "/stop-all"),
+};
+
+/** Rows of a page, whether it comes as `{items, next}` or as a bare list. */
+export function items(page) {
+  return Array.isArray(page) ? page : (page?.items ?? []);
+}

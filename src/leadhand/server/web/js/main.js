@@ -1,0 +1,81 @@
+// Where the page begins: who is there, which screen, and one stream of events.
+import { html, render, useEffect } from "./lib.js";
+import { api, signedOut } from "./api.js";
+import { listen as listenKeys } from "./keys.js";
+import { listen as listenRoute, parse, route } from "./router.js";
+import { inbox, session, signIn, start } from "./store.js";
+import { close, open } from "./stream.js";
+import { Frame } from "./ui/frame.js";
+import { Loading } from "./ui/parts.js";
+import { Inbox } from "./screens/inbox.js";
+import { Runs } from "./screens/runs.js";
+import { Run } from "./screens/run.js";
+import { SignIn } from "./screens/signin.js";
+import { Later } from "./screens/later.js";
+
+const TITLES = { inbox: "Inbox", runs: "Runs", new: "New run", fleet: "Fleet", workers: "Workers", library: "Library", settings: "Settings" };
+
+function Screen() {
+  const { path } = route.value;
+  const [place, ident] = path;
+  if (place === "runs" && ident) return html`<${Run} key=${ident} run=${ident} tab=${path[2] ?? "graph"} />`;
+  if (place === "runs") return html`<${Runs} />`;
+  if (place === "inbox") return html`<${Inbox} />`;
+  return html`<${Later} key=${place} place=${place} ident=${ident} />`;
+}
+
+/** A new screen has a title, and its heading the focus: that is how one hears where one is. */
+function useArrival() {
+  const { path } = route.value;
+  const here = path.slice(0, 2).join("/");
+  useEffect(() => {
+    document.title = path[1] ? `${path[1]} · Leadhand` : `${TITLES[path[0]] ?? "Leadhand"} · Leadhand`;
+    if (useArrival.last && useArrival.last !== here) {
+      scrollTo(0, 0);
+      requestAnimationFrame(() => document.querySelector("main h1")?.focus({ preventScroll: true }));
+    }
+    useArrival.last = here;
+  }, [here]);
+}
+
+function App() {
+  useArrival();
+  const away = signedOut.value || !session.value;
+  useEffect(() => {
+    if (away) return close();
+    open();
+    inbox.refresh();
+    return undefined;
+  }, [away]);
+  if (signedOut.value) return html`<${SignIn} />`;
+  if (!session.value) return html`<${Loading} what="Leadhand is loading" />`;
+  return html`<${Frame}><${Screen} /></${Frame}>`;
+}
+
+/** `leadhand serve` prints an address that ends in `#token=…`: what follows # is never sent or logged. */
+async function arrive() {
+  const token = location.hash.match(/^#token=(.+)$/)?.[1];
+  if (token) {
+    history.replaceState(null, "", location.pathname);
+    route.value = parse("");
+    await signIn(decodeURIComponent(token)).catch(() => (signedOut.value = true));
+    return;
+  }
+  try {
+    session.value = await api.session();
+  } catch (error) {
+    if (!signedOut.value) setTimeout(arrive, 1000);
+  }
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+});
+listenRoute();
+listenKeys();
+start();
+const place = document.getElementById("app");
+place.replaceChildren();
+render(html`<${App} />`, place);
+arrive();

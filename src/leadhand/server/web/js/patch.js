@@ -1,0 +1,74 @@
+// What an event changes of what a page holds. Pure: values in, values out, the old ones untouched.
+
+const STEP_FIELDS = ["status", "attempts", "started", "ended", "cost", "reason", "worker", "action", "outlook", "error", "held"];
+
+/** A node with what a patch says of its step; the same object when nothing is new. */
+export function patchNode(node, step) {
+  let changed = null;
+  for (const field of STEP_FIELDS) {
+    if (field in step && step[field] !== node[field]) (changed ??= { ...node })[field] = step[field];
+  }
+  return changed ?? node;
+}
+
+/** A row of the list of runs after an event. */
+export function patchRow(row, event) {
+  const patch = event.patch ?? {};
+  const next = { ...row, updated: event.at ?? row.updated };
+  if (patch.status) next.status = patch.status;
+  if (patch.cost != null) next.cost = patch.cost;
+  if (patch.waiting != null) next.waiting = size(patch.waiting);
+  return counted(next, patch.counts);
+}
+
+function size(waiting) {
+  return Array.isArray(waiting) ? waiting.length : Number(waiting);
+}
+
+/** Figures may come by state, or summed up; either is understood. */
+function counted(row, counts) {
+  if (!counts) return row;
+  if ("steps" in counts || "total" in counts) {
+    row.steps = counts.steps ?? counts.total;
+    for (const field of ["settled", "succeeded", "failed"]) if (field in counts) row[field] = counts[field];
+    return counts.counts ? fromStates(row, counts.counts) : row;
+  }
+  return fromStates(row, counts);
+}
+
+function fromStates(row, states) {
+  const total = Object.values(states).reduce((sum, each) => sum + (typeof each === "number" ? each : 0), 0);
+  return { ...row, steps: total, succeeded: states.succeeded ?? 0, failed: states.failed ?? 0 };
+}
+
+/** The head of a run after an event. */
+export function patchHead(head, event) {
+  const patch = event.patch ?? {};
+  const next = { ...head, seq: Math.max(head.seq ?? 0, event.seq ?? 0) };
+  if (patch.status) next.status = patch.status;
+  if (patch.cost != null) next.cost = patch.cost;
+  if (patch.waiting != null) next.waiting = size(patch.waiting);
+  if (patch.revision != null) next.revision = patch.revision;
+  if (patch.reason != null) next.reason = patch.reason;
+  return next;
+}
+
+/** How many steps there are in each state. */
+export function tally(nodes) {
+  const counts = {};
+  for (const node of nodes) {
+    const word = node.outlook && node.status !== "proposed" ? "outlook" : node.status;
+    counts[word] = (counts[word] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** Whether an event changes which steps there are, and not only how they stand. */
+export function isStructural(event) {
+  return /^(Revision|PlanAmended|RunReopened|RunStarted|Planner|StepCancelled|StepSuperseded)/.test(event.type ?? "");
+}
+
+/** Whether an event changes what waits for a person. */
+export function concernsPeople(event) {
+  return /Question|Answer|Review|Approv|Held|Released|Asked|RunEnded|Reject/.test(event.type ?? "");
+}

@@ -1,0 +1,95 @@
+// One step beside the graph: how it stands and why, each attempt, what it printed, what can be done.
+import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { api } from "../api.js";
+import { may, onRefetch, resource } from "../store.js";
+import { attempt } from "../say.js";
+import { confirm } from "../ui/dialog.js";
+import { Answer } from "../screens/inbox.js";
+import { Copy, Facts, Findings, Glyph, Money, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
+import { SETTLED, shown } from "../status.js";
+import { clock, count, money, words } from "../text.js";
+import { artifacts } from "./outputs.js";
+
+export function Drawer({ live, step, onClose }) {
+  const found = useMemo(() => resource((signal) => api.step(live.run, step, signal)), [live, step]);
+  const box = useRef(null);
+  useEffect(() => {
+    found.refresh();
+    box.current.focus({ preventScroll: true });
+    return onRefetch(found.soon);
+  }, [found]);
+  const touched = live.touched.value;
+  useEffect(() => {
+    if (touched.step === step) found.soon();
+  }, [touched]);
+  const node = live.nodes.get(step)?.value;
+  return html`<aside class="drawer" ref=${box} tabindex="-1" aria-label=${`Step ${step}`}>
+    <header class="drawer-head"><div><p class="muted">Step</p><h2 class="mono"><${Txt} v=${step} /></h2></div><button type="button" class="icon" aria-label="Close the step" onClick=${onClose}>✕</button></header>
+    ${node && html`<div class="drawer-state"><${Status} status=${shown(node)} step=${true} /><span class="muted"><${Txt} v=${[node.worker, node.action].filter(Boolean).join(" · ")} /></span></div>`}
+    <${Acts} live=${live} step=${step} node=${node} found=${found} />
+    <${Shown} of=${found} what="Loading the step">${(doc) => html`<${Detail} live=${live} step=${step} node=${node ?? doc} doc=${doc} />`}</${Shown}></aside>`;
+}
+
+const ACTS = {
+  redo: { title: "Do this step again?", body: "It gets a new attempt; what depends on it follows.", action: "Retry", done: "It is done again" },
+  hold: { title: "Hold this step?", body: "It does not start until a person releases it.", action: "Hold", done: "Held" },
+  release: { title: "Release this step?", action: "Release", done: "Released" },
+};
+
+function Acts({ live, step, node, found }) {
+  if (!may("operator") || !node || node.outlook) return null;
+  const asked = questionOf(live, step);
+  const act = async (verb) => {
+    const { done, ...what } = ACTS[verb];
+    const said = await confirm({ ...what, field: "Reason, for the record", must: verb === "redo" });
+    if (said && (await attempt(() => api.stepControl(live.run, step, verb, said.text), done))) (found.soon(), live.soonGraph(), live.soonHead());
+  };
+  const skip = async () => {
+    const said = await confirm({ title: "Skip this step?", body: "It counts as not done, and what can go on without it does.", action: "Skip", field: "Reason, for the record" });
+    if (said && (await attempt(() => api.answer(live.run, asked.id.split("/")[1], { choice: "skip", text: said.text }), "Skipped"))) live.soonHead();
+  };
+  const startable = !SETTLED.has(node.status) && !["running", "probing", "held", "proposed"].includes(node.status);
+  return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry</button>`}
+    ${asked?.choices?.includes("skip") && html`<button type="button" onClick=${skip}>Skip</button>`}
+    ${node.status === "held" ? html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
+    ${asked && html`<div class="card pad asked"><p><${Txt} v=${asked.text} /></p><${Answer} row=${asked} onDone=${live.soonHead} /></div>`}`;
+}
+
+function questionOf(live, step) {
+  const all = live.head.value?.waiting_for ?? live.head.value?.questions ?? [];
+  return all.find((each) => each.step === step && each.kind !== "review");
+}
+
+function Detail({ live, step, node, doc }) {
+  const planned = doc.planned ?? doc.step ?? doc.plan ?? {};
+  const attempts = doc.attempts_made ?? (Array.isArray(doc.attempts) ? doc.attempts : []);
+  const reason = doc.reason || node.reason;
+  const result = doc.data ?? null;
+  return html`${reason && html`<p class="note tone-${node.status === "failed" ? "bad" : "warn"}"><${Glyph} shape=${node.status === "failed" ? "cross" : "loop"} /><span><${Txt} v=${reason} /></span></p>`}
+    <${Findings} findings=${doc.findings} />
+    <dl class="figures"><div><dt>Cost</dt><dd><${Money} v=${doc.cost ?? node.cost} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length || node.attempts || 0}</dd></div></dl>
+    ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${[...attempts].reverse().map((each, place) => html`<${Attempt} key=${each.attempt ?? each.number ?? place} live=${live} step=${step} made=${each} open=${place === 0} tail=${place === 0 ? doc.output : null} />`)}</ol></section>`}
+    ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<a class="mono" href=${`/api/v1/artifacts/${encodeURIComponent(ref)}`} download>Download ${ref.slice(0, 12)}</a>`)}</section>`}
+    <section><h3>As planned</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id"))} /></section>`;
+}
+
+function Attempt({ live, step, made, open, tail }) {
+  const number = made.attempt ?? made.number;
+  const failure = made.failure ?? made.error;
+  const status = made.status ?? (failure ? "failed" : made.ended ? "succeeded" : "running");
+  const recovery = made.recovery;
+  return html`<li class="attempt tone-edge-${failure ? "bad" : status === "running" ? "live" : "good"}"><div class="attempt-head"><b>${number}</b><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} /><span class="muted"><${Txt} v=${made.worker} /></span>
+      <span class="push muted figure" title=${clock(made.started)}><${Took} from=${made.started} to=${made.ended} />${made.cost ? ` · ${money(made.cost)}` : ""}</span></div>
+    ${failure && html`<p><${Tag} tone="bad">${words(failure.class)}</${Tag}> <${Txt} v=${failure.message} /></p>`}
+    ${recovery && html`<p class="recovery"><${Glyph} shape="loop" /><span><b>${words(recovery.strategy ?? recovery.kind ?? recovery)}</b>${recovery.worker ? ` to ${recovery.worker}` : ""}${recovery.reason ? html`: <${Txt} v=${recovery.reason} />` : ""}</span></p>`}
+    ${made.models?.length > 0 && html`<p class="muted">${count(made.models.length, "model call")}: ${made.models.map((call) => `${call.model}${call.cost != null ? ` ${money(call.cost)}` : ""}`).join(", ")}</p>`}
+    <${Output} live=${live} step=${step} number=${number} open=${open} tail=${tail} /></li>`;
+}
+
+/** What the attempt printed: the tail at once, the whole when asked for. */
+function Output({ live, step, number, open, tail }) {
+  const [text, setText] = useState(null);
+  const load = () => attempt(async () => setText((await api.output(live.run, step, number)) || "(it printed nothing)"));
+  const shownText = text ?? (open && typeof tail === "string" ? tail : tail?.tail);
+  return html`${shownText && html`<pre class="value output" tabindex="0"><${Txt} v=${shownText} /></pre>`}${text === null && html`<button type="button" class="small plain" onClick=${load}>${shownText ? "All of its output" : "Its output"}</button>`}`;
+}

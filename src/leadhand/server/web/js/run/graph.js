@@ -1,0 +1,178 @@
+// The live graph of a run. Layout happens when the shape changes; a change of state touches one node.
+import { html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
+import { ask, route } from "../router.js";
+import { SIZE, curve, layout } from "./layout.js";
+import { PLAIN_MAX, bundled, part } from "./bundle.js";
+import { Camera } from "./camera.js";
+import { BundleNode, StepNode } from "./node.js";
+import { filter } from "./filter.js";
+import { shown, stepState } from "../status.js";
+import { useKeys } from "../keys.js";
+import { Empty, Loading } from "../ui/parts.js";
+import { count } from "../text.js";
+
+/** What is drawn: the whole graph, a part of it, or bundles of steps. */
+function useDrawn(live, opened) {
+  const { ids, edges } = live.shape.value;
+  return useMemo(() => {
+    let nodes = ids.map((id) => live.nodes.get(id)?.peek()).filter(Boolean);
+    let within = edges;
+    for (const { members } of opened) ({ nodes, edges: within } = part(nodes, within, members));
+    const bundles = bundled(nodes, within);
+    const keys = bundles ? bundles.bundles.map((bundle) => bundle.key) : nodes.map((node) => node.id);
+    const drawn = layout(keys, bundles ? bundles.edges : within, SIZE, bundles?.ranks);
+    return { nodes, bundles, keys, drawn, edges: within };
+  }, [live.shape.value, opened]);
+}
+
+const READABLE = 0.78;
+
+export function Graph({ live, step }) {
+  const { ids, revision } = live.shape.value;
+  if (!ids.length && revision === null) return html`<${Loading} what="Loading the graph" />`;
+  if (!ids.length) return html`<${Empty} title="No steps yet"><p>The planner has not proposed any. They appear here as soon as it does.</p></${Empty}>`;
+  return html`<${Canvas} live=${live} step=${step} />`;
+}
+
+function Canvas({ live, step }) {
+  const [opened, setOpened] = useState([]);
+  const world = useDrawn(live, opened);
+  const camera = useRef(null);
+  const svg = useRef(null);
+  const group = useRef(null);
+  const selected = useMemo(() => signal(step), []);
+  selected.value = step;
+  const dim = useDim(live, world);
+  useLayoutEffect(() => {
+    camera.current = new Camera(svg.current, group.current);
+    return () => camera.current.close();
+  }, []);
+  useLayoutEffect(() => {
+    camera.current.touched = false;
+    // A small graph is better read in part than seen whole.
+    camera.current.fit({ width: world.drawn.width, height: world.drawn.height }, world.keys.length <= 80 ? READABLE : undefined);
+  }, [world.drawn]);
+  useEffect(() => {
+    const at = world.keys.indexOf(step);
+    if (at >= 0) camera.current.reveal(world.drawn.x[at], world.drawn.y[at] - SIZE.height / 2, SIZE.width, SIZE.height);
+  }, [step, world]);
+  useKeys("Graph", {
+    "+": ["Nearer", () => camera.current.zoom(1.3)],
+    "-": ["Farther", () => camera.current.zoom(1 / 1.3)],
+    0: ["All in view", () => camera.current.fit()],
+  });
+  const open = (target) => {
+    if (camera.current.moving) return;
+    const node = target.closest("[data-step], [data-bundle]");
+    if (node?.dataset.step) ask({ step: node.dataset.step });
+    else if (node) setOpened([...opened, world.bundles.bundles.find((bundle) => bundle.key === node.dataset.bundle)]);
+  };
+  const keys = (event) => {
+    if (event.key === "Enter" || event.key === " ") (event.preventDefault(), (camera.current.travelled = 0), open(event.target));
+    else if (event.key.startsWith("Arrow") || event.key === "Home" || event.key === "End") walk(event, world, camera.current);
+  };
+  return html`<${Tools} live=${live} camera=${camera} opened=${opened} setOpened=${setOpened} total=${world.nodes.length} />
+    <div class="graph card"><svg ref=${svg} role="group" aria-label=${`Graph of ${count(world.nodes.length, "step")}. Arrow keys follow the edges.`} onClick=${(event) => open(event.target)} onKeyDown=${keys}>
+      <g ref=${group}><${Drawing} live=${live} world=${world} selected=${selected} dim=${dim} /></g></svg></div>`;
+}
+
+/** Apart from the rest, so that a selected step or a zoom does not touch a thousand nodes. */
+function Drawing({ live, world, selected, dim }) {
+  const counts = useBundleCounts(live, world);
+  return useMemo(() => {
+    const { drawn, bundles, keys } = world;
+    const at = (node) => [drawn.x[node], drawn.y[node]];
+    const lines = drawn.edges.map(({ from, to, points }) => html`<path class=${faint(live, world, keys[to]) ? "edge faint" : "edge"} d=${curve(at(from), at(to), points)} />`);
+    const nodes = keys.map((key, place) => (bundles
+      ? html`<${BundleNode} key=${key} bundle=${bundles.bundles[place]} counts=${counts} x=${drawn.x[place]} y=${drawn.y[place]} focusable=${place === 0} />`
+      : html`<${StepNode} key=${key} signal=${live.nodes.get(key)} x=${drawn.x[place]} y=${drawn.y[place]} selected=${selected} dim=${dim} focusable=${place === 0} />`));
+    return html`<g class="edges">${lines}</g><g class="nodes">${nodes}</g>`;
+  }, [world]);
+}
+
+function faint(live, world, key) {
+  return !world.bundles && Boolean(live.nodes.get(key)?.peek().outlook);
+}
+
+/** How many members of each bundle have which tone; kept by what changes, never counted again. */
+function useBundleCounts(live, world) {
+  const counts = useMemo(() => signal({}), []);
+  useMemo(() => {
+    const found = {};
+    for (const node of world.bundles ? world.nodes : []) count1(found, world.bundles.of.get(node.id), tone(live.nodes.get(node.id)?.peek() ?? node), 1);
+    counts.value = found;
+  }, [world]);
+  useEffect(() => {
+    if (!world.bundles) return undefined;
+    let waiting = null;
+    const flush = () => ((counts.value = waiting), (waiting = null));
+    return live.onChange((before, after) => {
+      const [was, is] = [tone(before), tone(after)];
+      const key = world.bundles.of.get(after.id);
+      if (was === is || !key) return;
+      if (!waiting) ((waiting = { ...counts.peek() }), setTimeout(flush, 100));
+      waiting[key] = { ...waiting[key] };
+      count1(waiting, key, was, -1);
+      count1(waiting, key, is, 1);
+    });
+  }, [world]);
+  return counts;
+}
+
+const tone = (node) => stepState(shown(node)).tone;
+
+function count1(counts, key, name, by) {
+  if (!key) return;
+  (counts[key] ??= {})[name] = (counts[key][name] ?? 0) + by;
+}
+
+/** Which steps a filter leaves out; a filter by state is looked at again now and then. */
+function useDim(live, world) {
+  const dim = useMemo(() => signal(null), []);
+  const text = route.value.query.q ?? "";
+  useEffect(() => {
+    const wanted = filter(text);
+    const look = () => (dim.value = wanted ? new Set(live.all().filter((node) => !wanted(node)).map((node) => node.id)) : null);
+    look();
+    const timer = wanted && setInterval(look, 1000);
+    return () => clearInterval(timer);
+  }, [text, world]);
+  return dim;
+}
+
+function Tools({ live, camera, opened, setOpened, total }) {
+  const all = live.shape.value.ids.length;
+  return html`<div class="bar tools"><${StepSearch} />
+    ${all > PLAIN_MAX && html`<nav class="path" aria-label="Part of the graph"><button type="button" class="small" disabled=${!opened.length} onClick=${() => setOpened([])}>All ${all.toLocaleString("en")}</button>${opened.map((bundle, place) => html`<span aria-hidden="true">›</span><button type="button" class="small" disabled=${place === opened.length - 1} onClick=${() => setOpened(opened.slice(0, place + 1))}>${bundle.label} ${bundle.members.length.toLocaleString("en")}</button>`)}</nav>`}
+    <span class="push muted figure">${count(total, "step")}</span>
+    <div class="choices" role="group" aria-label="Zoom"><button type="button" aria-label="Farther" onClick=${() => camera.current.zoom(1 / 1.3)}>−</button><button type="button" onClick=${() => camera.current.fit()}>Fit</button><button type="button" aria-label="Nearer" onClick=${() => camera.current.zoom(1.3)}>+</button></div></div>`;
+}
+
+export function StepSearch() {
+  return html`<label class="search"><span class="visually-hidden">Find steps</span><input data-search type="search" placeholder="Find steps: status:failed worker:…" value=${route.value.query.q ?? ""} onInput=${(event) => ask({ q: event.target.value })} /></label>`;
+}
+
+/** Arrow keys: right and left follow edges, up and down stay in the layer. */
+function walk(event, world, camera) {
+  const node = event.target.closest("[data-step], [data-bundle]");
+  if (!node) return;
+  event.preventDefault();
+  const { drawn, keys } = world;
+  const here = keys.indexOf(node.dataset.step ?? node.dataset.bundle);
+  const next = neighbour(event.key, here, drawn, keys.length);
+  const target = next === undefined ? null : node.parentNode.children[next];
+  if (!target) return;
+  node.setAttribute("tabindex", "-1");
+  target.setAttribute("tabindex", "0");
+  camera.reveal(drawn.x[next], drawn.y[next] - SIZE.height / 2, SIZE.width, SIZE.height);
+  target.focus({ preventScroll: true });
+}
+
+function neighbour(key, here, drawn, total) {
+  if (key === "Home") return 0;
+  if (key === "End") return total - 1;
+  if (key === "ArrowRight") return drawn.edges.find((edge) => edge.from === here)?.to;
+  if (key === "ArrowLeft") return drawn.edges.find((edge) => edge.to === here)?.from;
+  const layer = drawn.layers.find((each) => each.includes(here)).filter((each) => each < total);
+  return layer[layer.indexOf(here) + (key === "ArrowDown" ? 1 : -1)];
+}

@@ -1,0 +1,76 @@
+// The head of a run: what it is for, how it stands, what it costs, and what can be done with it.
+import { html } from "../lib.js";
+import { api } from "../api.js";
+import { to } from "../router.js";
+import { may } from "../store.js";
+import { attempt } from "../say.js";
+import { confirm } from "../ui/dialog.js";
+import { Ago, Meter, Money, Status, Took, Txt, Glyph } from "../ui/parts.js";
+import { count, duration, goalText, money } from "../text.js";
+import { COUNTED, ENDED, stepState } from "../status.js";
+
+const ACTS = {
+  pause: { title: "Pause this run?", body: "Nothing new starts. What is in flight ends as it will.", action: "Pause", done: "Pausing" },
+  resume: { title: "Let this run go on?", action: "Resume", done: "Going on" },
+  cancel: { title: "Cancel this run?", body: "Steps in flight are stopped. It cannot be taken up again.", action: "Cancel the run", tone: "bad", done: "Cancelling" },
+  rollback: { title: "Take back what this run did?", body: "Its rollback plan runs, or its completed steps are undone in reverse order, as a run of its own.", action: "Roll back", tone: "bad", done: "Rolling back" },
+};
+
+async function act(live, verb) {
+  const { done, ...what } = ACTS[verb];
+  const said = await confirm({ ...what, field: "Reason, for the record" });
+  if (said && (await attempt(() => api.control(live.run, verb, said.text), done))) live.soonHead();
+}
+
+export function Head({ live }) {
+  const head = live.head.value;
+  const goal = goalText(head.goal) || head.plan?.plan_id || live.run;
+  return html`<header class="run-head"><div class="run-title">
+      <p class="crumbs"><a href=${to(["runs"])}>Runs</a> / <span class="mono">${live.run}</span></p>
+      <h1 tabindex="-1"><${Txt} v=${goal} /></h1></div>
+    <div class="actions"><${Acts} live=${live} head=${head} /></div>
+    <${Figures} live=${live} head=${head} /><${Notes} live=${live} head=${head} /></header>`;
+}
+
+function Acts({ live, head }) {
+  if (!may("operator")) return null;
+  const button = (verb, label, tone = "") => html`<button type="button" class=${tone} onClick=${() => act(live, verb)}>${label}</button>`;
+  if (ENDED.has(head.status)) return html`${!head.rollback && head.status !== "rejected" && button("rollback", "Roll back")}`;
+  return html`${head.status === "paused" ? button("resume", "Resume", "primary") : button("pause", "Pause")}${button("cancel", "Cancel")}`;
+}
+
+function Figures({ live, head }) {
+  const budget = head.limits?.budget ?? head.budget ?? null;
+  return html`<dl class="figures">
+    <div><dt>State</dt><dd><${Status} status=${head.status} />${!head.host && !ENDED.has(head.status) && head.host !== undefined ? html` <span class="tag tone-warn">no host</span>` : ""}</dd></div>
+    <div class="wide"><dt>Steps</dt><dd><${Progress} live=${live} /></dd></div>
+    <div><dt>Cost</dt><dd><${Money} v=${head.cost} />${budget ? html`<span class="muted"> of ${money(budget)}</span>` : ""}</dd></div>
+    <div><dt>Took</dt><dd class="figure">${ENDED.has(head.status) && head.duration != null ? duration(head.duration) : html`<${Took} from=${head.started} />`}${head.estimated_duration ? html`<span class="muted"> of ${duration(head.estimated_duration)}</span>` : ""}</dd></div>
+    <div><dt>Revision</dt><dd><a href=${to(["runs", live.run, "plan"])}>${head.revision ?? 0}</a>${head.planner ? html`<span class="muted"> by ${head.planner}</span>` : ""}</dd></div>
+    <div><dt>Started</dt><dd><${Ago} at=${head.started} /></dd></div></dl>`;
+}
+
+const TONES = [["good", ["succeeded"]], ["bad", ["failed"]], ["live", ["running", "probing", "starting"]], ["warn", ["retrying", "parked"]], ["ask", ["waiting_for_person", "held", "proposed"]]];
+
+function Progress({ live }) {
+  const counts = live.counts.value;
+  const told = COUNTED.filter((status) => counts[status] > 0);
+  const total = told.reduce((sum, status) => sum + (status === "outlook" ? 0 : counts[status]), 0);
+  const parts = TONES.map(([tone, states]) => [tone, states.reduce((sum, status) => sum + (counts[status] ?? 0), 0)]);
+  const words = told.map((status) => `${counts[status]} ${stepState(status).word}`).join(", ") || "no steps yet";
+  return html`<${Meter} label=${words} parts=${parts} total=${total} /><span class="counts">${told.length ? told.slice(0, 6).map((status) => html`<span class="tone-${stepState(status).tone}"><${Glyph} shape=${stepState(status).shape} />${counts[status].toLocaleString("en")} ${stepState(status).word}</span>`) : "none yet"}</span>`;
+}
+
+/** What a person should not have to look for. */
+function Notes({ live, head }) {
+  const review = live.review.state.value.data;
+  const waiting = head.waiting_for ?? head.questions ?? [];
+  const asked = waiting.filter((each) => each.kind !== "review");
+  return html`
+    ${review?.waiting && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} waits for ${review.people > 1 ? count(review.people, "person", "people") : "a person"}. <a href=${to(["runs", live.run, "plan"])}>Review it</a></span></p>`}
+    ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${each.text} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
+    ${head.reason && html`<p class="note tone-${head.status === "succeeded" ? "good" : "bad"}"><${Glyph} shape=${head.status === "succeeded" ? "check" : "cross"} /><span><${Txt} v=${head.reason} />${head.fault && html` <span class="muted">(${FAULTS[head.fault.where] ?? head.fault.where}: <${Txt} v=${head.fault.why} />)</span>`}</span></p>`}
+    ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Taken back in run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
+}
+
+const FAULTS = { plan: "the failure was in the plan", doing: "the failure was in the doing", limits: "it ran out of what it was given", person: "a person stopped it" };

@@ -1,0 +1,212 @@
+// Where the steps of a graph stand: layers by longest path, order by barycentres. Pure.
+//
+// Linear in nodes and edges but for the sorting of layers, so that a thousand steps take some
+// milliseconds. A layer that would be a needle is wrapped into columns.
+
+export const SIZE = { width: 172, height: 46, gapX: 48, gapY: 16, column: 20 };
+const SWEEPS = 8;
+const WAYPOINTS_MAX = 4000;
+const WAYPOINT_HEIGHT = 10;
+
+/**
+ * @param {string[]} ids
+ * @param {[string, string][]} edges from, to; those that name unknown steps are left out
+ * @param {ArrayLike<number> | null} given layers that are already known
+ * @returns {{x: Float64Array, y: Float64Array, width: number, height: number,
+ *   layers: number[][], edges: {from: number, to: number, points: [number, number][]}[]}}
+ */
+export function layout(ids, edges, size = SIZE, given = null) {
+  const graph = index(ids, edges);
+  const rank = given ?? ranks(graph);
+  const long = withWaypoints(graph, rank);
+  const layers = toLayers(long.count, long.rank);
+  sort(layers, long.after, long.before);
+  const placed = place(layers, long, size);
+  return {
+    ...placed,
+    layers,
+    edges: long.chains.map((chain) => ({
+      from: chain[0], to: chain[chain.length - 1],
+      points: chain.slice(1, -1).map((node) => [placed.x[node], placed.y[node]]),
+    })),
+  };
+}
+
+/** Ids as numbers, each with its neighbours. */
+export function index(ids, edges) {
+  const number = new Map(ids.map((id, place) => [id, place]));
+  const after = ids.map(() => []);
+  const before = ids.map(() => []);
+  for (const [from, to] of edges) {
+    const [one, other] = [number.get(from), number.get(to)];
+    if (one === undefined || other === undefined || one === other) continue;
+    after[one].push(other);
+    before[other].push(one);
+  }
+  return { count: ids.length, after, before };
+}
+
+/** The layer of each node: one after the last of those before it. Cycles are cut, not refused. */
+export function ranks({ count, after, before }) {
+  const rank = new Int32Array(count);
+  const left = Int32Array.from(before, (list) => list.length);
+  const queue = [];
+  for (let node = 0; node < count; node++) if (!left[node]) queue.push(node);
+  for (let head = 0; head < queue.length; head++) {
+    for (const next of after[queue[head]]) {
+      rank[next] = Math.max(rank[next], rank[queue[head]] + 1);
+      if (--left[next] === 0) queue.push(next);
+    }
+  }
+  // A step without predecessors stands just before the first that needs it.
+  for (const node of queue) {
+    if (before[node].length || !after[node].length) continue;
+    rank[node] = Math.max(0, Math.min(...after[node].slice(0, 1000).map((next) => rank[next])) - 1);
+  }
+  return rank;
+}
+
+/** Edges over more than one layer get points on the way, as long as there are not too many. */
+function withWaypoints({ count, after }, rank) {
+  let extra = 0;
+  for (let node = 0; node < count; node++) {
+    for (const next of after[node]) extra += Math.max(0, rank[next] - rank[node] - 1);
+  }
+  const bend = extra <= WAYPOINTS_MAX;
+  const long = { count, real: count, rank: Array.from(rank), after: [], before: [], chains: [] };
+  for (let node = 0; node < count; node++) (long.after.push([]), long.before.push([]));
+  const join = (from, to) => (long.after[from].push(to), long.before[to].push(from));
+  for (let node = 0; node < count; node++) {
+    for (const next of after[node]) {
+      const chain = [node];
+      for (let layer = rank[node] + 1; bend && layer < rank[next]; layer++) {
+        chain.push(long.count++);
+        long.rank.push(layer);
+        long.after.push([]);
+        long.before.push([]);
+      }
+      chain.push(next);
+      for (let place = 1; place < chain.length; place++) join(chain[place - 1], chain[place]);
+      long.chains.push(chain);
+    }
+  }
+  return long;
+}
+
+function toLayers(count, rank) {
+  const layers = [];
+  for (let node = 0; node < count; node++) (layers[rank[node]] ??= []).push(node);
+  return Array.from(layers, (layer) => layer ?? []);
+}
+
+/** Barycentre sweeps, forth and back; the order of the last one stands. */
+function sort(layers, after, before) {
+  const place = [];
+  const note = (layer) => layer.forEach((node, at) => (place[node] = at));
+  layers.forEach(note);
+  for (let sweep = 0; sweep < SWEEPS; sweep++) {
+    const forth = sweep % 2 === 0;
+    const neighbours = forth ? before : after;
+    for (let step = 1; step < layers.length; step++) {
+      const layer = layers[forth ? step : layers.length - 1 - step];
+      const centre = new Map(layer.map((node) => [node, mean(neighbours[node], place) ?? place[node]]));
+      layer.sort((one, other) => centre.get(one) - centre.get(other) || place[one] - place[other]);
+      note(layer);
+    }
+  }
+}
+
+function mean(nodes, values) {
+  if (!nodes.length) return null;
+  let sum = 0;
+  for (const node of nodes) sum += values[node];
+  return sum / nodes.length;
+}
+
+/** Coordinates: layers from left to right, each node near the middle of its neighbours. */
+function place(layers, long, size) {
+  const x = new Float64Array(long.count);
+  const y = new Float64Array(long.count);
+  const rows = Math.max(14, Math.ceil(Math.sqrt(long.real * 1.6)));
+  const tall = (node) => (node < long.real ? size.height : WAYPOINT_HEIGHT);
+  let left = 0;
+  for (const layer of layers) {
+    const columns = Math.max(1, Math.ceil(layer.length / rows));
+    stack(layer, columns, left, { x, y, tall, size });
+    left += columns * (size.width + size.column) - size.column + size.gapX;
+  }
+  if (layers.every((layer) => layer.length <= rows)) settle(layers, long, y, { tall, gap: size.gapY });
+  return { x, y, ...normalised(y, long, size), width: Math.max(0, left - size.gapX) };
+}
+
+function stack(layer, columns, left, { x, y, tall, size }) {
+  const per = Math.ceil(layer.length / columns);
+  for (let column = 0; column < columns; column++) {
+    const part = layer.slice(column * per, (column + 1) * per);
+    const height = part.reduce((sum, node) => sum + tall(node) + size.gapY, -size.gapY);
+    let top = -height / 2;
+    for (const node of part) {
+      x[node] = left + column * (size.width + size.column);
+      y[node] = top + tall(node) / 2;
+      top += tall(node) + size.gapY;
+    }
+  }
+}
+
+function settle(layers, long, y, room) {
+  for (let sweep = 0; sweep < 6; sweep++) {
+    const forth = sweep % 2 === 0;
+    const neighbours = forth ? long.before : long.after;
+    for (let step = 0; step < layers.length; step++) {
+      const layer = layers[forth ? step : layers.length - 1 - step];
+      spread(layer, layer.map((node) => mean(neighbours[node], y) ?? y[node]), y, room);
+    }
+  }
+}
+
+/** Nodes of a layer at their wishes, in order and without touching; their middle stays. */
+function spread(layer, wishes, y, { tall, gap }) {
+  let floor = -Infinity;
+  let shift = 0;
+  layer.forEach((node, at) => {
+    const half = tall(node) / 2;
+    y[node] = Math.max(wishes[at], floor + half);
+    floor = y[node] + half + gap;
+    shift += wishes[at] - y[node];
+  });
+  shift /= layer.length || 1;
+  for (const node of layer) y[node] += shift;
+}
+
+function normalised(y, long, size) {
+  let [top, bottom] = [Infinity, -Infinity];
+  for (let node = 0; node < long.real; node++) {
+    top = Math.min(top, y[node]);
+    bottom = Math.max(bottom, y[node]);
+  }
+  if (top === Infinity) return { height: 0 };
+  for (let node = 0; node < long.count; node++) y[node] += size.height / 2 - top;
+  return { height: bottom - top + size.height };
+}
+
+/** An edge as an SVG path: out of the right side of one, into the left side of the other. */
+export function curve(from, to, points, size = SIZE) {
+  let [x, y] = [from[0] + size.width, from[1]];
+  let path = `M${fixed(x)} ${fixed(y)}`;
+  const on = (nextX, nextY) => {
+    const bend = Math.max(14, Math.abs(nextX - x) / 2);
+    path += `C${fixed(x + bend)} ${fixed(y)} ${fixed(nextX - bend)} ${fixed(nextY)} ${fixed(nextX)} ${fixed(nextY)}`;
+    [x, y] = [nextX, nextY];
+  };
+  for (const [wayX, wayY] of points) {
+    on(wayX, wayY);
+    path += `H${fixed(wayX + size.width)}`;
+    x = wayX + size.width;
+  }
+  on(to[0], to[1]);
+  return path;
+}
+
+function fixed(value) {
+  return Math.round(value * 10) / 10;
+}

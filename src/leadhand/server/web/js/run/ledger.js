@@ -1,0 +1,64 @@
+// The two ledgers: what was meant, and what was done. New lines come by themselves.
+import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { api, items } from "../api.js";
+import { ask, route } from "../router.js";
+import { Rows } from "../ui/rows.js";
+import { Empty, Loading, Trouble, Txt } from "../ui/parts.js";
+import { clock, full } from "../text.js";
+
+const KINDS = [["all", "Both"], ["intent", "Intent"], ["execution", "Execution"]];
+const HEIGHT = 30;
+const PAGES_MAX = 40;
+
+/** Everything up to now, page by page; what comes later is heard. */
+function useLines(live) {
+  const [state, setState] = useState({ lines: [], done: false, error: null });
+  const turn = useRef(0);
+  const load = async () => {
+    const mine = ++turn.current;
+    let [cursor, lines] = [undefined, []];
+    try {
+      for (let page = 0; page < PAGES_MAX; page++) {
+        const found = await api.ledger(live.run, "all", cursor);
+        if (mine !== turn.current) return;
+        lines = [...lines, ...items(found)];
+        setState({ lines, done: !found.next, error: null });
+        cursor = found.next;
+        if (!cursor) return;
+      }
+      setState({ lines, done: true, error: null });
+    } catch (error) {
+      setState({ lines, done: true, error });
+    }
+  };
+  useEffect(() => {
+    load();
+    return () => (turn.current += 1);
+  }, [live]);
+  const heard = live.lines.value;
+  const all = useMemo(() => {
+    const last = state.lines.at(-1)?.seq ?? 0;
+    return [...state.lines, ...heard.filter((line) => line.seq > last)];
+  }, [state.lines, heard]);
+  return { ...state, lines: all, load };
+}
+
+export function Ledger({ live }) {
+  const { lines, done, error, load } = useLines(live);
+  const { ledger = "all", find = "", step } = route.value.query;
+  const shown = useMemo(() => {
+    const wanted = find.toLowerCase();
+    return lines.filter((line) => (ledger === "all" || line.ledger === ledger) && (!wanted || `${line.text} ${line.type}`.toLowerCase().includes(wanted)));
+  }, [lines, ledger, find]);
+  return html`<div class="bar tools"><label class="search"><span class="visually-hidden">Search the ledger</span><input data-search type="search" placeholder="Search lines" value=${find} onInput=${(event) => ask({ find: event.target.value })} /></label>
+      <div class="choices" role="group" aria-label="Ledger">${KINDS.map(([name, word]) => html`<button type="button" aria-pressed=${ledger === name} onClick=${() => ask({ ledger: name === "all" ? "" : name })}>${word}</button>`)}</div>
+      <span class="push muted figure">${shown.length.toLocaleString("en")} lines</span></div>
+    <${Trouble} error=${error} again=${load} />
+    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No lines"><p>Nothing in this ledger is like that.</p></${Empty}>` : html`<div class="card ledger"><${Rows} count=${shown.length} height=${HEIGHT} follow=${true} label="Ledger" row=${(place) => html`<${Line} key=${shown[place].seq} line=${shown[place]} marked=${step && shown[place].step === step} />`} /></div>`}`;
+}
+
+function Line({ line, marked }) {
+  return html`<div class="row ledger-row ${marked ? "selected" : ""}" role="listitem"><time class="mono muted" title=${full(line.at)}>${clock(line.at)}</time>
+    <span class="kind kind-${line.ledger}">${line.ledger}</span><span class="cut" title=${line.text}><${Txt} v=${line.text} /></span>
+    ${line.step ? html`<button type="button" class="small plain" onClick=${() => ask({ step: line.step })} aria-label=${`Step ${line.step}`}><${Txt} v=${line.step} /></button>` : ""}</div>`;
+}

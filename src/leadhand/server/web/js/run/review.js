@@ -1,0 +1,83 @@
+// The review of what waits: all of it, the hash that the word is given for, and four answers.
+import { html, useState } from "../lib.js";
+import { api } from "../api.js";
+import { inbox, may } from "../store.js";
+import { attempt, notice } from "../say.js";
+import { useKeys } from "../keys.js";
+import { confirm } from "../ui/dialog.js";
+import { Changes } from "../ui/changes.js";
+import { Steps } from "../ui/steps.js";
+import { Ago, Facts, Findings, Glyph, Hash, Risk, Tag, Txt } from "../ui/parts.js";
+import { Amend } from "./amend.js";
+import { count, duration, money } from "../text.js";
+
+const EXPIRES = [["", "does not expire"], ["3600", "1 hour"], ["28800", "8 hours"], ["86400", "1 day"], ["604800", "1 week"]];
+
+async function decide(live, review, verb, body, done) {
+  const sent = await attempt(async () => {
+    try {
+      await api.decide(live.run, verb, { hash: review.binding, ...body });
+    } catch (error) {
+      if (error.status === 409) live.review.refresh();
+      throw error;
+    }
+  }, done);
+  if (sent) (live.review.soon(), live.soonHead(), live.soonGraph(), inbox.soon());
+  return sent;
+}
+
+async function approve(live, review, expires) {
+  const said = await confirm({
+    title: `Approve revision ${review.revision}?`, action: "Approve", field: "Reason, for the record",
+    body: html`<p>${count(review.steps.length, "step")} may then run, exactly as shown. Any change voids it.</p><p>Hash <${Hash} of=${review.binding} groups=${8} /></p>`,
+  });
+  if (said) await decide(live, review, "approve", { reason: said.text || undefined, expires_s: expires ? Number(expires) : undefined }, "Approved");
+}
+
+async function reject(live, review) {
+  const said = await confirm({ title: `Reject revision ${review.revision}?`, body: "Nothing of it runs, and the run ends.", action: "Reject", tone: "bad", field: "Why", must: true });
+  if (said) await decide(live, review, "reject", { reason: said.text }, "Rejected");
+}
+
+async function send(live, review) {
+  const said = await confirm({ title: "What should be different?", body: "The planner gets your words and proposes again.", action: "Send back", field: "Changes you want", must: true, lines: 5 });
+  if (said) await decide(live, review, "request-changes", { text: said.text }, "Sent back to the planner");
+}
+
+export function Review({ live, review }) {
+  const [amending, setAmending] = useState(false);
+  const [expires, setExpires] = useState("");
+  const allowed = may("approver");
+  const acts = { approve: () => approve(live, review, expires), change: () => send(live, review), amend: () => setAmending(true), reject: () => reject(live, review) };
+  const refuse = () => notice("Your role may look at this, but not decide it.", "bad");
+  const key = (act) => (allowed ? acts[act] : refuse);
+  useKeys("Review", { a: ["Approve (asks once more)", key("approve")], c: ["Request changes", key("change")], e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed]);
+  return html`<div class="review"><${Reach} review=${review} />
+    <${Bar} review=${review} acts=${acts} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
+    ${amending && html`<${Amend} live=${live} review=${review} decide=${decide} onClose=${() => setAmending(false)} />`}
+    ${review.approved_before && review.changes?.length > 0 && html`<section><h2>What is different from what was approved before</h2><${Changes} changes=${review.changes} /></section>`}
+    <section><h2>All that will run</h2><${Steps} steps=${review.steps} risks=${review.risks} /></section>
+    ${Object.keys(review.params ?? {}).length > 0 && html`<section class="card pad"><h2>Parameters</h2><${Facts} of=${review.params} /></section>`}</div>`;
+}
+
+function Reach({ review }) {
+  const given = review.approvals ?? [];
+  return html`<section class="card pad reach"><p class="reason"><${Glyph} shape="person" /><${Txt} v=${review.reason} /></p>
+    <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${review.risk} /></dd></div>
+      <div><dt>Steps</dt><dd>${review.steps.length}${review.cancel?.length ? html` <span class="muted">and ${review.cancel.length} taken out</span>` : ""}</dd></div>
+      <div><dt>Declared cost</dt><dd class="figure">${money(review.cost)}</dd></div>
+      <div><dt>Author</dt><dd>${review.author || "–"}</dd></div>
+      <div class="wide"><dt>Touches</dt><dd>${review.effects?.length ? review.effects.map((each) => html`<${Tag} tone=${each.startsWith("undeclared") ? "warn" : "quiet"}><${Txt} v=${each} /></${Tag}> `) : "nothing declared"}</dd></div>
+      <div class="wide"><dt>Workers</dt><dd>${Object.keys(review.workers ?? {}).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</dd></div></dl>
+    ${review.untrusted && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>Results from outside had a part in this revision.</span></p>`}
+    ${review.outside?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Outside of what was allowed: <${Findings} findings=${review.outside} /></div></div>`}
+    ${Object.keys(review.instants ?? {}).length > 0 && html`<p class="muted">Starts: ${Object.entries(review.instants).map(([step, at]) => html`<span><${Txt} v=${step} /> <${Ago} at=${at} /></span> `)}</p>`}
+    ${given.length > 0 && html`<p class="muted">Approved so far by ${given.map((each) => `${each.actor}${each.reason ? ` (${each.reason})` : ""}`).join(", ")}; ${review.people - given.length} more needed.</p>`}</section>`;
+}
+
+function Bar({ review, acts, allowed, expires, setExpires }) {
+  return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><span class="muted">You decide about exactly this</span><${Hash} of=${review.binding} groups=${8} /></div>
+    ${allowed ? html`<label class="inline"><span class="muted">It</span> <select aria-label="How long the approval holds" value=${expires} onChange=${(event) => setExpires(event.target.value)}>${EXPIRES.map(([value, word]) => html`<option value=${value}>${value ? `expires in ${duration(Number(value))}` : word}</option>`)}</select></label>
+      <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button><button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button><button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
+      : html`<p class="muted">Your role may look, but not decide.</p>`}</div>`;
+}

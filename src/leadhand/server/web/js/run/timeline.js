@@ -1,0 +1,67 @@
+// Steps as rows, and when each was worked on: table and chart are one, so they scroll as one.
+import { html, useEffect, useMemo, useState } from "../lib.js";
+import { ask, route } from "../router.js";
+import { now } from "../store.js";
+import { ENDED, shown, stepState } from "../status.js";
+import { duration, millis, short } from "../text.js";
+import { filter } from "./filter.js";
+import { StepSearch } from "./graph.js";
+import { Rows } from "../ui/rows.js";
+import { Empty, Glyph, Txt } from "../ui/parts.js";
+
+const HEIGHT = 34;
+
+export function Timeline({ live, step }) {
+  const ids = useOrder(live);
+  const span = useSpan(live);
+  if (!live.shape.value.ids.length) return html`<${Empty} title="No steps yet"><p>When steps start, their times stand here.</p></${Empty}>`;
+  return html`<div class="bar tools"><${StepSearch} /><span class="push muted">${ids.length.toLocaleString("en")} of ${live.shape.value.ids.length.toLocaleString("en")} steps</span></div>
+    <div class="timeline card"><div class="timeline-head" aria-hidden="true"><span>Step</span><span>State</span><span class="num">Took</span><${Scale} span=${span} /></div>
+      <${Rows} count=${ids.length} height=${HEIGHT} label="Steps and their times" row=${(place) => html`<${Row} key=${ids[place]} signal=${live.nodes.get(ids[place])} span=${span} selected=${ids[place] === step} />`} />
+    </div>`;
+}
+
+/** In the order they started; those that have not, as planned. Looked at again once a second. */
+function useOrder(live) {
+  const text = route.value.query.q ?? "";
+  const [turn, setTurn] = useState(0);
+  const open = !ENDED.has(live.head.value?.status);
+  useEffect(() => {
+    const timer = open && setInterval(() => setTurn((before) => before + 1), 1000);
+    return () => clearInterval(timer);
+  }, [open]);
+  return useMemo(() => {
+    const wanted = filter(text);
+    const nodes = live.all().filter((node) => !wanted || wanted(node));
+    const place = new Map(live.shape.value.ids.map((id, at) => [id, at]));
+    const when = (node) => millis(node.started) || Infinity;
+    return nodes.sort((one, other) => when(one) - when(other) || place.get(one.id) - place.get(other.id)).map((node) => node.id);
+  }, [live.shape.value, text, turn]);
+}
+
+function useSpan(live) {
+  const head = live.head.value;
+  const from = millis(head.started);
+  if (ENDED.has(head.status) && head.duration != null) return { from, to: from + Math.max(head.duration * 1000, 1) };
+  return { from, to: Math.max(now.value, from + 1000) };
+}
+
+function Scale({ span }) {
+  const whole = (span.to - span.from) / 1000;
+  return html`<span class="scale">${[0, 0.25, 0.5, 0.75, 1].map((share) => html`<i style=${{ left: `${share * 100}%` }}>${duration(whole * share)}</i>`)}</span>`;
+}
+
+function Row({ signal, span, selected }) {
+  if (!signal) return null;
+  const node = signal.value;
+  const { tone, word, shape } = stepState(shown(node));
+  const [began, ended] = [millis(node.started), millis(node.ended)];
+  const whole = span.to - span.from;
+  const end = Number.isNaN(ended) ? span.to : ended;
+  const bar = !Number.isNaN(began) && { left: `${Math.max(0, ((began - span.from) / whole) * 100)}%`, width: `${Math.max(0.3, ((end - began) / whole) * 100)}%` };
+  return html`<div class="row timeline-row ${selected ? "selected" : ""}" role="listitem">
+    <button type="button" class="plain cut" data-item onClick=${() => ask({ step: node.id })}><${Txt} v=${short(node.id, 60)} /></button>
+    <span class="status tone-${tone}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${word}${node.attempts > 1 ? html`<span class="muted"> ×${node.attempts}</span>` : ""}</span>
+    <span class="num figure">${Number.isNaN(began) ? "" : duration((end - began) / 1000)}</span>
+    <span class="lane">${bar && html`<i class="bar-of tone-${tone}" style=${bar}></i>`}</span></div>`;
+}

@@ -1,0 +1,87 @@
+// The whole house: what is at work now, what waits, what recoveries were worth, what it costs.
+import { html, signal, useEffect, useMemo } from "../lib.js";
+import { api, items } from "../api.js";
+import { follow, onRefetch, resource } from "../store.js";
+import { Chart } from "../ui/chart.js";
+import { Ago, Empty, Meter, Shown, Tag, Title, Txt } from "../ui/parts.js";
+import { money, percent, words } from "../text.js";
+
+const SAMPLES_MAX = 300;
+const EVERY_MS = 1000;
+
+/** What the stream tells of the last minutes, one sample a second. */
+const seen = signal({ times: [], ended: [], failed: [] });
+let window_ = { ended: 0, failed: 0 };
+
+function useSamples() {
+  useEffect(() => {
+    const stop = follow((events) => {
+      for (const event of events) {
+        if (event.type !== "AttemptReported") continue;
+        const failed = ["failed", "retrying", "waiting_for_person"].includes(event.patch?.step?.status);
+        window_[failed ? "failed" : "ended"] += 1;
+      }
+    });
+    const timer = setInterval(() => {
+      const { times, ended, failed } = seen.value;
+      const add = (list, value) => [...list, value].slice(-SAMPLES_MAX);
+      seen.value = { times: add(times, Date.now() / 1000), ended: add(ended, window_.ended), failed: add(failed, window_.failed) };
+      window_ = { ended: 0, failed: 0 };
+    }, EVERY_MS);
+    return () => (stop(), clearInterval(timer));
+  }, []);
+}
+
+async function figures(control) {
+  const [metrics, open] = await Promise.all([api.metrics(control), api.runs({ status: "running", limit: 200 }, control)]);
+  return { metrics, rows: items(open) };
+}
+
+export default function Fleet() {
+  const found = useMemo(() => resource(figures), []);
+  useSamples();
+  useEffect(() => {
+    found.refresh();
+    const timer = setInterval(() => document.hidden || found.refresh(), 5000);
+    const stop = onRefetch(found.soon);
+    return () => (clearInterval(timer), stop());
+  }, []);
+  return html`<${Title} sub="Everything that is at work, and what recovering from failures was worth.">Fleet</${Title}>
+    <${Shown} of=${found} what="Loading figures">${({ metrics, rows }) => html`<${Tiles} metrics=${metrics} rows=${rows} /><div class="stack"><${Pace} /><${Recovery} metrics=${metrics} /><${Circuits} circuits=${metrics.open_circuits ?? []} /><${Train} fleet=${metrics.fleet} /></div>`}</${Shown}>`;
+}
+
+function Tiles({ metrics, rows }) {
+  const runs = metrics.runs ?? {};
+  const sum = (list, field) => list.reduce((total, row) => total + (row[field] ?? 0), 0);
+  const left = sum(rows, "steps") - sum(rows, "settled");
+  const tile = (label, value, note) => html`<div class="card tile"><dt>${label}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`;
+  return html`<dl class="tiles">${tile("Runs at work", runs.running ?? 0, runs.waiting ? `${runs.waiting} need a person` : "")}${tile("Steps to go", left, "in running runs")}
+    ${tile("Agents now", metrics.fleet?.agents ?? "–", metrics.fleet ? `peak ${metrics.fleet.peak}` : "no fleet")}
+    ${tile("First-pass success", percent(metrics.first_pass_rate), `${metrics.first_pass ?? 0} of ${metrics.steps_tried ?? 0}`)}${tile("Recovered", percent(metrics.recovery_rate), `${metrics.recovered ?? 0} of ${metrics.failed_steps ?? 0}`)}
+    ${tile("Spent", money(metrics.spend?.total ?? metrics.cost ?? metrics.spent ?? null), metrics.spend?.today != null ? `${money(metrics.spend.today)} today` : "")}</dl>`;
+}
+
+function Pace() {
+  const { times, ended, failed } = seen.value;
+  const lines = useMemo(() => [{ label: "verified a second", tone: "good", values: ended }, { label: "failed a second", tone: "bad", values: failed }], [times]);
+  if (times.length < 3) return html`<section class="card chart"><h2>Throughput</h2><p class="muted">Attempts that end are counted from when this screen was opened.</p></section>`;
+  return html`<${Chart} label="Throughput since this screen was opened" times=${times} lines=${lines} />`;
+}
+
+function Recovery({ metrics }) {
+  const rows = metrics.recovery ?? [];
+  if (!rows.length) return html`<section class="card"><${Empty} title="No failures yet"><p>When an attempt fails, what was decided and whether it won is counted here, by kind of failure.</p></${Empty}></section>`;
+  return html`<section><h2>Recovery, by kind of failure</h2><div class="card table-wrap"><table class="table"><thead><tr><th scope="col">Failure</th><th scope="col">Answer</th><th scope="col">Won</th><th scope="col" class="num">Times</th><th scope="col" class="num">Rate</th></tr></thead>
+    <tbody>${rows.map((row) => html`<tr><td><${Tag} tone="bad">${words(row.class)}</${Tag}></td><td>${words(row.strategy)}</td><td class="progress"><${Meter} label=${`${row.won} won, ${row.lost} lost, ${row.open} open`} total=${row.times} parts=${[["good", row.won], ["bad", row.lost]]} /></td><td class="num">${row.times}</td><td class="num">${percent(row.rate)}</td></tr>`)}</tbody></table></div></section>`;
+}
+
+function Circuits({ circuits }) {
+  if (!circuits.length) return null;
+  return html`<section><h2>Left alone for now</h2><ul class="card lines">${circuits.map((each) => html`<li class="pad"><${Txt} v=${each.worker} /> <span class="muted">until <${Ago} at=${each.until} />, ${each.times} times</span></li>`)}</ul></section>`;
+}
+
+function Train({ fleet }) {
+  const train = fleet?.train ?? [];
+  if (!train.length) return html`<section class="card"><${Empty} title="No coding agents here"><p>A fleet of agents that work on a repository shows its agents, its queue and its merge train here.</p></${Empty}></section>`;
+  return html`<section><h2>Merge train</h2><ol class="card lines">${train.map((car) => html`<li class="pad"><b><${Txt} v=${car.branch} /></b> <${Tag}>${words(car.state)}</${Tag}></li>`)}</ol></section>`;
+}

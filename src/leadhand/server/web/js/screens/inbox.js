@@ -1,0 +1,94 @@
+// The first screen: what needs me now, and one thing to do about each.
+import { html, useEffect, useState } from "../lib.js";
+import { api } from "../api.js";
+import { to } from "../router.js";
+import { inbox, loadRuns, may, runs } from "../store.js";
+import { attempt } from "../say.js";
+import { useKeys } from "../keys.js";
+import { Ago, Copy, Empty, Glyph, Shown, Status, Title, Txt } from "../ui/parts.js";
+import { words } from "../text.js";
+
+const KINDS = {
+  review: ["Approval", "check"],
+  question: ["Question", "person"],
+  step: ["Question", "person"],
+  task: ["Task", "person"],
+  hold: ["Held", "pause"],
+  budget: ["Budget", "broken"],
+  limit: ["Limit", "broken"],
+};
+
+export function Inbox() {
+  useEffect(() => {
+    inbox.refresh();
+  }, []);
+  useKeys("Inbox", { a: ["Answer the one in focus", () => document.activeElement.closest(".ask")?.querySelector("button, a.button, textarea")?.focus()] });
+  const number = inbox.state.value.data?.length ?? 0;
+  return html`<${Title} sub=${number ? `${number === 1 ? "One thing waits" : `${number} things wait`} for a person. Oldest first.` : null}>Inbox</${Title}>
+    <${Shown} of=${inbox} what="Loading the inbox">${(rows) => (rows.length ? html`<ul class="asks">${rows.map((row) => html`<${Ask} key=${row.id} row=${row} />`)}</ul>` : html`<${Nothing} />`)}</${Shown}>`;
+}
+
+function Ask({ row }) {
+  const [kind, shape] = KINDS[row.kind] ?? [words(row.kind), "person"];
+  const review = row.kind === "review";
+  const where = review ? to(["runs", row.run, "plan"]) : to(["runs", row.run, "graph"], row.step ? { step: row.step } : {});
+  return html`<li class="card ask" data-item tabindex="-1">
+    <div class="ask-head"><span class="status tone-ask"><${Glyph} shape=${shape} />${kind}</span>
+      <a href=${where} class="muted">run ${row.run}${row.step ? html` · step <${Txt} v=${row.step} />` : ""}</a><span class="push muted"><${Ago} at=${row.since} /></span></div>
+    <p class="ask-text"><${Txt} v=${row.text} /></p>
+    ${review ? html`<div class="actions"><a class="button primary" href=${where}>Review the plan</a></div>` : html`<${Answer} row=${row} />`}
+  </li>`;
+}
+
+/** The choices of a question as buttons; words and data go along where they help. */
+export function Answer({ row, onDone }) {
+  const [text, setText] = useState("");
+  const [busy, setBusy] = useState("");
+  const [, question] = row.id.split("/", 2);
+  const choices = row.choices ?? [];
+  const data = choices.includes("give") || row.kind === "task";
+  const answer = async (choice) => {
+    setBusy(choice || "send");
+    const body = { choice, ...payload(choice, text, data) };
+    const done = await attempt(() => api.answer(row.run, question, body), `Answered: ${words(choice) || "sent"}`);
+    setBusy("");
+    if (done) (inbox.soon(), onDone?.());
+  };
+  if (!may("operator")) return html`<p class="muted">You can look, but not answer: your role is viewer.</p>`;
+  return html`<label class="field">${data ? "Result or reason (text or JSON)" : choices.length ? "In words, if it helps" : "Your answer"}
+      <textarea rows=${choices.length ? 1 : 2} value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
+    <div class="actions">${choices.length ? choices.map((choice, place) => html`<button type="button" class=${place === 0 ? "primary" : ""} disabled=${Boolean(busy)} onClick=${() => answer(choice)}>${words(choice)}</button>`)
+      : html`<button type="button" class="primary" disabled=${!text || Boolean(busy)} onClick=${() => answer("")}>Send</button>`}</div>`;
+}
+
+/** What was written is data when it can be read as JSON and data was asked for; otherwise words. */
+export function payload(choice, text, data) {
+  if (!text.trim()) return {};
+  if (data && ["give", "done"].includes(choice)) {
+    try {
+      return { data: JSON.parse(text) };
+    } catch {
+      return { data: text };
+    }
+  }
+  return { text };
+}
+
+function Nothing() {
+  useEffect(() => {
+    loadRuns({});
+  }, []);
+  const recent = runs.value.rows.slice(0, 5);
+  if (!recent.length && runs.value.loading) return null;
+  if (!recent.length) return html`<${First} />`;
+  return html`<${Empty} title="Nothing needs you"><p>Approvals, questions and budget holds come here as soon as a run waits for a person.</p></${Empty}>
+    <section class="recent"><h2>Last runs</h2><ul class="lines">${recent.map((row) => html`<li><a data-item href=${to(["runs", row.run])}><${Status} status=${row.status} /><span class="grow cut"><${Txt} v=${row.goal || row.plan || row.run} /></span><span class="muted"><${Ago} at=${row.updated} /></span></a></li>`)}</ul></section>`;
+}
+
+const TRY = 'leadhand run "Where do the bicycles run out?" --want summary';
+
+function First() {
+  return html`<${Empty} title="No runs yet" action=${html`<a class="button primary" href=${to(["new"])}>Start a run</a>`}>
+    <p>Give a goal here, or start one in a terminal: this page shows it as it happens.</p>
+    <p class="command"><code>${TRY}</code> <${Copy} text=${TRY} /></p></${Empty}>`;
+}

@@ -1,0 +1,24 @@
+// Screens that are not the first thing one sees are fetched when they are opened.
+import { html, useEffect, useState } from "../lib.js";
+import { to } from "../router.js";
+import { Empty, Loading, Trouble } from "../ui/parts.js";
+
+const SCREENS = {
+  new: () => import("./new.js"),
+  workers: () => import("./workers.js"),
+  library: () => import("./library.js"),
+  fleet: () => import("./fleet.js"),
+  settings: () => import("./settings.js"),
+};
+
+export function Later({ place, ident }) {
+  const [screen, setScreen] = useState(null);
+  const [error, setError] = useState(null);
+  const ask = SCREENS[place];
+  useEffect(() => {
+    ask?.().then((module) => setScreen(() => module.default), setError);
+  }, []);
+  if (!ask) return html`<${Empty} title="There is no such screen"><p>The address may be mistyped, or of another version. <a href=${to(["inbox"])}>Go to the inbox.</a></p></${Empty}>`;
+  if (error) return html`<${Trouble} error=${error} again=${() => location.reload()} />`;
+  return screen ? html`<${screen} ident=${ident} />` : html`<${Loading} />`;
+}

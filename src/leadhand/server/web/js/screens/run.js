@@ -1,0 +1,41 @@
+// One run: its head, and five ways to look at it that share one selected step.
+import { html, useEffect, useMemo } from "../lib.js";
+import { route, to, go } from "../router.js";
+import { announce } from "../say.js";
+import { useKeys } from "../keys.js";
+import { LiveRun } from "../run/live.js";
+import { Head } from "../run/head.js";
+import { Graph } from "../run/graph.js";
+import { Timeline } from "../run/timeline.js";
+import { Plan } from "../run/plan.js";
+import { Ledger } from "../run/ledger.js";
+import { Outputs } from "../run/outputs.js";
+import { Drawer } from "../run/drawer.js";
+import { Loading, Trouble } from "../ui/parts.js";
+import { state } from "../status.js";
+
+const TABS = { graph: ["Graph", Graph], timeline: ["Timeline", Timeline], plan: ["Plan", Plan], ledger: ["Ledger", Ledger], outputs: ["Outputs", Outputs] };
+
+export function Run({ run, tab }) {
+  const live = useMemo(() => new LiveRun(run), [run]);
+  useEffect(() => () => live.close(), [live]);
+  const step = route.value.query.step ?? "";
+  const close = () => go(["runs", run, tab], { q: route.value.query.q });
+  const head = live.head.value;
+  const status = head?.status;
+  useEffect(() => {
+    if (status) announce(`Run ${run}: ${state(status).word}`);
+  }, [status]);
+  const names = Object.keys(TABS);
+  useKeys("Run", {
+    ...Object.fromEntries(names.map((name, place) => [String(place + 1), [TABS[name][0], () => go(["runs", run, name], { step })]])),
+    Escape: step ? ["Close the step", close] : ["All runs", () => go(["runs"])],
+  }, [run, tab, step]);
+  if (live.error.value && !head) return html`<${Trouble} error=${live.error.value} again=${() => live.load()} />`;
+  if (!head) return html`<${Loading} what="Loading the run" />`;
+  const [, View] = TABS[tab] ?? TABS.graph;
+  return html`<div class="run ${step ? "with-drawer" : ""}"><div class="run-main"><${Head} live=${live} />
+    <nav class="tabs" aria-label="Views of this run">${names.map((name) => html`<a href=${to(["runs", run, name], { step })} aria-current=${(TABS[tab] ? tab : "graph") === name ? "page" : undefined}>${TABS[name][0]}${name === "plan" && live.review.state.value.data?.waiting ? html`<b class="badge">review</b>` : ""}</a>`)}</nav>
+    <div class="view view-${tab}"><${View} key=${tab} live=${live} step=${step} /></div></div>
+    ${step && html`<${Drawer} key=${step} live=${live} step=${step} onClose=${close} />`}</div>`;
+}

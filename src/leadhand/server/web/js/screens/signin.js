@@ -1,0 +1,31 @@
+// Sign-in: a token that `leadhand serve` made and told the person who started it.
+import { html, useRef, useState } from "../lib.js";
+import { signIn } from "../store.js";
+import { Trouble } from "../ui/parts.js";
+
+export function SignIn() {
+  const field = useRef(null);
+  const [error, setError] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const submit = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      await signIn(field.current.value.trim());
+    } catch (problem) {
+      setError(problem.status === 401 || problem.status === 403 ? { title: "Not signed in", message: "That token is not known here. It may be of another server, or replaced." } : problem);
+      field.current.select();
+    }
+    setBusy(false);
+  };
+  return html`<main class="signin" id="main" tabindex="-1">
+    <form class="card" onSubmit=${submit}>
+      <svg class="mark" viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M9 8v16h6M15 24h8M9 12h9l5 6v6" /></svg>
+      <h1>Sign in to Leadhand</h1>
+      <p class="muted">The address that <code>leadhand serve</code> prints signs you in. The token from it does the same here.</p>
+      <label class="field">Token<input ref=${field} type="password" autocomplete="current-password" required autofocus /></label>
+      <${Trouble} error=${error} />
+      <button type="submit" class="primary" disabled=${busy}>${busy ? "Signing in" : "Sign in"}</button>
+    </form></main>`;
+}

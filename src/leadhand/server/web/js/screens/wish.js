@@ -1,0 +1,60 @@
+// From what a person filled in to what the server is asked, and to the command that does the same. Pure.
+
+/** Lines of `name=value`; a value that reads as JSON is that value. */
+export function pairs(text) {
+  const found = {};
+  for (const line of text.split("\n")) {
+    const at = line.indexOf("=");
+    if (at < 1) continue;
+    const value = line.slice(at + 1).trim();
+    found[line.slice(0, at).trim()] = parsed(value);
+  }
+  return found;
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+const names = (text) => text.split(/[\s,]+/).filter(Boolean);
+
+/** Only what was filled in. */
+function kept(values) {
+  const blank = (value) => value === "" || value === null || value === undefined || (typeof value === "object" && !Object.keys(value).length);
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => !blank(value)));
+}
+
+const number = (text) => (text === "" ? undefined : Number(text));
+
+export function request(form) {
+  const shared = kept({ planner: form.kind === "goal" ? form.planner : "", context: form.context });
+  if (form.review) shared.review = true;
+  if (form.kind === "goal") {
+    const goal = kept({ text: form.text.trim(), want: names(form.want), have: pairs(form.have), acceptance: lines(form.acceptance), budget: number(form.budget), deadline: form.deadline.trim(), mode: form.mode });
+    return { goal, ...shared };
+  }
+  const more = { ...kept({ params: pairs(form.params), budget: number(form.budget), deadline: form.deadline.trim() }), ...shared };
+  return form.kind === "plan" ? { plan: parsed(form.plan), ...more } : { library: form.library.trim(), ...more };
+}
+
+function quoted(text) {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+export function command(form) {
+  const words = ["leadhand", "run"];
+  if (form.kind === "goal") words.push(quoted(form.text.trim() || "GOAL"));
+  else words.push(form.kind === "plan" ? "plan.yaml" : quoted(form.library || "NAME"));
+  const flag = (name, values) => values.forEach((value) => words.push(name, quoted(value)));
+  if (form.kind === "goal") (flag("--have", lines(form.have)), flag("--want", names(form.want)), form.planner && flag("--planner", [form.planner]));
+  else flag("--set", lines(form.params));
+  if (form.budget) flag("--budget", [String(form.budget)]);
+  if (form.context) flag("--context", [form.context]);
+  if (form.review) words.push("--review");
+  return words.join(" ");
+}

@@ -1,0 +1,50 @@
+// Who can do what: every worker with what it takes, what it touches and how risky that is.
+import { html, useEffect, useMemo, useState } from "../lib.js";
+import { api } from "../api.js";
+import { resource } from "../store.js";
+import { Empty, Risk, Shown, Tag, Title, Txt } from "../ui/parts.js";
+import { count, duration } from "../text.js";
+
+export default function Workers() {
+  const found = useMemo(() => resource(async (signal) => ({ ...(await api.workers(signal)), circuits: (await api.metrics(signal).catch(() => ({}))).open_circuits ?? [] })), []);
+  const [wanted, setWanted] = useState("");
+  useEffect(() => {
+    found.refresh();
+  }, []);
+  return html`<${Title} sub="What plans may be made of.">Workers</${Title}>
+    <div class="bar"><label class="search"><span class="visually-hidden">Search workers</span><input data-search type="search" placeholder="Search workers" value=${wanted} onInput=${(event) => setWanted(event.target.value)} /></label></div>
+    <${Shown} of=${found} what="Loading workers">${(doc) => html`<${List} doc=${doc} wanted=${wanted.toLowerCase()} />`}</${Shown}>`;
+}
+
+/** Rows are one for each action; a card is one worker. Pure. */
+export function byWorker(rows) {
+  const groups = new Map();
+  for (const row of rows) groups.has(row.worker) ? groups.get(row.worker).push(row) : groups.set(row.worker, [row]);
+  return [...groups.values()];
+}
+
+function List({ doc, wanted }) {
+  const rows = doc.workers ?? doc.items ?? [];
+  if (!rows.length) return html`<${Empty} title="No workers are configured"><p>Name modules under <code>[project] workers</code> in leadhand.toml, or start the server with <code>--workers</code>.</p></${Empty}>`;
+  const open = new Map(doc.circuits.map((each) => [each.worker, each]));
+  const groups = byWorker(rows.filter((row) => `${row.worker} ${row.action} ${row.kind} ${row.description}`.toLowerCase().includes(wanted)));
+  if (!groups.length) return html`<${Empty} title="No worker is like that"><p>Other words may find it.</p></${Empty}>`;
+  return html`<ul class="cards">${groups.map((offers) => html`<${Worker} key=${offers[0].worker} offers=${offers} circuit=${open.get(offers[0].worker)} />`)}</ul>`;
+}
+
+function Worker({ offers, circuit }) {
+  const [{ worker, kind, version, description }] = offers;
+  return html`<li class="card worker" data-item tabindex="-1"><header><h2 class="mono"><${Txt} v=${worker} /></h2><${Tag}>${kind}</${Tag}>${circuit && html`<${Tag} tone="bad">left alone for now</${Tag}>`}</header>
+    ${description && html`<p><${Txt} v=${description} /></p>`}
+    ${offers.map((offer) => html`<div class="offer"><p>${offer.action && html`<b class="mono"><${Txt} v=${offer.action} /></b> `}<${Risk} level=${offer.risk} /> ${(offer.effects ?? []).map((each) => html`<${Tag} tone="warn"><${Txt} v=${each} /></${Tag}> `)}${offer.idempotent ? html`<${Tag}>repeatable</${Tag}>` : ""}</p>
+      <p class="muted">${takes(offer.parameters)}${offer.timeout ? ` · at most ${duration(offer.timeout)}` : ""}${offer.checks?.length ? ` · ${count(offer.checks.length, "check")}` : ""}</p></div>`)}
+    <p class="muted mono version">${version}</p></li>`;
+}
+
+/** Parameters in one line, those that may be left out in brackets. Pure. */
+export function takes(schema) {
+  if (!schema) return "takes anything";
+  const must = new Set(schema.required ?? []);
+  const names = Object.keys(schema.properties ?? {}).map((name) => (must.has(name) ? name : `[${name}]`));
+  return names.length ? `takes ${names.join(", ")}` : "takes nothing";
+}

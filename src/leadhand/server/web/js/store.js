@@ -1,0 +1,155 @@
+// What the open page knows, kept right by the event stream. Screens read signals; nothing polls.
+import { signal, batch } from "./lib.js";
+import { api, items, signedOut } from "./api.js";
+import { connection, subscribe } from "./stream.js";
+import { concernsPeople, patchRow } from "./patch.js";
+
+export const session = signal(null);
+export const now = signal(Date.now());
+
+/**
+ * A document of the server: what is known of it, whether it is being asked for, and what went
+ * wrong. What is known stays on the screen while it is asked for again.
+ */
+export function resource(ask) {
+  const state = signal({ data: undefined, error: null, loading: false });
+  let control = null;
+  async function refresh() {
+    control?.abort();
+    const mine = (control = new AbortController());
+    state.value = { ...state.value, loading: true };
+    try {
+      const data = await ask(mine.signal);
+      if (!mine.signal.aborted) state.value = { data, error: null, loading: false };
+    } catch (error) {
+      if (!mine.signal.aborted) state.value = { ...state.value, error, loading: false };
+    }
+  }
+  return { state, refresh, soon: soon(refresh, 200), drop: () => control?.abort() };
+}
+
+/** At most one call in `ms`, and one after the last wish. */
+export function soon(act, ms) {
+  let timer = 0;
+  return () => {
+    timer ||= setTimeout(() => {
+      timer = 0;
+      act();
+    }, ms);
+  };
+}
+
+export const inbox = resource(async (signal) => items(await api.inbox(signal)));
+
+/** The rows of the list of runs that are on the screen, and how to ask for them. */
+export const runs = signal({ rows: [], next: null, error: null, loading: false, filter: null });
+
+export async function loadRuns(filter, more = false) {
+  const before = runs.value;
+  const cursor = more ? before.next : undefined;
+  runs.value = { ...before, filter, loading: true, ...(more || same(before.filter, filter) ? {} : { rows: [], next: null }) };
+  try {
+    const page = await api.runs({ ...filter, cursor, limit: 50 });
+    if (!same(runs.value.filter, filter)) return;
+    const rows = more ? [...before.rows, ...items(page)] : items(page);
+    runs.value = { rows, next: page.next ?? null, error: null, loading: false, filter };
+  } catch (error) {
+    runs.value = { ...runs.value, error, loading: false };
+  }
+}
+
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+const reloadRuns = soon(() => runs.value.filter && loadRuns(runs.value.filter), 400);
+
+let queued = [];
+let frame = 0;
+
+function heard(events) {
+  queued.push(...events);
+  // A hidden tab draws nothing, so it need not keep up frame by frame.
+  frame ||= document.hidden ? setTimeout(flush, 1000) : requestAnimationFrame(flush);
+}
+
+const readers = new Set();
+
+/** Events in frame-sized batches: `read(events)`, inside one batch of signals. */
+export function follow(read) {
+  readers.add(read);
+  return () => readers.delete(read);
+}
+
+function flush() {
+  frame = 0;
+  const events = queued;
+  queued = [];
+  batch(() => {
+    if (events.some((event) => event.type === "reset")) refetch();
+    if (events.some(concernsPeople)) inbox.soon();
+    patchRuns(events);
+    for (const read of readers) read(events);
+  });
+}
+
+function patchRuns(events) {
+  const held = runs.value;
+  if (!held.filter) return;
+  const index = new Map(held.rows.map((row, place) => [row.run, place]));
+  let rows = null;
+  let unknown = false;
+  for (const event of events) {
+    if (!event.run || event.run.startsWith("$")) continue;
+    const place = index.get(event.run);
+    if (place === undefined) unknown = true;
+    else (rows ??= [...held.rows])[place] = patchRow(rows[place], event);
+  }
+  if (rows) runs.value = { ...held, rows };
+  if (unknown) reloadRuns();
+}
+
+const refetchers = new Set();
+
+/** Called when everything on the screen must be asked for again. */
+export function onRefetch(act) {
+  refetchers.add(act);
+  return () => refetchers.delete(act);
+}
+
+export function refetch() {
+  inbox.soon();
+  reloadRuns();
+  for (const act of refetchers) act();
+}
+
+export const reconnected = signal(0);
+
+export function start() {
+  subscribe(heard);
+  let was = connection.value;
+  connection.subscribe((value) => {
+    // The stream goes on where it ended, but a new server may know more than its events say.
+    if (value === "live" && was === "lost") {
+      reconnected.value = Date.now();
+      refetch();
+    }
+    was = value;
+  });
+  document.addEventListener("visibilitychange", () => {
+    now.value = Date.now();
+    if (!document.hidden && queued.length) flush();
+  });
+  setInterval(() => {
+    if (!document.hidden) now.value = Date.now();
+  }, 1000);
+}
+
+export async function signIn(token) {
+  session.value = await api.signIn(token);
+  signedOut.value = false;
+}
+
+const RANKS = ["viewer", "operator", "approver"];
+
+/** Whether the signed-in person may do what takes this role. */
+export function may(role) {
+  return RANKS.indexOf(session.value?.role) >= RANKS.indexOf(role);
+}

@@ -1,0 +1,131 @@
+// Texts and figures as people read them. Pure: no document, no clock of its own.
+
+// What cannot be seen or changes the direction of reading: an approval is of what a person sees.
+const HIDDEN =
+  /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\u2028\u2029\u034f\u115f\u1160\u2800\u3164\uffa0\ufe00-\ufe0f]|[^\S\n\t ]/gu;
+
+/**
+ * A text in pieces: what can be seen as it is, what cannot as an escape.
+ * @param {unknown} value
+ * @returns {{text: string, hidden: boolean}[]}
+ */
+export function pieces(value) {
+  const text = typeof value === "string" ? value : value == null ? "" : String(value);
+  const found = [];
+  let from = 0;
+  for (const match of text.matchAll(HIDDEN)) {
+    if (match[0] === "\n" || match[0] === "\t") continue;
+    if (match.index > from) found.push({ text: text.slice(from, match.index), hidden: false });
+    found.push({ text: escaped(match[0]), hidden: true });
+    from = match.index + match[0].length;
+  }
+  if (from < text.length) found.push({ text: text.slice(from), hidden: false });
+  return found;
+}
+
+function escaped(char) {
+  return `\\u{${char.codePointAt(0).toString(16).padStart(4, "0")}}`;
+}
+
+/** The same in one text, for titles and labels. */
+export function visible(value) {
+  return pieces(value).map((piece) => piece.text).join("");
+}
+
+export function short(value, length = 80) {
+  const text = visible(value).replace(/\s+/g, " ").trim();
+  return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
+}
+
+/** Seconds as people say them. */
+export function duration(seconds) {
+  if (seconds == null || !Number.isFinite(seconds)) return "–";
+  if (seconds <= 0) return "0s";
+  if (seconds < 1) return `${Math.round(seconds * 1000)}ms`;
+  if (seconds < 10) return `${Math.round(seconds * 10) / 10}s`;
+  const whole = Math.round(seconds);
+  const [days, hours] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24];
+  const [minutes, rest] = [Math.floor(whole / 60) % 60, whole % 60];
+  if (days) return hours ? `${days}d ${hours}h` : `${days}d`;
+  if (hours) return minutes ? `${hours}h ${minutes}m` : `${hours}h`;
+  if (minutes) return rest ? `${minutes}m ${rest}s` : `${minutes}m`;
+  return `${rest}s`;
+}
+
+export function money(dollars) {
+  if (dollars == null || !Number.isFinite(dollars)) return "–";
+  if (dollars === 0) return "$0";
+  if (Math.abs(dollars) < 0.01) return `$${dollars.toPrecision(2)}`;
+  return `$${dollars.toFixed(2)}`;
+}
+
+export function count(number, word, many = `${word}s`) {
+  return `${number.toLocaleString("en")} ${number === 1 ? word : many}`;
+}
+
+export function percent(share) {
+  if (share == null || !Number.isFinite(share)) return "–";
+  return `${Math.round(share * 1000) / 10}%`;
+}
+
+/** Milliseconds since 1970 of an ISO time; NaN when there is none. */
+export function millis(at) {
+  if (at == null || at === "") return NaN;
+  return typeof at === "number" ? at / 1000 : Date.parse(at);
+}
+
+export function ago(at, now) {
+  const seconds = (now - millis(at)) / 1000;
+  if (!Number.isFinite(seconds)) return "–";
+  if (seconds < 5) return "just now";
+  if (seconds < 86400 * 14) return `${duration(coarse(seconds))} ago`;
+  return day(at);
+}
+
+function coarse(seconds) {
+  if (seconds < 60) return Math.round(seconds);
+  if (seconds < 3600) return Math.floor(seconds / 60) * 60;
+  if (seconds < 86400) return Math.floor(seconds / 3600) * 3600;
+  return Math.floor(seconds / 86400) * 86400;
+}
+
+export function day(at) {
+  const date = new Date(millis(at));
+  return Number.isNaN(+date) ? "–" : date.toLocaleDateString("en", { day: "numeric", month: "short", year: "numeric" });
+}
+
+/** A local time of day, to the millisecond: ledgers are read line by line. */
+export function clock(at, digits = 3) {
+  const date = new Date(millis(at));
+  if (Number.isNaN(+date)) return "–";
+  const two = (number) => String(number).padStart(2, "0");
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return digits ? `${time}.${String(date.getMilliseconds()).padStart(3, "0").slice(0, digits)}` : time;
+}
+
+export function full(at) {
+  const date = new Date(millis(at));
+  return Number.isNaN(+date) ? "–" : date.toLocaleString("en", { dateStyle: "medium", timeStyle: "medium" });
+}
+
+/** `snake_case` words as people write them. */
+export function words(text) {
+  return String(text ?? "").replaceAll("_", " ");
+}
+
+/** Any JSON value as indented text; a text stays itself. */
+export function pretty(value) {
+  if (typeof value === "string") return value;
+  return JSON.stringify(value, null, 2) ?? "";
+}
+
+/** The first part of a hash, in groups that can be read aloud. */
+export function hashed(hash, groups = 4) {
+  const text = String(hash ?? "").replace(/^sha256[:-]/, "");
+  return text.slice(0, groups * 4).match(/.{1,4}/g)?.join(" ") ?? "";
+}
+
+export function goalText(goal) {
+  if (goal && typeof goal === "object") return goal.text || (goal.want ? `Get ${[].concat(goal.want).join(", ")}` : "");
+  return goal ?? "";
+}

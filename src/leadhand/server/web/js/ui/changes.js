@@ -1,0 +1,32 @@
+// A difference by meaning: what came, what went, what is now otherwise. Order and white space are none.
+import { html } from "../lib.js";
+import { Txt } from "./parts.js";
+import { pretty } from "../text.js";
+
+const MARKS = { added: "+", removed: "−", changed: "~", entries: "~", renamed: "›" };
+const WORDS = { added: "added", removed: "removed", changed: "changed", entries: "changed", renamed: "renamed" };
+
+/** Changes gathered by the step they are about, in the order they came. Pure. */
+export function byStep(changes) {
+  const groups = new Map();
+  for (const change of changes) {
+    const [, step, rest] = change.path.match(/^steps\.([^.[]+)\.?(.*)$/) ?? [null, "", change.path];
+    if (!groups.has(step)) groups.set(step, []);
+    groups.get(step).push({ ...change, rest });
+  }
+  return [...groups];
+}
+
+export function Changes({ changes }) {
+  if (!changes.length) return html`<p class="muted">They mean the same.</p>`;
+  return html`<div class="changes">${byStep(changes).map(([step, all]) => html`<section class="card change-group"><h3 class="mono">${step ? html`<${Txt} v=${step} />` : "The plan itself"}</h3>
+    <ul>${all.map((change) => html`<li class="change change-${change.kind}"><span class="change-mark" aria-hidden="true">${MARKS[change.kind] ?? "~"}</span><span class="visually-hidden">${WORDS[change.kind]}</span>
+      <div><code><${Txt} v=${change.rest || (step ? "the step" : change.path)} /></code><${Sides} change=${change} /></div></li>`)}</ul></section>`)}</div>`;
+}
+
+function Sides({ change }) {
+  const one = (tone, value) => html`<pre class="side-${tone}"><span class="visually-hidden">${tone === "old" ? "before" : "after"}: </span><${Txt} v=${pretty(value)} /></pre>`;
+  if (change.kind === "entries") return html`${change.removed?.map((each) => one("old", each))}${change.added?.map((each) => one("new", each))}`;
+  if (change.kind === "renamed") return html` <span>is now <code><${Txt} v=${change.new} /></code></span>`;
+  return html`${change.kind !== "added" && one("old", change.old)}${change.kind !== "removed" && one("new", change.new)}`;
+}

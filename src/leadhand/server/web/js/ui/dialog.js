@@ -1,0 +1,63 @@
+// Questions of the page itself: a native dialog keeps the focus and closes on Escape.
+import { html, signal, useEffect, useRef } from "../lib.js";
+
+const asked = signal(null);
+
+/**
+ * Ask before something is done.
+ * @param {{title: string, body?: any, action: string, tone?: "good"|"bad", field?: string, must?: boolean,
+ *   value?: string, lines?: number}} what `field` labels a text that goes with it
+ * @returns {Promise<null | {text: string}>} null when the person thought better of it
+ */
+export function confirm(what) {
+  return new Promise((resolve) => {
+    asked.value = { ...what, resolve };
+  });
+}
+
+export function Dialogs() {
+  const what = asked.value;
+  return what && html`<${Question} key=${what.title} what=${what} />`;
+}
+
+function Question({ what }) {
+  const box = useRef(null);
+  const text = useRef(null);
+  useEffect(() => {
+    const from = document.activeElement;
+    box.current.showModal();
+    return () => from?.isConnected && from.focus();
+  }, []);
+  const end = (answer) => {
+    asked.value = null;
+    what.resolve(answer);
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    end({ text: text.current?.value.trim() ?? "" });
+  };
+  return html`<dialog ref=${box} class="dialog" aria-labelledby="asked" onCancel=${(event) => (event.preventDefault(), end(null))}>
+    <form onSubmit=${submit}>
+      <h2 id="asked">${what.title}</h2>
+      ${what.body && html`<div class="dialog-body">${what.body}</div>`}
+      ${what.field && html`<label class="field">${what.field}
+        ${what.lines ? html`<textarea ref=${text} rows=${what.lines} required=${what.must} spellcheck="false">${what.value ?? ""}</textarea>`
+          : html`<input ref=${text} required=${what.must} autocomplete="off" value=${what.value ?? ""} />`}</label>`}
+      <div class="actions end">
+        <button type="button" onClick=${() => end(null)}>Not now</button>
+        <button type="submit" class="primary ${what.tone ?? ""}" autofocus=${!what.field}>${what.action}</button>
+      </div>
+    </form></dialog>`;
+}
+
+export function Modal({ title, onClose, children, wide = false }) {
+  const box = useRef(null);
+  useEffect(() => {
+    const from = document.activeElement;
+    box.current.showModal();
+    return () => from?.isConnected && from.focus();
+  }, []);
+  return html`<dialog ref=${box} class="dialog ${wide ? "wide" : ""}" aria-labelledby="modal" onCancel=${(event) => (event.preventDefault(), onClose())}>
+    <header class="dialog-head"><h2 id="modal">${title}</h2><button type="button" class="icon" aria-label="Close" onClick=${onClose}>✕</button></header>
+    <div class="dialog-body">${children}</div></dialog>`;
+}

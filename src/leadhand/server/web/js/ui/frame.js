@@ -1,0 +1,97 @@
+// The frame around every screen: where one can go, who one is, and whether the page is live.
+import { html, signal, useEffect } from "../lib.js";
+import { api, signedOut } from "../api.js";
+import { route, to } from "../router.js";
+import { inbox, reconnected, session } from "../store.js";
+import { connection } from "../stream.js";
+import { dismiss, notice, notices, spoken } from "../say.js";
+import { allScopes, enable, enabled, helpOpen } from "../keys.js";
+import { Dialogs, Modal } from "./dialog.js";
+
+const PLACES = [
+  ["inbox", "Inbox", "M2.5 9.5 4.4 3h7.2l1.9 6.5V13h-11zM2.5 9.5H6l1 1.6h2l1-1.6h3.5"],
+  ["runs", "Runs", "M2.5 4h11M2.5 8h11M2.5 12h7"],
+  ["new", "New run", "M8 3v10M3 8h10"],
+  ["fleet", "Fleet", "M3 13V8.5M6.3 13V5M9.7 13V9.5M13 13V3"],
+  ["workers", "Workers", "M8 7a2.2 2.2 0 1 0 0-4.4A2.2 2.2 0 0 0 8 7zM3.4 13.4c.3-2.7 2.2-4 4.6-4s4.3 1.3 4.6 4"],
+  ["library", "Library", "M3 3h3v10H3zM6 3h3v10H6zM9.6 3.6l2.5-.6 1.7 9.4-2.5.6z"],
+  ["settings", "Settings", "M2.5 4.5h6M11.5 4.5h2M2.5 11.5h2M7.5 11.5h6M10 3v3M6 10v3"],
+];
+
+function Place({ place, label, path }) {
+  const here = route.value.path[0] === place;
+  const waiting = place === "inbox" ? (inbox.state.value.data?.length ?? 0) : 0;
+  return html`<a href=${to([place])} aria-current=${here ? "page" : undefined} class="place place-${place}">
+    <svg viewBox="0 0 16 16" aria-hidden="true"><path d=${path} /></svg><span>${label}</span>
+    ${waiting > 0 && html`<b class="badge"><span class="visually-hidden">, </span>${waiting}<span class="visually-hidden"> waiting</span></b>`}</a>`;
+}
+
+const THEMES = { "": "System theme", light: "Light theme", dark: "Dark theme" };
+const theme = signal(document.documentElement.dataset.theme ?? "");
+
+export function setTheme(name) {
+  theme.value = name;
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+  try {
+    localStorage.setItem("leadhand.theme", name);
+  } catch {
+    // It holds for this page then.
+  }
+}
+
+export function ThemeChoice() {
+  return html`<label class="theme"><span class="visually-hidden">Theme</span>
+    <select value=${theme.value} onChange=${(event) => setTheme(event.target.value)}>
+      ${Object.entries(THEMES).map(([name, word]) => html`<option value=${name}>${word}</option>`)}</select></label>`;
+}
+
+export async function leave() {
+  await api.signOut().catch(() => {});
+  session.value = null;
+  signedOut.value = true;
+}
+
+function Line() {
+  const live = connection.value;
+  const words = { live: "Live", connecting: "Connecting", lost: "Disconnected" };
+  return html`<span class="line line-${live}"><i aria-hidden="true"></i>${words[live]}</span>`;
+}
+
+function Lost() {
+  if (connection.value !== "lost") return null;
+  return html`<div class="banner" role="status"><strong>Disconnected.</strong> What you see is as of the last word from the server. The page reconnects by itself.</div>`;
+}
+
+export function Frame({ children }) {
+  useEffect(() => {
+    if (reconnected.value) notice("Connected again. Everything is up to date.", "good");
+  }, [reconnected.value]);
+  return html`<div class="frame">
+    <aside class="side">
+      <a class="brand" href=${to(["inbox"])}><svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M9 8v16h6M15 24h8M9 12h9l5 6v6" /></svg>Leadhand</a>
+      <nav aria-label="Screens">${PLACES.map(([place, label, path]) => html`<${Place} ...${{ place, label, path }} />`)}</nav>
+      <div class="side-end">
+        <${Line} /><${ThemeChoice} />
+        <div class="who"><span title=${session.value?.role}>${session.value?.person ?? ""}</span>
+          <button type="button" class="small plain" onClick=${leave}>Sign out</button></div>
+        <button type="button" class="small plain keys-button" onClick=${() => (helpOpen.value = true)}>Keys <kbd>?</kbd></button>
+      </div>
+    </aside>
+    <div class="content"><${Lost} /><main id="main" tabindex="-1">${children}</main></div>
+    <${Notices} /><${Dialogs} />${helpOpen.value && html`<${Help} />`}
+    <div class="visually-hidden" role="status" aria-live="polite">${spoken.value}</div>
+  </div>`;
+}
+
+function Notices() {
+  return html`<div class="notices" role="status" aria-live="polite">${notices.value.map(({ id, text, tone }) => html`<div key=${id} class="notice tone-${tone}"><span>${text}</span>
+    <button type="button" class="icon" aria-label="Dismiss" onClick=${() => dismiss(id)}>✕</button></div>`)}</div>`;
+}
+
+function Help() {
+  return html`<${Modal} title="Keys" wide=${true} onClose=${() => (helpOpen.value = false)}>
+    <div class="help">${allScopes().map(({ title, keys }) => html`<section><h3>${title}</h3><dl>${Object.entries(keys).map(([key, [what]]) => html`<div><dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd>`)}</dt><dd>${what}</dd></div>`)}</dl></section>`)}</div>
+    <label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Answer to single keys</label>
+  </${Modal}>`;
+}

@@ -1,0 +1,125 @@
+// Small parts that every screen is made of.
+import { html, useEffect, useState } from "../lib.js";
+import { ago, duration, full, hashed, millis, money, pieces, pretty, words } from "../text.js";
+import { RISKS, SHAPES, state, stepState } from "../status.js";
+import { now } from "../store.js";
+import { notice } from "../say.js";
+
+/** Text of agents, people and plans: shown as text, with what cannot be seen made visible. */
+export function Txt({ v }) {
+  const found = pieces(v);
+  if (found.length === 1 && !found[0].hidden) return found[0].text;
+  return found.map((piece) => (piece.hidden ? html`<span class="hidden-char" title="a character that cannot be seen">${piece.text}</span>` : piece.text));
+}
+
+export function Glyph({ shape, spin = false }) {
+  return html`<svg class=${spin ? "glyph spin" : "glyph"} viewBox="0 0 16 16" aria-hidden="true"><path d=${SHAPES[shape]} /></svg>`;
+}
+
+export function Status({ status, step = false, quiet = false }) {
+  const { word, tone, shape } = (step ? stepState : state)(status);
+  return html`<span class="status tone-${tone} ${quiet ? "quiet" : ""}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${word}</span>`;
+}
+
+export function Risk({ level }) {
+  if (!level) return null;
+  return html`<span class="tag tone-${RISKS[level] ?? "quiet"}">${level} risk</span>`;
+}
+
+export function Tag({ children, tone = "quiet" }) {
+  return html`<span class="tag tone-${tone}">${children}</span>`;
+}
+
+export function Ago({ at }) {
+  return html`<time title=${full(at)}>${ago(at, now.value)}</time>`;
+}
+
+/** How long something took, or has taken until now. */
+export function Took({ from, to }) {
+  const began = millis(from);
+  if (Number.isNaN(began)) return "–";
+  const end = millis(to);
+  return duration(((Number.isNaN(end) ? now.value : end) - began) / 1000);
+}
+
+export function Money({ v }) {
+  return html`<span class="figure">${money(v)}</span>`;
+}
+
+export function Loading({ what = "Loading" }) {
+  const [slow, setSlow] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setSlow(true), 300);
+    return () => clearTimeout(timer);
+  }, []);
+  return html`<div class="loading" role="status"><span class="visually-hidden">${what}</span>
+    ${slow && html`<div class="bones" aria-hidden="true"><i></i><i></i><i></i></div>`}</div>`;
+}
+
+export function Empty({ title, children, action }) {
+  return html`<div class="empty"><svg viewBox="0 0 64 40" aria-hidden="true"><path d="M6 20h14m8 0h10M28 20c6 0 4-12 12-12h6M28 20c6 0 4 12 12 12h6" /><rect x="1" y="14" width="14" height="12" rx="3" /><rect x="22" y="14" width="14" height="12" rx="3" /><rect x="46" y="2" width="14" height="12" rx="3" /><rect x="46" y="26" width="14" height="12" rx="3" stroke-dasharray="2 3" /></svg>
+    <h2>${title}</h2><div class="measure">${children}</div>${action}</div>`;
+}
+
+export function Trouble({ error, again }) {
+  if (!error) return null;
+  const title = error.status === 404 ? "It is not there" : error.status === 403 ? "Not allowed" : error.status === 0 ? "No connection" : error.title || "That did not work";
+  return html`<div class="trouble" role="alert"><${Glyph} shape="broken" /><div><strong>${title}</strong><p><${Txt} v=${error.message} /></p>
+    <${Findings} findings=${error.findings} /></div>
+    ${again && html`<button type="button" onClick=${again}>Try again</button>`}</div>`;
+}
+
+export function Findings({ findings = [] }) {
+  if (!findings.length) return null;
+  return html`<ul class="findings">${findings.map((each) => {
+    const found = typeof each === "string" ? { message: each } : each;
+    return html`<li class="level-${found.level ?? "error"}"><span class="tag tone-${found.level === "error" ? "bad" : "warn"}">${found.level ?? "finding"}</span>
+      <div>${found.place && html`<code><${Txt} v=${found.place} /></code> `}<${Txt} v=${found.message} />
+      ${found.fix && html`<p class="muted"><${Txt} v=${found.fix} /></p>`}</div></li>`;
+  })}</ul>`;
+}
+
+/** A resource's states in one place: still asked for, gone wrong, or there. */
+export function Shown({ of, children, what }) {
+  const { data, error, loading } = of.state.value;
+  if (data === undefined && error) return html`<${Trouble} error=${error} again=${of.refresh} />`;
+  if (data === undefined) return html`<${Loading} what=${what} />`;
+  return html`${error && html`<${Trouble} error=${error} again=${of.refresh} />`}<div aria-busy=${loading}>${children(data)}</div>`;
+}
+
+export function Value({ v }) {
+  if (v === null || v === undefined) return html`<span class="muted">nothing</span>`;
+  if (typeof v === "string" && !v.includes("\n") && v.length < 120) return html`<${Txt} v=${v} />`;
+  return html`<pre class="value" tabindex="0"><${Txt} v=${pretty(v)} /></pre>`;
+}
+
+/** Names and values of an object, a line each. */
+export function Facts({ of, labels = {} }) {
+  const rows = Object.entries(of).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  if (!rows.length) return null;
+  return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${labels[name] ?? words(name)}</dt><dd>${isNode(value) ? value : html`<${Value} v=${value} />`}</dd></div>`)}</dl>`;
+}
+
+function isNode(value) {
+  return Boolean(value && typeof value === "object" && "props" in value && "type" in value);
+}
+
+export function Hash({ of, groups = 4 }) {
+  if (!of) return null;
+  return html`<code class="hash" title=${of}>${hashed(of, groups)}</code>`;
+}
+
+export function Copy({ text, label = "Copy" }) {
+  const copy = () => navigator.clipboard.writeText(text).then(() => notice("Copied"), () => notice("The browser does not allow copying here", "bad"));
+  return html`<button type="button" class="small" onClick=${copy}>${label}</button>`;
+}
+
+/** Shares of a whole, as a bar; the figures stand beside it in words. */
+export function Meter({ parts, total, label }) {
+  return html`<span class="meter" role="img" aria-label=${label}>${parts.map(([tone, value]) => value > 0 && html`<i class="tone-${tone}" style=${{ flexGrow: value }}></i>`)}
+    ${total > 0 && html`<i class="rest" style=${{ flexGrow: Math.max(0, total - parts.reduce((sum, [, value]) => sum + value, 0)) }}></i>`}</span>`;
+}
+
+export function Title({ children, sub, actions }) {
+  return html`<header class="title"><div><h1 tabindex="-1">${children}</h1>${sub && html`<p class="muted">${sub}</p>`}</div>${actions && html`<div class="actions">${actions}</div>`}</header>`;
+}

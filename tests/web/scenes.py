@@ -1,0 +1,47 @@
+"""Documents for the page: small ones as `leadhand … --json` prints them, and large ones by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.web.fake import page
+
+Doc = dict[str, Any]
+START = "2026-03-02T09:00:00.000000+00:00"
+
+
+def at(second: float) -> str:
+    return f"2026-03-02T09:{int(second) // 60:02}:{second % 60:09.6f}+00:00"
+
+
+def node(ident: str, status: str = "succeeded", **more: Any) -> Doc:
+    row: Doc = {"id": ident, "worker": ident.rstrip("0123456789-"), "action": "", "status": status}
+    row |= {"attempts": 1, "started": None, "ended": None, "cost": 0.0, "reason": ""}
+    return row | {"outlook": False} | more
+
+
+def head(run: str, status: str, **more: Any) -> Doc:
+    doc: Doc = {"run": run, "status": status, "goal": "Where do the bicycles run out?"}
+    doc |= {"result": None, "cost": 7.6, "duration": 9.99, "reason": "", "host": 4242}
+    doc |= {"started": START, "plan": {}, "params": {}, "revision": 3, "planner": "goal", "seq": 76}
+    return doc | {"limits": {"budget": 20}, "rollback": None, "fault": None} | more
+
+
+def large(run: str, steps: int, *, width: int = 25) -> Doc:
+    """A run of many steps: layers of `width`, each step after one or two of the layer before."""
+    names = ("fetch", "clean", "measure", "join", "report")
+    nodes, edges = [], []
+    for number in range(steps):
+        layer = number // width
+        ident = f"{names[layer % len(names)]}-{number}"
+        nodes.append(node(ident, "waiting" if number >= width else "running", worker=names[layer % 5]))
+        for back in (width, width + 1 + number % 7)[: 1 + (number % 3 == 0)]:
+            if 0 <= number - back:
+                edges.append([nodes[number - back]["id"], ident])
+    return {
+        f"/runs/{run}": head(run, "running", goal=f"Work through {steps:,} steps", duration=None),
+        f"/runs/{run}/graph": {"nodes": nodes, "edges": edges, "revision": 1},
+        f"/runs/{run}/review": {"run": run, "waiting": False, "steps": []},
+        f"/runs/{run}/ledger": page([]),
+        f"/runs/{run}/revisions": [],
+    }
