@@ -72,10 +72,11 @@ lock: python ## resolve the requirements again, with hashes
 	$(COMPILE) --output-file requirements/model.txt requirements/model.in
 	@$(PYTHON) scripts/keep_named.py requirements/model.txt requirements/model.in
 	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in
+	$(COMPILE) --output-file requirements/node.txt requirements/node.in
 	$(COMPILE) --output-file requirements/lock.txt requirements/lock.in
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-bench .venv-lock .venv-model .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-bench .venv-lock .venv-model .venv-node .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments are built once, and again only when a lock file, the project or Python changes.

@@ -38,6 +38,7 @@ ENVIRONMENTS = {
     "model": Environment(".venv-model", ("model",), project=False, alone=True),
     "bench": Environment(".venv-bench", ("bench",), project=False),
     "lock": Environment(".venv-lock", ("lock",), project=False),
+    "node": Environment(".venv-node", ("node",), project=False),
 }
 
 COVERS = {"dev": ("base", "build")}
@@ -58,7 +59,28 @@ def main(name: str) -> None:
     # Two commands started at once must not build the same environment together.
     with Path(__file__).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if wanted.project:
+            furnish(tests=name == "dev")
         prepare(wanted)
+
+
+def furnish(*, tests: bool) -> None:
+    """Have the dashboard's third-party files, and what its tests take; soft, since only they do."""
+    path = ROOT / "src" / "leadhand" / "server" / "vendor.py"
+    spec = importlib.util.spec_from_file_location("vendor", path)
+    assert spec is not None
+    assert spec.loader is not None
+    vendor = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(vendor)
+    lists = [(vendor.LOCK, vendor.FOLDER)]
+    if tests:
+        lists.append((ROOT / "tests" / "web" / "npm-lock.json", ROOT / "build" / "npm"))
+    wanted = [each for each in lists if not vendor.ready(*each)]
+    if wanted and not vendor.machine_npm():
+        prepare(ENVIRONMENTS["node"])
+        vendor.HOME = ROOT / ENVIRONMENTS["node"].folder / "bin"
+    for each in wanted:
+        vendor.softly(say, *each)
 
 
 def prepare(wanted: Environment) -> None:

@@ -216,7 +216,8 @@ DEMO = ("leadhand.toml", "server.py", "workers.py")
 
 def test_the_wheel_holds_code_and_data(tmp_path):
     """SQL and the typing marker are part of the package, not only of the checkout."""
-    for name in (".gitignore", "pyproject.toml", "LICENSE", "README.md", "examples", "src"):
+    names = (".gitignore", "pyproject.toml", "hatch_build.py", "LICENSE", "README.md")
+    for name in (*names, "examples", "src"):
         if (ROOT / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "out"]

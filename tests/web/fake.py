@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 WEB = Path(__file__).resolve().parents[2] / "src" / "leadhand" / "server" / "web"
@@ -55,7 +55,7 @@ class Fake:
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
 
-    def __enter__(self) -> Fake:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
@@ -80,7 +80,8 @@ class Fake:
         write(f"id: {after}\n\n".encode())
         while not self._closing:
             with self._more:
-                self._more.wait_for(lambda: self._closing or len(self._frames) > after, 5)
+                if len(self._frames) <= after and not self._closing:
+                    self._more.wait(5)
                 frames, after = self._frames[after:], len(self._frames)
             write(b"".join(frames) or b": ping\n\n")
 
@@ -108,8 +109,11 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path).removeprefix("/api/v1")
         self._api(self.command, path, json.loads(raw or b"null"))
 
-    do_PUT = do_POST
-    do_DELETE = do_POST
+    def do_PUT(self) -> None:
+        self.do_POST()
+
+    def do_DELETE(self) -> None:
+        self.do_POST()
 
     def _api(self, method: str, path: str, body: Any) -> None:
         self.of.asked.append((method, path, body))
@@ -148,7 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def session(role: str = "approver") -> Doc:
-    return {"person": "ada", "role": role, "expires": None, "version": "0.1.0", "store": "leadhand.db"}
+    who: Doc = {"person": "ada", "role": role, "expires": None}
+    return who | {"version": "0.1.0", "store": "leadhand.db"}
 
 
 def page(items: list[Doc], following: str | None = None) -> Doc:

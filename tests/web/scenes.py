@@ -34,10 +34,10 @@ def large(run: str, steps: int, *, width: int = 25) -> Doc:
     for number in range(steps):
         layer = number // width
         ident = f"{names[layer % len(names)]}-{number}"
-        nodes.append(node(ident, "waiting" if number >= width else "running", worker=names[layer % 5]))
-        for back in (width, width + 1 + number % 7)[: 1 + (number % 3 == 0)]:
-            if 0 <= number - back:
-                edges.append([nodes[number - back]["id"], ident])
+        status = "waiting" if number >= width else "running"
+        nodes.append(node(ident, status, worker=names[layer % 5]))
+        backs = (width, width + 1 + number % 7)[: 1 + (number % 3 == 0)]
+        edges += [[nodes[number - back]["id"], ident] for back in backs if back <= number]
     return {
         f"/runs/{run}": head(run, "running", goal=f"Work through {steps:,} steps", duration=None),
         f"/runs/{run}/graph": {"nodes": nodes, "edges": edges, "revision": 1},

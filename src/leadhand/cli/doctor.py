@@ -44,16 +44,23 @@ class Look:
 
 @command("doctor", "leadhand doctor\nleadhand doctor plan.yaml")
 @click.argument("plan", required=False)
+@click.option("--fix", is_flag=True, help="Mend what can be: fetch the dashboard's files by npm.")
 @workers_option
 @store_option
-def doctor(console: Console, plan: str | None, workers: tuple[str, ...], store: str | None) -> int:
+def doctor(
+    console: Console,
+    plan: str | None,
+    fix: bool,  # noqa: FBT001 - an option
+    workers: tuple[str, ...],
+    store: str | None,
+) -> int:
     """Show what is installed and configured, where each setting came from, and what is wrong.
 
     With a PLAN: whether everything it takes is there. Its workers load and offer what it wants,
     programs exist, environment names are set, resources are declared, hosts resolve. Nothing is
     called and nothing is executed.
     """
-    looks = list(_machine()) if plan is None else []
+    looks = [*_machine(), _dashboard(fix=fix)] if plan is None else []
     settings: Settings | None = None
     try:
         settings = settings_of(store, workers)
@@ -147,6 +154,23 @@ def _machine() -> Iterator[Look]:
         bubblewrap or "not installed",
         "" if bubblewrap else "workers that ask for a sandbox cannot run",
         "" if bubblewrap else "Install the package bubblewrap.",
+        warning=True,
+    )
+
+
+def _dashboard(*, fix: bool) -> Look:
+    """Whether the page of `leadhand serve` has the files that others wrote."""
+    from leadhand.server import vendor
+
+    said: list[str] = []
+    if vendor.softly(said.append) if fix else vendor.ready():
+        return Look("dashboard", "all its files are there")
+    problem = said[0] if said else "its third-party files were not fetched when this was built"
+    return Look(
+        "dashboard",
+        "cannot be shown",
+        problem,
+        "Install npm, then: leadhand doctor --fix" if fix else "leadhand doctor --fix",
         warning=True,
     )
 

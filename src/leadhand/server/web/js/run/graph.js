@@ -25,7 +25,7 @@ function useDrawn(live, opened) {
   }, [live.shape.value, opened]);
 }
 
-const READABLE = 0.78;
+const READABLE = 0.68;
 
 export function Graph({ live, step }) {
   const { ids, revision } = live.shape.value;

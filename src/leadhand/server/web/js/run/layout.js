@@ -3,7 +3,7 @@
 // Linear in nodes and edges but for the sorting of layers, so that a thousand steps take some
 // milliseconds. A layer that would be a needle is wrapped into columns.
 
-export const SIZE = { width: 172, height: 46, gapX: 48, gapY: 16, column: 20 };
+export const SIZE = { width: 166, height: 48, gapX: 38, gapY: 16, column: 20 };
 const SWEEPS = 8;
 const WAYPOINTS_MAX = 4000;
 const WAYPOINT_HEIGHT = 10;

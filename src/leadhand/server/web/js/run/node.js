@@ -4,7 +4,7 @@ import { SIZE } from "./layout.js";
 import { SHAPES, shown, stepState } from "../status.js";
 import { count, short, visible } from "../text.js";
 
-const LETTERS = 17;
+const LETTERS = 15;
 
 export function StepNode({ signal, x, y, selected, dim, focusable }) {
   const kind = useComputed(() => {
@@ -16,15 +16,15 @@ export function StepNode({ signal, x, y, selected, dim, focusable }) {
   const label = useComputed(() => `${visible(signal.value.id)}, ${stepState(shown(signal.value)).word}${signal.value.attempts > 1 ? `, ${signal.value.attempts} attempts` : ""}`);
   const { id } = signal.peek();
   return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id} aria-label=${label}>
-    <rect width=${SIZE.width} height=${SIZE.height} rx="8" /><path class="mark" transform="translate(10 15)" d=${glyph} />
-    <text x="36" y="20">${short(id, LETTERS)}</text><text class="sub" x="36" y="35">${word}</text></g>`;
+    <rect width=${SIZE.width} height=${SIZE.height} rx="8" /><path class="mark" transform="translate(10 16)" d=${glyph} />
+    <text x="36" y="21">${short(id, LETTERS)}</text><text class="sub" x="36" y="37">${word}</text></g>`;
 }
 
 function detail(node) {
   const word = stepState(shown(node)).word;
   const tries = node.attempts > 1 ? ` ×${node.attempts}` : "";
   const by = node.worker && !node.id.startsWith(node.worker) ? ` · ${node.worker}` : "";
-  return short(`${word}${tries}${by}`, 22);
+  return short(`${word}${tries}${by}`, 19);
 }
 
 const TONE_ORDER = ["good", "live", "warn", "ask", "bad", "quiet", "faint"];
