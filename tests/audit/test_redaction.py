@@ -36,6 +36,8 @@ def spellings(value):
     yield quote(value)
     yield quote_plus(value)
     yield raw.hex()
+    yield json.dumps(json.dumps({"in": value}))
+    yield quote(quote(value, safe=""), safe="")
     for head in (b"", b"u", b"us:", b"user:"):
         yield base64.b64encode(head + raw + b"tail").decode()
         yield base64.urlsafe_b64encode(head + raw).decode()
@@ -54,6 +56,23 @@ def test_every_spelling_goes(value):
         assert not leaks(value, clean)
         assert clean.startswith("before ")
         assert clean.endswith(" after")
+
+
+@pytest.mark.parametrize("value", ["s3cr3t-t0ken/with+odd=chars", "sk-live-Zq8Xw3Vt7Lp2Nm5Kr9Bs4"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\\n", "\n    "])
+def test_broken_lines_hide_nothing(value, end):
+    """Base64 is broken after 76 characters, and a narrow terminal breaks anything anywhere."""
+    redactor = Redactor({"token": value})
+    for before in range(40, 60):
+        encoded = base64.encodebytes(b"x" * before + value.encode() + b"y" * 70).decode()
+        clean = redactor.text(encoded.replace("\n", end))
+        assert "[secret:token]" in clean
+        flat = clean.replace(end, "")
+        assert not leaks(value, flat)
+    broken = end.join(value[i : i + 9] for i in range(0, len(value), 9))
+    assert redactor.text(f"one{end}{broken}{end}two") == f"one{end}[secret:token]{end}two"
+    assert redactor.finds(json.dumps({"text": broken}).encode()) == "[secret:token]"
+    assert redactor.text("so-called\nlines") == "so-called\nlines"
 
 
 @given(values)

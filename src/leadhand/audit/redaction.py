@@ -1,10 +1,11 @@
 """Redaction: known secrets are taken out of whatever is about to be stored, before it is hashed.
 
 What is looked for is each value, and each form in which it may come back: escaped as JSON, as a
-Python text or as HTML, quoted for URLs and shells, in base64 (also inside of something longer
-that was encoded, as in a Basic header) and in hexadecimal, and each longer line of a value that
-has several. Texts that were cut (a message of 2,000 characters, the end of an output) may end
-in the middle of a secret: its pieces at the cuts go too.
+Python text or as HTML (JSON and URLs also twice), quoted for URLs and shells, in base64 (also
+inside of something longer that was encoded, as in a Basic header) and in hexadecimal, and each
+longer line of a value that has several; each also where lines were broken inside of it, as
+encoders of base64 do. Texts that were cut (a message of 2,000 characters, the end of an output)
+may end in the middle of a secret: its pieces at the cuts go too.
 
 Everything here is pure.
 """
@@ -31,6 +32,12 @@ FORM_MIN = 6
 CUT_LENGTH = 100
 """Shorter texts are not cut by anybody."""
 
+WRAP_MIN = 8
+"""The shortest form that is looked for across the ends of lines."""
+
+_BREAK = re.compile(r"(?:\r?\n|\\+r\\+n|\\+n)[ \t]*")
+"""The end of a line, as it is or escaped, and how the next one is set in."""
+_BREAK_BYTES = re.compile(_BREAK.pattern.encode())
 _CUT = re.compile(r"( \.\.\. |\n\[\.\.\. [\d,]+ (?:characters|bytes) left out \.\.\.\]\n)")
 _HEX = re.compile(r"%[0-9A-F]{2}")
 
@@ -52,8 +59,9 @@ class Redactor:
 
     def finds(self, data: bytes) -> str:
         """The mark of the first secret in some bytes, or nothing."""
+        flat = _BREAK_BYTES.sub(b"", data)
         for needle, (_, mark) in zip(self._bytes, self._needles, strict=True):
-            if needle in data:
+            if needle in data or (len(needle) >= WRAP_MIN and needle in flat):
                 return mark
         return ""
 
@@ -62,6 +70,8 @@ class Redactor:
         for needle, mark in self._needles:
             if needle in text:
                 text = text.replace(needle, mark)
+        if "\n" in text or "\\n" in text:
+            text = self._across_lines(text)
         if len(text) < CUT_LENGTH:
             return text
         pieces = _CUT.split(text)
@@ -80,6 +90,16 @@ class Redactor:
         if kind is int or kind is float:
             return self.finds(msgspec.json.encode(value)) or value
         return value
+
+    def _across_lines(self, text: str) -> str:
+        """A text without those in which lines were broken."""
+        flat = _BREAK.sub("", text)
+        for needle, mark in self._needles:
+            if len(needle) >= WRAP_MIN and needle in flat:
+                broken = f"(?:{_BREAK.pattern})?".join(map(re.escape, needle))
+                text = re.sub(broken, lambda _match, mark=mark: mark, text)  # type: ignore[misc]
+                flat = _BREAK.sub("", text)
+        return text
 
     def _edges(self, text: str) -> str:
         """A text whose ends are no pieces of a secret."""
@@ -115,8 +135,10 @@ def _lines(value: str) -> Iterator[str]:
 
 
 def _spellings(text: str) -> Iterator[str]:
-    yield json.dumps(text)[1:-1]
-    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    for ascii_only in (True, False):
+        once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        yield once
+        yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
     yield repr(text)[1:-1]
     yield text.encode("unicode_escape").decode()
     yield html.escape(text)
@@ -126,6 +148,7 @@ def _spellings(text: str) -> Iterator[str]:
     for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
         yield quoted
         yield _HEX.sub(lambda match: match[0].lower(), quoted)
+        yield quote(quoted, safe="")
     yield raw.hex()
     yield raw.hex().upper()
     for shift in range(3):
