@@ -65,8 +65,37 @@ def test_results_go_over_as_values_and_are_never_read_as_references():
     run = failed(step("a", undo=undo("a", ident="${{ steps.a.data.id }}", mode="x")))
     run.state.steps["a"].data = {"id": "${{ params.evil }}"}
     plan, params = rollback_of(run.state, nowhere)
-    assert plan["steps"][0]["parameters"] == {"ident": "${{ params.undo_1_1 }}", "mode": "x"}
-    assert params == {"undo_1_1": "${{ params.evil }}"}
+    assert plan["steps"][0]["parameters"] == {"ident": "${{ params.undo_1 }}", "mode": "x"}
+    assert params == {"undo_1": "${{ params.evil }}"}
+
+
+def test_results_take_the_names_of_no_other_parameters():
+    """An undo would be called with something else than its plan says."""
+    run = failed(
+        step("a", undo=undo("a", ident="${{ steps.a.data.id }}", other="${{ params.undo_1 }}")),
+        plan={"params": {"undo_1": {"default": 99}}},
+        params={"undo_1": 99},
+    )
+    run.state.steps["a"].data = {"id": 7}
+    plan, params = rollback_of(run.state, nowhere)
+    wanted = {"ident": "${{ params.undo_2 }}", "other": "${{ params.undo_1 }}"}
+    assert plan["steps"][0]["parameters"] == wanted
+    assert params == {"undo_1": 99, "undo_2": 7}
+
+
+def test_a_secret_may_stand_beside_a_result():
+    """In one parameter, even in one text: only the result is written down."""
+    mixed = "$${{ steps.a.data.id }} ${{ params.token }}/${{steps.a.data.id}}"
+    run = failed(
+        step("a", undo=undo("a", auth={"both": [mixed]})),
+        plan={"params": {"token": {"type": "secret", "env": "T"}}},
+        params={"token": "env:T"},
+    )
+    run.state.steps["a"].data = {"id": 7}
+    plan, params = rollback_of(run.state, nowhere)
+    (text,) = plan["steps"][0]["parameters"]["auth"]["both"]
+    assert text == "$${{ steps.a.data.id }} ${{ params.token }}/${{ params.undo_1 }}"
+    assert params == {"token": "env:T", "undo_1": 7}
 
 
 def test_the_runs_own_parameters_are_handed_on():

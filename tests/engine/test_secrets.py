@@ -1,5 +1,6 @@
 """Secrets in a running engine: handed to workers, kept out of all that is kept."""
 
+import asyncio
 import json
 import sqlite3
 
@@ -173,3 +174,19 @@ def test_the_search_for_canaries_has_teeth(monkeypatch):
     monkeypatch.setattr("tests.audit.canaries.export", lambda *_: None)
     leaked, _, _ = carry(20)
     assert len({value for _, value in leaked}) >= 20
+
+
+def test_what_people_say_of_a_run_without_a_host_is_cleaned(tmp_path, monkeypatch):
+    """Also of the secrets that its workers declare, which only the workers know."""
+    monkeypatch.setenv("HEADER_TOKEN", "a-header-of-some-length")
+
+    @worker(risk="high", effects=[], secrets=["HEADER_TOKEN"])
+    def call() -> None:
+        """Reads the variable itself."""
+
+    lead = Lead([call], store=tmp_path / "runs.db", actor="ann")
+    lead.run_sync({"steps": [{"id": "a", "worker": "call"}]}, run_id="r")
+    asyncio.run(lead.pause("r", "it is a-header-of-some-length"))
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"[secret:HEADER_TOKEN]" in data for data in files)
+    assert not any(b"a-header-of-some-length" in data for data in files)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.plan import Doc
+    from leadhand.ports import Workers
 
 ANSWER_WAIT_S = 30.0
 
@@ -37,9 +38,13 @@ async def say(
     *,
     actor: str,
     anchoring: Anchoring | None = None,
+    workers: Workers | None = None,
     **details: Any,
 ) -> Doc:
-    """Say something to a run, or to the host (`stop_all`, `lift`); durable when it returns."""
+    """Say something to a run, or to the host (`stop_all`, `lift`); durable when it returns.
+
+    `workers`, where they are at hand, tell which of their secrets must not be written down.
+    """
     request = {"verb": verb, "run": run, "actor": actor, "details": details}
     answer = await _ask(path, request)
     if answer is not None:
@@ -52,7 +57,7 @@ async def say(
         await host.open()
         anchorer = Anchorer(store, anchoring or Anchoring(), lambda _text: None)
         try:
-            spoken = host.load(run, NoWorkers()) if run else None
+            spoken = host.load(run, workers or NoWorkers()) if run else None
             return {**await word(host, spoken, verb, actor, details), "hosted": False}
         finally:
             await host.close()

@@ -70,9 +70,14 @@ class House:
         async with self._one_at_a_time():
             elsewhere = self._host is None
         if elsewhere and isinstance(place, (str, Path)):
-            path, anchoring = _there(Path(place), run_id), self._anchoring
             return await door.say(
-                path, run_id, verb, actor=self.actor, anchoring=anchoring, **details
+                _there(Path(place), run_id),
+                run_id,
+                verb,
+                actor=self.actor,
+                anchoring=self._anchoring,
+                workers=self.registry,
+                **details,
             )
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)

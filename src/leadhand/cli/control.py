@@ -59,7 +59,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     with reading(settings):  # a database must be there: there is nothing to stop otherwise
         pass
     verb = "lift" if lift else "stop_all"
-    details = {} if lift else {"reason": reason}
+    details: dict[str, Any] = {} if lift else {"reason": reason}
     place, actor = settings.store, actor_of(settings)
     said = door.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
     answer = asyncio.run(said)

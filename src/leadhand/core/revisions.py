@@ -17,7 +17,7 @@ from leadhand.core import refs
 from leadhand.core.meaning import follow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from leadhand.core.plan import Doc, Json
     from leadhand.core.state import State
@@ -173,15 +173,29 @@ def _renamed(step: Doc, names: Mapping[str, str]) -> Doc:
 
 def rewritten(value: Json, names: Mapping[str, str]) -> Json:
     """A value with its references to steps under their new names."""
+
+    def renamed(ref: refs.Ref) -> str:
+        new = names.get(ref.name)
+        return ref.text.replace(ref.root, f"steps.{new}.data", 1) if new else ref.text
+
+    return with_references(value, renamed)
+
+
+def with_references(value: Json, written: Callable[[refs.Ref], str]) -> Json:
+    """A value in which what refers to steps is written otherwise; all else stays as it is."""
     if isinstance(value, dict):
-        return {key: rewritten(each, names) for key, each in value.items()}
+        return {key: with_references(each, written) for key, each in value.items()}
     if isinstance(value, list):
-        return [rewritten(each, names) for each in value]
+        return [with_references(each, written) for each in value]
     if not isinstance(value, str) or refs.MARK not in value:
         return value
-    for ref in refs.find(value):
-        new = names.get(ref.name) if ref.kind == "steps" else None
-        if new:
-            text = ref.text.replace(f"steps.{ref.name}.data", f"steps.{new}.data", 1)
-            value = value.replace(ref.text, text)
-    return value
+    parts = refs.pieces(value)
+    if any(isinstance(part, refs.Ref) and part.problem for part in parts):
+        return value
+    return "".join(_written(part, written) for part in parts)
+
+
+def _written(part: str | refs.Ref, written: Callable[[refs.Ref], str]) -> str:
+    if isinstance(part, str):
+        return part.replace(refs.MARK, f"${refs.MARK}")
+    return written(part) if part.kind == "steps" else part.text

@@ -11,10 +11,12 @@ and whatever dies in between, each undo is done once.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.amend import ID_MAX
-from leadhand.core.refs import Secret, find, resolve
+from leadhand.core.refs import Ref, Secret, resolve
+from leadhand.core.revisions import with_references
 from leadhand.core.views import goal_of
 from leadhand.errors import Conflict, UsageError
 
@@ -69,14 +71,16 @@ def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
     docs: list[Doc] = []
     for number, step in enumerate(steps, 1):
         undo: Doc = dict(step.doc["undo"])
-        given: Doc = {}
-        for key, value in (undo.get("parameters") or {}).items():
-            if any(ref.kind == "steps" for ref in find(value)):
-                name = f"undo_{number}_{len(given) + 1}"
-                declared[name] = {"description": f"{key} of the step that takes {step.id} back"}
-                values[name] = _known(state, value, step.id)
-                value = f"${{{{ params.{name} }}}}"  # noqa: PLW2901 - what stands for it
-            given[key] = value
+
+        def known(ref: Ref, ident: str = step.id) -> str:
+            """A result is known by now, and becomes a parameter; a secret stays where it is."""
+            taken = {**declared, **state.params}
+            name = next(n for i in count(1) if (n := f"undo_{i}") not in taken)
+            declared[name] = {"description": f"{ref.text.strip('${ }')}, to take {ident} back"}
+            values[name] = _known(state, ref.text, ident)
+            return f"${{{{ params.{name} }}}}"
+
+        given = with_references(undo.get("parameters") or {}, known)
         name = _named(step.id, number)
         doc = {**undo, "id": name, **({"parameters": given} if given else {})}
         docs.append({**doc, "depends_on": [docs[-1]["id"]]} if docs else doc)
