@@ -27,13 +27,24 @@ class Loaded:
 
 
 def loaded(
-    settings: Settings, state: State, workers: tuple[str, ...] = (), planner: str = ""
+    settings: Settings,
+    state: State,
+    workers: tuple[str, ...] = (),
+    planner: str = "",
+    *,
+    shared: Registry | None = None,
 ) -> Loaded:
-    """Find the workers and the planner of a run; UsageError names what is missing."""
+    """Find the workers and the planner of a run; UsageError names what is missing.
+
+    `shared` is taken where it has all that the run needs, so that many runs load nothing twice.
+    """
     started, ident = state.started, state.run
     if started is None:
         raise UsageError(f"run {ident} has no beginning")
-    registry, trouble = _registry(settings, workers, started.workers)
+    if shared is not None and all(shared.get(name) is not None for name in needed(state)):
+        registry, trouble = shared, list[str]()
+    else:
+        registry, trouble = _registry(settings, workers, started.workers)
     missing = sorted(name for name in needed(state) if registry.get(name) is None)
     if missing:
         because = f" ({'; '.join(trouble)})" if trouble else ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.app.comparing import Compared
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
@@ -15,19 +16,9 @@ from leadhand.core.diff import Change
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-    from leadhand.core.revisions import Revised
     from leadhand.settings import Settings
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan"}
-
-
-class Compared(NamedTuple):
-    """Two plans, under the names people gave them."""
-
-    old: str
-    new: str
-    changes: list[Change]
 
 
 @command("diff", "leadhand diff old.yaml new.yaml\nleadhand diff 7kq3 --from 1 --to 2")
@@ -54,14 +45,7 @@ def diff(
     else:
         compared = _revisions(settings, a, start, end)
     if console.json:
-        console.document(
-            {
-                "old": compared.old,
-                "new": compared.new,
-                "equal": not compared.changes,
-                "changes": [change.document() for change in compared.changes],
-            }
-        )
+        console.document(compared.document())
         return 1 if compared.changes else 0
     if not compared.changes:
         console.say(f"{compared.old} and {compared.new} mean the same")
@@ -89,39 +73,9 @@ def _plans(console: Console, settings: Settings, a: str, b: str) -> Compared:
 
 
 def _revisions(settings: Settings, run: str, start: int | None, end: int | None) -> Compared:
-    from leadhand.core.diff import diff as compare
-    from leadhand.core.revisions import revisions
+    from leadhand.app.comparing import compared
 
     if run.endswith((".json", ".yaml", ".yml")) or in_library(settings, run):
         raise UsageError(f"{run} is a plan: name another one to compare it with")
     with reading(settings) as reader:
-        ident = reader.resolve(run)
-        found = revisions(event for _entry, event in reader.events(ident))
-    if end is None and start is None and len(found) < 2:
-        has = "one revision" if found else "no revision"
-        raise UsageError(
-            f"run {ident} has {has}, so there is nothing to compare. "
-            "Fix: --from 0 shows all that is in the first."
-        )
-    new = found[-1] if end is None and found else _numbered(found, end or 1, ident)
-    if start is None:
-        place = found.index(new)
-        old = found[place - 1] if place else None
-    else:
-        old = _numbered(found, start, ident) if start else None
-    empty: Doc = {**new.doc, "steps": []}
-    changes = compare(old.doc if old else empty, new.doc, new.heirs)
-    return Compared(_name(ident, old), _name(ident, new), changes)
-
-
-def _numbered(found: list[Revised], number: int, run: str) -> Revised:
-    """The revision of a number; of several that were rejected in turn, the last."""
-    for each in reversed(found):
-        if each.number == number:
-            return each
-    last = f"its last is {found[-1].number}" if found else "it has none"
-    raise UsageError(f"run {run} has no revision {number}; {last}")
-
-
-def _name(run: str, revision: Revised | None) -> str:
-    return f"{run} revision {revision.number if revision else 0}"
+        return compared(reader, reader.resolve(run), start, end)

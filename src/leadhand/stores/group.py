@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.errors import Bug
@@ -129,6 +130,21 @@ class Group:
             heads=b"".join(heads),
             data=b"".join(data),
         )
+
+
+class Took:
+    """How long commits took: how many were within each bound, in seconds."""
+
+    BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(self.BOUNDS) + 1)
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self.counts[bisect_left(self.BOUNDS, seconds)] += 1
+        self.seconds += seconds
 
 
 def name_list(runs: Collection[str]) -> dict[str, int | bytes]:

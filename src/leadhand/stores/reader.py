@@ -15,7 +15,7 @@ from leadhand.stores import connect, sql
 from leadhand.stores.artifacts import Artifacts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
 POLL_S = 0.1
 PAGE_ROWS = 1000
@@ -64,6 +64,14 @@ class SqliteReader:
         """How many commits the file holds, by its last one's number."""
         return int(self._rows("ends")[0][2])
 
+    def last_position(self) -> int:
+        """The position of the last entry; 0 when there is none."""
+        return int(self._rows("ends")[0][0])
+
+    def page(self, after: int, limit: int = PAGE_ROWS) -> list[tuple[int, Entry]]:
+        """Entries of all runs with a position above `after`, in commit order."""
+        return [(position, Entry(*row)) for position, *row in self._rows("page", (after, limit))]
+
     def batches(self) -> list[Batch]:
         """The batch chain."""
         return [Batch(*row) for row in self._rows("batches")]
@@ -102,7 +110,7 @@ class SqliteReader:
         finally:
             self._reading.rollback()
 
-    async def follow(self, after: int = 0) -> AsyncIterator[tuple[int, Entry]]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, Entry]]:
         """Every entry of every run with a position above `after`, in commit order, for ever.
 
         (Until the store is closed.) Asks whether another connection has committed ten times a

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.errors import LeadhandError, StoreError
 from leadhand.stores import connect, sql
-from leadhand.stores.group import Request, misfit
+from leadhand.stores.group import Request, Took, misfit
 from leadhand.stores.reader import SqliteReader
 from leadhand.stores.writer import Writer
 
@@ -132,6 +132,11 @@ class SqliteStore(SqliteReader):
     def head(self) -> Batch:
         """The last commit; also known once the store is closed."""
         return self._writer.head
+
+    @property
+    def took(self) -> Took:
+        """How long commits took."""
+        return self._writer.took
 
     def room(self) -> bool:
         """Whether new work should be started: less is queued than the limit."""

@@ -41,7 +41,7 @@ from leadhand.errors import (
 )
 from leadhand.stores import sql
 from leadhand.stores.connect import explain
-from leadhand.stores.group import Group, Head, Request, name_list
+from leadhand.stores.group import Group, Head, Request, Took, name_list
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,6 +102,7 @@ class Writer:
         self._logged_bytes = 0
         self.head = Batch(0, 0, 0, GENESIS)
         """The last commit: what anchors outside the database speak of."""
+        self.took = Took()
         self.settled_bytes = 0
         """Of all requests that have left the queue. Changed only by whoever holds the lock."""
         self.refusal: LeadhandError | None = Fenced(f"{path}: not claimed yet")
@@ -210,7 +211,9 @@ class Writer:
                 except (TypeError, ValueError, AttributeError) as error:
                     outcomes[index] = Bug(f"{request.run}: not an entry ({error})")
             if group.hashes:
+                began = time.perf_counter()
                 self._write(group)
+                self.took.add(time.perf_counter() - began)
             else:
                 self._check_owner()  # what is remembered of the heads is only as good as that
         except Exception as error:  # noqa: BLE001 - whatever it is, every caller must hear of it

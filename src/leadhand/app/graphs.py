@@ -1,0 +1,215 @@
+"""A run's steps for a page: the graph with how each step stands, and all there is of one step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core import events as ev
+from leadhand.core.graph import dependencies
+from leadhand.core.moments import iso
+from leadhand.core.views import fresh, inbox_row, shown_status
+from leadhand.engine.results import data_of
+from leadhand.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.app.reader import Reader
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import State, StepState
+    from leadhand.ports import Entry
+
+TAIL_CHARS = 4000
+"""How much of what a step printed is shown with it; the rest is a text of its own."""
+
+
+def graph_document(state: State) -> Doc:
+    """All steps with what depends on what; those that are only proposed or expected are marked."""
+    nodes = [node_row(step) for step in state.steps.values()]
+    edges = [
+        [_heir(state, name), step.id]
+        for step in state.steps.values()
+        for name in dependencies(step.doc)
+    ]
+    known = {node["id"] for node in nodes}
+    for status, steps in (
+        ("proposed", state.pending.add if state.pending else []),
+        ("outlook", state.outlook),
+    ):
+        for doc in steps:
+            ident = str(doc.get("id", ""))
+            if ident and ident not in known:
+                known.add(ident)
+                nodes.append(_planned_row(doc, status))
+                edges += [[_heir(state, name), ident] for name in dependencies(doc)]
+    edges = [edge for edge in edges if edge[0] in known]
+    return {"run": state.run, "nodes": nodes, "edges": edges, "revision": state.revision}
+
+
+def node_row(step: StepState) -> Doc:
+    """How one step stands."""
+    failure = step.failure or {}
+    return {
+        "id": step.id,
+        "worker": step.worker,
+        "action": step.action,
+        "status": shown_status(step),
+        "attempts": step.attempts,
+        "started": iso(step.started) if step.started else None,
+        "ended": iso(step.ended) if step.ended else None,
+        "cost": round(step.cost, 6),
+        "reason": step.reason or str(failure.get("message", "")),
+        "outlook": False,
+    }
+
+
+def _planned_row(doc: Doc, status: str) -> Doc:
+    return {
+        "id": str(doc["id"]),
+        "worker": str(doc.get("worker", "")),
+        "action": str(doc.get("action", "")),
+        "status": status,
+        "attempts": 0,
+        "started": None,
+        "ended": None,
+        "cost": 0.0,
+        "reason": str(doc.get("because", "")),
+        "outlook": status == "outlook",
+    }
+
+
+def _heir(state: State, name: str) -> str:
+    found = state.follow(name)
+    return found.id if found is not None else name
+
+
+def step_document(reader: Reader, state: State, step: StepState) -> Doc:
+    """One step: as planned, every attempt with what followed it, what it gave and printed."""
+    log = [(e, event) for e, event in reader.events(state.run) if _concerns(event, step.id)]
+    failure = step.failure
+    tally = state.models.by_step.get(step.id)
+    questions = [each.id for each in state.questions.values() if each.step == step.id]
+    if step.held:
+        questions.append(step.held)
+    return {
+        **node_row(step),
+        "run": state.run,
+        "planned": fresh(step.doc),
+        "revision": step.revision,
+        "depends_on": list(dependencies(step.doc)),
+        "dependents": [s.id for s in state.steps.values() if step.id in dependencies(s.doc)],
+        "superseded_by": step.superseded_by or None,
+        "error": fresh(failure) if failure else None,
+        "findings": list(step.findings),
+        "held": step.held or None,
+        "questions": [_asked(state, ident) for ident in dict.fromkeys(questions)],
+        "attempts_made": attempts_of(log),
+        "models": msgspec.to_builtins(tally) if tally is not None else None,
+        "data": _data(reader, step),
+        "output": output_of(reader, log)[-TAIL_CHARS:],
+    }
+
+
+def _asked(state: State, ident: str) -> Doc:
+    row = inbox_row(state, ident)
+    return row | {"since": iso(row["since"])}
+
+
+def _data(reader: Reader, step: StepState) -> Any:
+    if step.status != "succeeded":
+        return None
+    try:
+        return fresh(data_of(reader.store, step))
+    except StoreError as error:
+        return {"$unreadable": str(error)}
+
+
+def _concerns(event: ev.Event, step: str) -> bool:
+    return getattr(event, "step", None) == step
+
+
+def attempts_of(log: Iterable[tuple[Entry, ev.Event]]) -> list[Doc]:
+    """Every attempt of a step, oldest first, each with what was decided when it failed."""
+    found: dict[int, Doc] = {}
+    current = 0
+    for entry, event in log:
+        match event:
+            case ev.AttemptStarted():
+                current = event.attempt
+                found[current] = _begun(event, entry.at)
+            case ev.AttemptReported() if event.attempt in found:
+                _reported(found[event.attempt], event, entry.at)
+            case ev.AttemptLost() if event.attempt in found:
+                failure = {"class": event.failure_class, "message": event.reason}
+                found[event.attempt] |= {
+                    "status": "lost",
+                    "ended": iso(entry.at),
+                    "failure": failure,
+                }
+            case ev.ProbeReported() if event.attempt in found:
+                found[event.attempt]["probe"] = event.outcome
+            case ev.RecoveryDecided() if event.attempt in found:
+                found[event.attempt]["recovery"] = {
+                    "strategy": event.strategy,
+                    "reason": event.reason,
+                    "worker": event.worker or None,
+                    "until": iso(event.until) if event.until else None,
+                }
+            case ev.ModelCalled() if current in found:
+                found[current]["model_calls"] += 1
+            case _:
+                pass
+    return list(found.values())
+
+
+def _begun(event: ev.AttemptStarted, at: int) -> Doc:
+    return {
+        "attempt": event.attempt,
+        "worker": event.worker,
+        "started": iso(at),
+        "ended": None,
+        "deadline": iso(event.deadline) if event.deadline else None,
+        "status": "running",
+        "failure": None,
+        "findings": [],
+        "recovery": None,
+        "probe": None,
+        "cost": 0.0,
+        "model_calls": 0,
+        "artifacts": [],
+        "output_bytes": 0,
+    }
+
+
+def _reported(row: Doc, event: ev.AttemptReported, at: int) -> None:
+    failure = event.failure
+    row |= {
+        "status": "verified" if event.met else "failed",
+        "ended": iso(at),
+        "findings": list(event.findings),
+        "cost": round(event.cost, 6),
+        "artifacts": list(event.artifacts),
+        "output_bytes": len(event.output.encode("utf-8", "replace")),
+    }
+    if failure is not None:
+        row["failure"] = {"class": failure.get("class"), "message": failure.get("message")}
+
+
+def output_of(
+    reader: Reader, log: Iterable[tuple[Entry, ev.Event]], attempt: int | None = None
+) -> str:
+    """What a step printed, in one attempt or in its last; fetched when it is stored apart."""
+    text = ""
+    for _entry, event in log:
+        if isinstance(event, ev.AttemptReported) and attempt in (None, event.attempt):
+            text = event.output
+            if event.output_ref:
+                try:
+                    raw = reader.store.get_artifact(event.output_ref)
+                except StoreError as error:
+                    text = f"(its output cannot be read: {error})"
+                else:
+                    text = raw.decode("utf-8", "replace")
+    return text

@@ -1,0 +1,116 @@
+"""The application behind the gate: routes, problems, the OpenAPI document."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+
+from leadhand.server import shapes
+from leadhand.server.problems import MEDIA, Refusal, refusal_of, title_of
+from leadhand.server.routes import (
+    events,
+    inbox,
+    looks,
+    others,
+    pages,
+    plans,
+    reviews,
+    runs,
+    session,
+)
+from leadhand.server.rules import API
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.server.office import Office
+
+ROUTERS = (session, runs, looks, plans, reviews, inbox, others, events)
+DESCRIPTION = """\
+Everything `leadhand` can see and do. Times are ISO 8601 in UTC, money in dollars, durations in
+seconds. Lists are pages: `next` is the cursor of the next one. Answers carry an ETag. A POST that
+creates takes an `Idempotency-Key`. Errors are RFC 9457 problem documents."""
+
+
+def build(office: Office) -> FastAPI:
+    """The application; without a gate in front of it, it must not be served."""
+    app = FastAPI(
+        title="Leadhand",
+        version=office.version,
+        description=DESCRIPTION,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    app.state.office = office
+    for each in ROUTERS:
+        app.include_router(each.router, prefix=API)
+    app.include_router(pages.router)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _failed)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _problem(refused: Refusal) -> Response:
+    return Response(refused.body(), refused.status, refused.headers, MEDIA)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    return _problem(refusal_of(error))
+
+
+async def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    wrong = [
+        f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg', '')}"
+        for each in error.errors()[:20]
+    ]
+    return _problem(Refusal(422, "; ".join(wrong), errors=wrong))
+
+
+async def _http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    detail = str(error.detail) if error.detail else title_of(error.status_code)
+    return _problem(Refusal(error.status_code, detail, headers=headers))
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    refused = refusal_of(error)
+    if refused.status == 500:
+        traceback.print_exception(error, file=sys.stderr)
+    return _problem(refused)
+
+
+def _openapi(app: FastAPI) -> Doc:
+    if app.openapi_schema is None:
+        found: Any = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            separate_input_output_schemas=False,
+        )
+        parts = found.setdefault("components", {})
+        models = parts.setdefault("schemas", {})
+        for model in (shapes.Problem, shapes.Finding):
+            schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            schema.pop("$defs", None)
+            models.setdefault(model.__name__, schema)
+        parts["securitySchemes"] = {
+            "token": {"type": "http", "scheme": "bearer"},
+            "session": {"type": "apiKey", "in": "cookie", "name": "leadhand_session"},
+        }
+        found["security"] = [{"token": []}, {"session": []}]
+        app.openapi_schema = found
+    return app.openapi_schema

@@ -1,0 +1,227 @@
+"""The runs of a server: taken up when it starts, begun through it, seen to their end.
+
+The host drives runs; this file says which, with whose workers, and what follows when one ends.
+A run that cannot be taken up (its workers are gone) stays as it is, and the reason is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.app.lead import Lead
+from leadhand.app.loading import planner_of, registry_of, reviewers_of
+from leadhand.app.places import goal_registry
+from leadhand.app.reader import summary_of
+from leadhand.app.rollback import roll_back
+from leadhand.app.taking_up import loaded
+from leadhand.core.rollback import rollback_id
+from leadhand.core.views import ENDED
+from leadhand.engine.service import word
+from leadhand.errors import LeadhandError, UsageError
+from leadhand.models.names import TIERS
+from leadhand.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.plan import Doc
+    from leadhand.core.policy import Policy
+    from leadhand.core.state import State
+    from leadhand.engine.host import Host
+    from leadhand.engine.run import Run
+    from leadhand.server.desks import Desk, Desks
+    from leadhand.workers.registry import Registry
+
+SWEEP_S = 2.0
+"""How often runs are looked for that somebody spoke to and nobody drives."""
+
+
+class Conductor:
+    """Begins runs, takes them up, and sees them to their end."""
+
+    def __init__(self, settings: Settings, actor: str, tell: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.registry = registry_of(settings)
+        self.lead = Lead(
+            self.registry,
+            None,
+            settings.store,
+            policy=settings.policy,
+            actor=actor,
+            on_notice=self._noticed,
+            anchoring=settings.anchoring,
+            reviewers=reviewers_of(settings),
+            models=settings.book,
+        )
+        self.unhosted: dict[str, str] = {}
+        """Open runs that could not be taken up, and why."""
+        self.listeners: list[Callable[[str, str, str], None]] = []
+        self._tell = tell
+        self._host: Host | None = None
+        self._ended: asyncio.Queue[str] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._places: dict[str, tuple[Settings, Registry]] = {}
+        self._resting: set[str] = set()
+
+    @property
+    def host(self) -> Host:
+        """The host of the database."""
+        assert self._host is not None
+        return self._host
+
+    async def open(self, host: Host, desks: Desks) -> None:
+        """Take up every run that is open, and begin to look after all of them."""
+        self._host = host
+        for run in await desks.read(_open_runs):
+            try:
+                await self.take_up(run, await desks.read(partial(_state, run)))
+            except LeadhandError as error:
+                self.unhosted[run] = str(error)
+                self._tell(f"run {run} is not taken up: {error}")
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._see_to_ends()),
+            loop.create_task(self._sweep(desks)),
+        ]
+
+    async def close(self) -> None:
+        """Look after nothing any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Beginning.
+
+    def place(self, context: str) -> tuple[Settings, Registry]:
+        """The settings and workers of a context; the server's own for none."""
+        if not context:
+            return self.settings, self.registry
+        if context not in self._places:
+            store = {"project.store": str(self.settings.store)}
+            settings = load_settings(store, folder=self.settings.root, context=context)
+            self._places[context] = (settings, goal_registry(settings))
+        return self._places[context]
+
+    def lead_for(
+        self, actor: str, planner: str, policy: Policy, registry: Registry, settings: Settings
+    ) -> Lead:
+        """A Lead that speaks for somebody, on the same host."""
+        made = planner_of(planner, settings) if planner else None
+        return Lead(
+            registry,
+            made,
+            settings.store,
+            policy=policy,
+            actor=actor,
+            reviewers=reviewers_of(settings),
+            models=settings.book,
+        )
+
+    def planner_named(self, name: str | None, settings: Settings) -> str:
+        """The planner somebody asked for. Code is named by settings, never by a request."""
+        if not name:
+            return settings.planner
+        book = settings.book
+        if name in ("goal", settings.planner, *TIERS, *(book.names if book else ())):
+            return name
+        raise UsageError(
+            f"{name[:100]!r} is no planner of this server. Fix: take goal, a tier or a model that "
+            "leadhand.toml names, or the planner of [project]"
+        )
+
+    # Going on.
+
+    async def take_up(self, run: str, state: State) -> Run:
+        """Drive a run again, with its own workers and planner."""
+        found = loaded(self.settings, state, shared=self.registry)
+        hosted = await self.host.adopt(run, found.registry, found.planner)
+        self.unhosted.pop(run, None)
+        return hosted
+
+    async def say(self, run: str, verb: str, actor: str, details: Doc) -> Doc:
+        """A word of a person; durable when it returns, and then the run is driven."""
+        spoken = self.host.load(run, self.registry) if run else None
+        told = await word(self.host, spoken, verb, actor, details)
+        if spoken is not None:
+            await self.drive(spoken)
+        return told
+
+    async def drive(self, run: Run) -> None:
+        """A run that is open is driven; one whose workers are gone waits for them."""
+        if run.driven or run.state.ended is not None:
+            return
+        try:
+            await self.take_up(run.id, run.state)
+        except LeadhandError as error:
+            self.unhosted[run.id] = str(error)
+            self._tell(f"run {run.id} is not taken up: {error}")
+
+    async def roll_back(self, run: str, actor: str, state: State) -> Run:
+        """Begin the rollback of a run, or take it up where it stands."""
+        found = loaded(self.settings, state, shared=self.registry)
+        sources = state.started.workers if state.started else ()
+        policy = msgspec.structs.replace(self.settings.policy)
+        lead = self.lead_for(actor, "", policy, found.registry, self.settings)
+        return await roll_back(lead, self.host, run, sources)
+
+    # Ends.
+
+    def _noticed(self, kind: str, run: str, text: str) -> None:
+        if kind == "ended":
+            self._ended.put_nowait(run)
+        for listener in self.listeners:
+            listener(kind, run, text)
+
+    async def _see_to_ends(self) -> None:
+        while True:
+            ident = await self._ended.get()
+            run = self.host.runs.get(ident)
+            if run is None or run.state.ended is None:
+                continue
+            with contextlib.suppress(LeadhandError):
+                await self._follow_up(run)
+            if run.state.ended is not None:
+                self.host.forget(run)
+
+    async def _follow_up(self, run: Run) -> None:
+        """A run that failed may want to be taken back."""
+        ended = run.state.ended
+        if ended is None or not ended.rollback or rollback_id(run.id) in self.host.runs:
+            return
+        try:
+            await self.roll_back(run.id, self.lead.actor, run.state)
+        except LeadhandError as error:
+            self._tell(f"run {run.id} is not taken back: {error}")
+
+    async def _sweep(self, desks: Desks) -> None:
+        """Runs come in through the socket too: drive the open ones, let go of those that ended."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            resting: set[str] = set()
+            for run in list(self.host.runs.values()):
+                if run.state.ended is not None:
+                    if run.id in self._resting:
+                        self.host.forget(run)
+                    resting.add(run.id)
+                elif not run.driven and run.id not in self.unhosted:
+                    await self.drive(run)
+            self._resting = resting
+
+
+def _state(run: str, desk: Desk) -> State:
+    return desk.state(run)
+
+
+def _open_runs(desk: Desk) -> list[str]:
+    """Runs that have not ended, and rollbacks that were wanted and not begun."""
+    found = []
+    for header in desk.runs():
+        said: Any = summary_of(header)
+        if said is None or said["status"] not in ENDED:
+            found.append(header.run)
+    return found

@@ -1,0 +1,128 @@
+"""What requests say: the bodies, checked before anything is done with them.
+
+A field that nobody knows is refused: a misspelt limit that is silently ignored is no limit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Doc = dict[str, Any]
+Text = Annotated[str, StringConstraints(max_length=20_000)]
+Short = Annotated[str, StringConstraints(max_length=2_000)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12,64}$")]
+
+
+class Form(BaseModel):
+    """A body."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class SignIn(Form):
+    """A token, once; the session that follows is a cookie."""
+
+    token: Annotated[str, StringConstraints(min_length=1, max_length=500)]
+
+
+class GoalForm(Form):
+    """What somebody wants."""
+
+    text: Text = ""
+    want: list[Name] = Field(default=[], max_length=200)
+    have: Doc = Field(default={}, description="What is true already, with its data.")
+    acceptance: list[Short] = Field(default=[], max_length=200)
+    budget: float | None = Field(default=None, ge=0, le=1e12, description="Dollars.")
+    deadline: Short | None = Field(default=None, description='"2 hours", or a moment.')
+    mode: Literal["auto", "direct", "next_step", "whole"] | None = None
+
+
+class StartForm(Form):
+    """What is to be run: one of a goal, a plan, or a plan of the library."""
+
+    goal: GoalForm | None = None
+    plan: Doc | None = Field(default=None, description="A plan document.")
+    library: Name | None = Field(default=None, description="NAME or NAME@VERSION.")
+    params: Doc = Field(default={}, description="Values of the plan's parameters.")
+    planner: Name | None = Field(default=None, description="For a goal; one the settings know.")
+    context: Name | None = None
+    review: bool = Field(default=False, description="Wait for a person whatever the risk.")
+    budget: float | None = Field(default=None, ge=0, le=1e12, description="Dollars.")
+
+
+class LintForm(Form):
+    """A plan to be checked."""
+
+    plan: Doc
+    params: Doc | None = None
+    context: Name | None = None
+
+
+class ReasonForm(Form):
+    """Why; it is recorded."""
+
+    reason: Short = ""
+
+
+class RedoForm(Form):
+    """Why a step is to be done again."""
+
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+
+
+class ApproveForm(Form):
+    """Allow exactly what was shown."""
+
+    hash: Hash = Field(description="How the binding shown begins.")
+    reason: Short = ""
+    expires_s: float | None = Field(default=None, gt=0, le=10 * 365 * 86400)
+
+
+class RejectForm(Form):
+    """Refuse what was shown."""
+
+    hash: Hash
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+
+
+class ChangesForm(Form):
+    """Send what was shown back to the planner."""
+
+    hash: Hash
+    text: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+
+
+class Change(Form):
+    """One place of a plan, and what is to stand there."""
+
+    path: Name
+    value: Any
+
+
+class AmendForm(Form):
+    """Change steps that have not started: by path, or as a whole document."""
+
+    hash: Hash
+    set: list[Change] = Field(default=[], max_length=1000)
+    unset: list[Name] = Field(default=[], max_length=1000)
+    plan: Annotated[str, StringConstraints(max_length=10 << 20)] | None = Field(
+        default=None, description="The plan as YAML or JSON."
+    )
+    reason: Short = ""
+
+
+class AnswerForm(Form):
+    """The answer to a question."""
+
+    choice: Annotated[str, StringConstraints(max_length=200)] = ""
+    text: Text = ""
+    data: Any = None
+
+
+class SaveForm(Form):
+    """A plan for the library."""
+
+    plan: Doc

@@ -1,0 +1,394 @@
+"""The gate: what every request passes before anything of it is looked at.
+
+    1 form      known protocol, headers few, short and single, no token in the address
+    2 host      addressed by a name that is ours: DNS rebinding ends here
+    3 rule      the path and the method stand in `rules.py`
+    4 site      not sent by another site's page: Origin and Sec-Fetch-Site
+    5 person    a token or a session, and a role that is enough
+    6 room      not too many at once; new work only while the store has room
+    7 body      JSON, of a bounded size and depth, read in a bounded time
+
+It is plain ASGI, so that there is no way around it: not for streams, not for assets, not for
+errors. WebSockets are refused whatever they ask for. Every answer, also of what is behind the
+gate, leaves with the same headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from leadhand.codec.documents import read_value
+from leadhand.errors import DocumentError
+from leadhand.server.people import COOKIE, Person, Tries
+from leadhand.server.problems import MEDIA, Refusal
+from leadhand.server.rules import PUBLIC, Rule, Table, may
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from leadhand.server.people import People
+
+    Scope = MutableMapping[str, Any]
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+    App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PERSON = "leadhand.person"
+"""Where the gate leaves who speaks, in the scope of a request."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+HEADERS_MAX = 64
+HEADER_BYTES_MAX = 16 << 10
+PATH_CHARS_MAX = 1024
+QUERY_BYTES_MAX = 4096
+BODY_S = 20.0
+THREAD_BYTES = 64 << 10
+"""Larger bodies are looked at in a thread."""
+SINGLE = frozenset(
+    {
+        *(b"host", b"origin", b"authorization", b"cookie", b"content-type", b"content-length"),
+        *(b"content-encoding", b"sec-fetch-site", b"idempotency-key", b"last-event-id"),
+    }
+)
+"""Headers of which a second one would be a second opinion."""
+SECRET_WORDS = frozenset(("token", "access_token", "auth", "authorization", "api_key", "apikey"))
+SAFE_SITES = ("same-origin", "none")
+
+HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+)
+CLOSED = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+"""The content security policy of everything but the page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is taken in at once."""
+
+    requests: int = 64
+    streams: int = 256
+    body_bytes: int = 10 << 20
+
+
+class Gate:
+    """Lets requests through to an application, or refuses them."""
+
+    def __init__(
+        self,
+        app: App,
+        people: People,
+        *,
+        table: Table | None = None,
+        hosts: tuple[str, ...] = (),
+        limits: Limits | None = None,
+        room: Callable[[], bool] = lambda: True,
+        secure: bool = False,
+    ) -> None:
+        self._app = app
+        self._people = people
+        self._table = table or Table()
+        self._hosts = frozenset((*LOOPBACK, *hosts))
+        self._limits = limits or Limits()
+        self._room = room
+        self._scheme = "https" if secure else "http"
+        self._tries = Tries()
+        self.requests = 0
+        self.streams = 0
+        self.policy = CLOSED
+        """The content security policy of the page."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        answer = _Answer(send, head=scope["method"] == "HEAD", page=self._page(scope))
+        try:
+            rule = self._admit(scope)
+        except Refusal as refused:
+            await answer.refuse(refused)
+            return
+        await self._counted(rule, scope, receive, answer)
+
+    def _page(self, scope: Scope) -> str:
+        return self.policy if scope["path"] == "/" else CLOSED
+
+    # Who comes in.
+
+    def _admit(self, scope: Scope) -> Rule:
+        headers = _headers(scope)
+        self._check_host(headers)
+        rule = self._rule(scope)
+        self._check_site(rule, scope, headers)
+        person = self._person(rule, scope, headers)
+        if person is not None and not may(person.role, rule.people):
+            raise Refusal(403, f"{person.name} is {person.role}, and this is for {rule.people}s")
+        scope[PERSON] = person
+        _check_form(rule, headers, self._limits.body_bytes)
+        if rule.starts and not self._room():
+            raise Refusal(503, "more is waiting to be written than the disk takes; come again")
+        return rule
+
+    def _check_host(self, headers: dict[bytes, bytes]) -> None:
+        name = _host_name(headers.get(b"host", b"").decode("latin-1"))
+        if name not in self._hosts:
+            raise Refusal(
+                421,
+                "this server is not known by that name",
+                fix='name it in leadhand.toml: [server] hosts = ["…"]',
+            )
+
+    def _rule(self, scope: Scope) -> Rule:
+        path, raw = scope["path"], scope.get("raw_path", b"").lower()
+        if len(path) > PATH_CHARS_MAX or any(each in raw for each in (b"%2f", b"%5c", b"%00")):
+            raise Refusal(404, "there is nothing here")
+        rules = self._table.find(path)
+        if not rules:
+            raise Refusal(404, "there is nothing here")
+        method = scope["method"]
+        rule = rules.get("GET" if method == "HEAD" else method)
+        if rule is None or (method == "HEAD" and rule.stream):
+            allowed = ", ".join(sorted(_methods(rules)))
+            raise Refusal(405, f"{method} is not for this", headers={"Allow": allowed})
+        return rule
+
+    def _check_site(self, rule: Rule, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """A page of another site may neither ask nor act here, whoever is signed in."""
+        site = headers.get(b"sec-fetch-site", b"").decode("latin-1")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin and origin.lower() not in self._origins(headers[b"host"].decode("latin-1")):
+            raise Refusal(403, "this was sent by a page of another origin")
+        navigates = headers.get(b"sec-fetch-mode") == b"navigate" and rule.path == "/"
+        if site and site not in SAFE_SITES and not (navigates and scope["method"] == "GET"):
+            raise Refusal(403, "this was sent by a page of another site")
+        if site == "none" and rule.method != "GET":
+            raise Refusal(403, "only a page of this server may do that from a browser")
+
+    def _origins(self, host: str) -> tuple[str, ...]:
+        """Our own; behind a proxy that does TLS, a name that is configured may be https."""
+        own = f"{self._scheme}://{host.lower()}"
+        proxied = _host_name(host) not in LOOPBACK
+        return (own, f"https://{host.lower()}") if proxied else (own,)
+
+    def _person(self, rule: Rule, scope: Scope, headers: dict[bytes, bytes]) -> Person | None:
+        if rule.people == PUBLIC:
+            return None
+        given = headers.get(b"authorization")
+        if given is not None:
+            kind, _, token = given.decode("latin-1").partition(" ")
+            if kind.lower() != "bearer":
+                raise _unknown("the Authorization header holds no bearer token")
+            return self.sign_in(token.strip(), scope)
+        cookie = _cookie(headers.get(b"cookie", b"").decode("latin-1"))
+        found = self._people.by_session(cookie) if cookie else None
+        if found is None:
+            raise _unknown("sign in first")
+        if rule.method != "GET" and not {b"origin", b"sec-fetch-site"} & headers.keys():
+            raise Refusal(403, "a session is for browsers: send the token as a bearer instead")
+        return found[0]
+
+    def sign_in(self, token: str, scope: Scope) -> Person:
+        """Whose token it is; Refusal when nobody's, or when too many were wrong."""
+        address = str((scope.get("client") or ("",))[0])
+        wait = self._tries.wait_s(address, token)
+        if wait:
+            raise Refusal(429, "too many wrong tokens", headers={"Retry-After": str(wait)})
+        person = self._people.by_token(token)
+        if person is None:
+            self._tries.wrong(address)
+            raise _unknown("this token is nobody's")
+        self._tries.right(person)
+        return person
+
+    # What is let in.
+
+    async def _counted(self, rule: Rule, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        kind = "streams" if rule.stream else "requests"
+        if getattr(self, kind) >= getattr(self._limits, kind):
+            await answer.refuse(Refusal(503, f"too many {kind} at once; come again"))
+            return
+        setattr(self, kind, getattr(self, kind) + 1)
+        try:
+            await self._pass(rule, scope, receive, answer)
+        finally:
+            setattr(self, kind, getattr(self, kind) - 1)
+
+    async def _pass(self, rule: Rule, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        if rule.has_body:
+            try:
+                body = await _body(receive, self._limits.body_bytes)
+            except Refusal as refused:
+                await answer.refuse(refused)
+                return
+            receive = _replayed(body, receive)
+        if scope["method"] == "HEAD":
+            scope["method"] = "GET"
+        try:
+            await self._app(scope, receive, answer)
+        except Refusal as refused:
+            await answer.refuse(refused)
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    """The headers by name; Refusal when they are too many, too long or ambiguous."""
+    given: list[tuple[bytes, bytes]] = list(scope["headers"])
+    if len(given) > HEADERS_MAX or sum(len(k) + len(v) for k, v in given) > HEADER_BYTES_MAX:
+        raise Refusal(431, "the headers are too large")
+    query = scope.get("query_string", b"")
+    if len(query) > QUERY_BYTES_MAX:
+        raise Refusal(414, "the address is too long")
+    words = {key.lower() for key, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)}
+    if words & SECRET_WORDS:
+        raise Refusal(400, "a token does not belong into an address: addresses are written down")
+    found: dict[bytes, bytes] = {}
+    for name, value in given:
+        if name in found and name in SINGLE:
+            raise Refusal(400, f"there are two {name.decode('latin-1')} headers")
+        found[name] = value
+    if b"host" not in found:
+        raise Refusal(400, "there is no Host header")
+    return found
+
+
+def _host_name(host: str) -> str:
+    """A Host header without its port; empty when it is none."""
+    if host.startswith("["):
+        name, bracket, rest = host[1:].partition("]")
+        fits = bool(bracket) and (not rest or (rest[0] == ":" and rest[1:].isdecimal()))
+        return name if fits else ""
+    name, colon, port = host.partition(":")
+    return name.lower() if not colon or port.isdecimal() else ""
+
+
+def _methods(rules: dict[str, Rule]) -> set[str]:
+    heads = {"HEAD"} if "GET" in rules and not rules["GET"].stream else set()
+    return set(rules) | heads
+
+
+def _cookie(header: str) -> str:
+    found = [
+        value
+        for name, _, value in (each.strip().partition("=") for each in header.split(";"))
+        if name == COOKIE
+    ]
+    return found[0] if len(found) == 1 else ""
+
+
+def _unknown(detail: str) -> Refusal:
+    return Refusal(401, detail, headers={"WWW-Authenticate": 'Bearer realm="leadhand"'})
+
+
+def _check_form(rule: Rule, headers: dict[bytes, bytes], limit: int) -> None:
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        raise Refusal(400, "Content-Length is no number")
+    if not rule.has_body:
+        if int(length) or b"transfer-encoding" in headers:
+            raise Refusal(400, f"{rule.method} takes no body here")
+        return
+    kind, _, more = headers.get(b"content-type", b"").decode("latin-1").lower().partition(";")
+    if kind.strip() != "application/json" or more.strip() not in ("", "charset=utf-8"):
+        raise Refusal(415, "the body must be application/json")
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refusal(415, "the body must not be compressed")
+    if int(length) > limit:
+        raise Refusal(413, f"the body may have {limit:,} bytes")
+
+
+async def _body(receive: Receive, limit: int) -> bytes:
+    """The whole body, once it is known to be JSON that can be worked with."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise Refusal(400, "the body ended early")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise Refusal(413, f"the body may have {limit:,} bytes")
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        raise Refusal(408, "the body took too long") from None
+    body = b"".join(parts)
+    if size > THREAD_BYTES:  # parsing holds the loop up, and the loop is the engine's
+        await asyncio.to_thread(_check_json, body)
+    else:
+        _check_json(body)
+    return body
+
+
+def _check_json(body: bytes) -> None:
+    """Refusal unless it is JSON without doubles, depths or numbers that nobody can work with."""
+    try:
+        read_value(body.decode(), "body")
+        msgspec.json.decode(body)  # knows halves of characters for what they are
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+        raise Refusal(400, f"the body is no JSON: {error}") from None
+    except DocumentError as error:
+        raise Refusal(400, str(error)) from None
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
+
+
+class _Answer:
+    """Sends an answer with the headers that every answer has."""
+
+    def __init__(self, send: Send, *, head: bool, page: str) -> None:
+        self._send = send
+        self._head = head
+        self._policy = page.encode("latin-1")
+        self._begun = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._begun = True
+            message = {**message, "headers": self._with_ours(message.get("headers", ()))}
+        elif self._head and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    def _with_ours(self, given: Any) -> list[tuple[bytes, bytes]]:
+        names = {name.lower() for name, _ in given}
+        found = [*given, *HEADERS]
+        if b"cache-control" not in names:
+            found.append((b"cache-control", b"no-store"))
+        return [*found, (b"content-security-policy", self._policy)]
+
+    async def refuse(self, refused: Refusal) -> None:
+        """Say no."""
+        if self._begun:
+            return
+        body = refused.body()
+        headers = [
+            (b"content-type", MEDIA.encode()),
+            (b"content-length", str(len(body)).encode()),
+            *((name.lower().encode(), value.encode()) for name, value in refused.headers.items()),
+        ]
+        if refused.status in (408, 413):
+            headers.append((b"connection", b"close"))
+        await self({"type": "http.response.start", "status": refused.status, "headers": headers})
+        await self({"type": "http.response.body", "body": body})

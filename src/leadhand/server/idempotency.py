@@ -1,0 +1,102 @@
+"""Idempotency keys: a request that is sent again is not carried out again.
+
+A start keeps its key for ever: the run's id is made from the key and whoever sent it, and the
+digest of the body stands in the run's first event. So the same key finds the same run also after
+a restart, and with another body it is refused. Other answers are kept in memory for a day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.engine.host import new_run_id
+from leadhand.server.problems import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+HEADER = "idempotency-key"
+KEEP_S = 24 * 3600
+KEPT_MAX = 10_000
+_FORM = re.compile(r"[\x21-\x7e]{1,200}")
+
+
+class Answered(NamedTuple):
+    """An answer that was given."""
+
+    at: float
+    digest: str
+    status: int
+    body: bytes
+
+
+class Keyed(NamedTuple):
+    """A request with a key."""
+
+    name: str
+    """Whose it is, for what, and the key itself."""
+    digest: str
+    """Of the body."""
+
+    @property
+    def run_id(self) -> str:
+        """The id of a run that is started with it: always the same."""
+        seed = hashlib.sha256(self.name.encode()).digest()
+        return new_run_id(lambda size: seed[:size])
+
+
+def keyed(key: str | None, person: str, route: str, body: bytes) -> Keyed | None:
+    """A request's key, if it has one."""
+    if key is None:
+        return None
+    if not _FORM.fullmatch(key):
+        raise Refusal(400, "Idempotency-Key has 1 to 200 visible ASCII characters")
+    return Keyed(f"{person}\n{route}\n{key}", hashlib.sha256(body).hexdigest())
+
+
+def other_body() -> Refusal:
+    """The key was used for something else."""
+    return Refusal(422, "this Idempotency-Key was used with another body", kind="key-reused")
+
+
+class Keys:
+    """Answers by key, and who is at it."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Answered] = OrderedDict()
+        self._busy: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def turn(self, given: Keyed | None) -> AsyncGenerator[Answered | None, None]:
+        """One at a time for each key; gives what was answered before, if anything."""
+        if given is None:
+            yield None
+            return
+        lock = self._busy.setdefault(given.name, asyncio.Lock())
+        async with lock:
+            try:
+                yield self._found(given)
+            finally:
+                if not lock._waiters:  # noqa: SLF001 - no public way
+                    self._busy.pop(given.name, None)
+
+    def keep(self, given: Keyed | None, status: int, body: bytes) -> None:
+        """Remember an answer."""
+        if given is not None:
+            self._kept[given.name] = Answered(time.monotonic(), given.digest, status, body)
+            while len(self._kept) > KEPT_MAX:
+                self._kept.popitem(last=False)
+
+    def _found(self, given: Keyed) -> Answered | None:
+        found = self._kept.get(given.name)
+        if found is None or time.monotonic() - found.at > KEEP_S:
+            return None
+        if found.digest != given.digest:
+            raise other_body()
+        return found

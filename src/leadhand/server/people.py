@@ -1,0 +1,201 @@
+"""Who speaks: tokens, people and their roles, and signed-in sessions.
+
+A token is 256 random bits. The owner's is made at the first start and kept beside the database, in
+a file that only its owner may read; everybody else's stands in leadhand.toml as a hash. A session
+is a cookie that says who and until when, under a key that is made from the owner's token and the
+person's own: it survives a restart of the server, and ends when either token changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.errors import NotAllowed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from leadhand.settings.server import Member
+
+COOKIE = "leadhand_session"
+SESSION_S = 7 * 24 * 3600
+LOOK_S = 1.0
+"""How often the settings are looked at again for people who were added or taken out."""
+SIGNED_OUT_MAX = 10_000
+TRIES_MAX = 10
+"""Wrong tokens from one address before it must wait."""
+TRIES_S = 60.0
+ADDRESSES_MAX = 4096
+_COOKIE = re.compile(r"[0-9a-f]{20}\.[0-9]{1,12}\.[0-9a-f]{16}\.[0-9a-f]{64}", re.ASCII)
+
+
+class Person(NamedTuple):
+    """Somebody who is signed in."""
+
+    name: str
+    role: str
+    digest: str
+    """The hash of their token."""
+    key: str = ""
+    """The file of the key that signs for them."""
+
+
+def new_token() -> str:
+    """One nobody can guess."""
+    return f"lh_{secrets.token_urlsafe(32)}"
+
+
+def digest_of(token: str) -> str:
+    """A token as settings hold it."""
+    return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+def token_file(store: Path) -> Path:
+    """Where the owner's token is kept."""
+    return store.with_name(f"{store.name}.token")
+
+
+def owner_token(store: Path) -> tuple[str, bool]:
+    """The owner's token, and whether it was made just now."""
+    path = token_file(store)
+    try:
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return _read(path), False
+    token = new_token()
+    with os.fdopen(made, "w", encoding="ascii") as file:
+        file.write(f"{token}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return token, True
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_mode & 0o077:
+            raise NotAllowed(f"{path}: others may read this token. Fix: chmod 600 {path}")
+        token = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise NotAllowed(f"{path}: cannot be read: {error.strerror}") from None
+    if len(token) < 32:
+        raise UsageError(f"{path}: holds no token. Fix: remove the file, and a new one is made")
+    return token
+
+
+class People:
+    """Everybody who may come in."""
+
+    def __init__(
+        self,
+        owner: str,
+        token: str,
+        configured: Callable[[], Mapping[str, Member]],
+        *,
+        owner_key: str = "",
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._owner = Person(owner, "approver", digest_of(token), owner_key)
+        self._secret = hashlib.sha256(b"leadhand session " + token.encode()).digest()
+        self._configured = configured
+        self._now = now
+        self._looked = 0.0
+        self._people: dict[str, Person] = {}
+        self._signed_out: dict[str, int] = {}
+        self._look()
+
+    def by_token(self, token: str) -> Person | None:
+        """Whose token this is; all are compared, each in constant time."""
+        self._refresh()
+        given, found = digest_of(token), None
+        for person in self._people.values():
+            if hmac.compare_digest(person.digest, given):
+                found = person
+        return found
+
+    def sign_in(self, person: Person) -> tuple[str, int]:
+        """A session, and when it ends in seconds."""
+        ends = int(self._now()) + SESSION_S
+        words = f"{_short(person.digest)}.{ends}.{secrets.token_hex(8)}"
+        return f"{words}.{self._mac(words, person)}", ends
+
+    def by_session(self, cookie: str) -> tuple[Person, int] | None:
+        """Whose session this is and when it ends; None for one that is over or made up."""
+        words, _, mac = cookie.rpartition(".")
+        parts = words.split(".")
+        if not _COOKIE.fullmatch(cookie):
+            return None
+        self._refresh()
+        person, ends = self._people.get(parts[0]), int(parts[1])
+        if person is None or not hmac.compare_digest(self._mac(words, person), mac):
+            return None
+        if ends <= self._now() or mac in self._signed_out:
+            return None
+        return person, ends
+
+    def sign_out(self, cookie: str) -> None:
+        """This session is over, though its time is not."""
+        found = self.by_session(cookie)
+        if found is not None:
+            now = self._now()
+            kept = {mac: ends for mac, ends in self._signed_out.items() if ends > now}
+            while len(kept) >= SIGNED_OUT_MAX:
+                kept.pop(next(iter(kept)))
+            self._signed_out = kept | {cookie.rpartition(".")[2]: found[1]}
+
+    def _mac(self, words: str, person: Person) -> str:
+        key = hmac.digest(self._secret, person.digest.encode(), "sha256")
+        return hmac.new(key, words.encode(), "sha256").hexdigest()
+
+    def _refresh(self) -> None:
+        if time.monotonic() - self._looked > LOOK_S:
+            self._look()
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        found = [self._owner]
+        for name, member in self._configured().items():
+            found.append(Person(name, member.role, member.token, member.key))
+        self._people = {_short(person.digest): person for person in found}
+
+
+def _short(digest: str) -> str:
+    """Enough of a token's hash to find it again."""
+    return digest.removeprefix("sha256:")[:20]
+
+
+class Tries:
+    """Wrong tokens by address: after a few, an address waits. Who came in before is not held up."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._known: set[str] = set()
+        self._wrong: dict[str, tuple[int, float]] = {}
+
+    def wait_s(self, address: str, token: str) -> int:
+        """How long this address must wait before it may try this token; 0 for not at all."""
+        count, since = self._wrong.get(address, (0, 0.0))
+        left = since + TRIES_S - self._now()
+        if count < TRIES_MAX or left <= 0 or digest_of(token) in self._known:
+            return 0
+        return int(left) + 1
+
+    def right(self, person: Person) -> None:
+        """A token that was right is known from now on."""
+        self._known.add(person.digest)
+
+    def wrong(self, address: str) -> None:
+        """A token that nobody has."""
+        now = self._now()
+        count, since = self._wrong.pop(address, (0, now))
+        if now - since > TRIES_S:
+            count, since = 0, now
+        if len(self._wrong) >= ADDRESSES_MAX:
+            self._wrong.pop(next(iter(self._wrong)))
+        self._wrong[address] = (count + 1, since)

@@ -1,0 +1,125 @@
+"""Errors as RFC 9457 problem documents: what is wrong, where, and how to put it right."""
+
+from __future__ import annotations
+
+import http
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.errors import (
+    Bug,
+    Conflict,
+    DocumentError,
+    Fenced,
+    LeadhandError,
+    LimitReached,
+    NoPlan,
+    NotAllowed,
+    PlanInvalid,
+    StoreBroken,
+    StoreCorrupt,
+    StoreFull,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leadhand.core.plan import Doc
+
+MEDIA = "application/problem+json"
+RETRY_S = 2
+"""When to come again, where nothing better is known."""
+
+STATUS: tuple[tuple[type[LeadhandError], int], ...] = (
+    (PlanInvalid, 422),
+    (NoPlan, 422),
+    (DocumentError, 422),
+    (UsageError, 422),
+    (NotAllowed, 403),
+    (LimitReached, 409),
+    (Fenced, 503),
+    (Conflict, 409),
+    (StoreFull, 503),
+    (StoreBroken, 503),
+    (StoreCorrupt, 409),
+    (Bug, 500),
+)
+
+
+class Refusal(Exception):
+    """A request that is not carried out, and why."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        kind: str = "",
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.kind = kind or _kind(status)
+        self.headers = dict(headers or {})
+        if status in (429, 503):
+            self.headers.setdefault("Retry-After", str(RETRY_S))
+        self.more = more
+
+    def document(self) -> Doc:
+        """The problem document."""
+        return {
+            "type": f"urn:leadhand:problem:{self.kind}",
+            "title": title_of(self.status),
+            "status": self.status,
+            "detail": self.detail,
+            **self.more,
+        }
+
+    def body(self) -> bytes:
+        """The same in bytes."""
+        return msgspec.json.encode(self.document())
+
+
+def title_of(status: int) -> str:
+    """What a status means."""
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+def _kind(status: int) -> str:
+    return title_of(status).lower().replace(" ", "-").replace("'", "")
+
+
+def missing(what: str) -> Refusal:
+    """What was asked for is not there."""
+    return Refusal(404, what)
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Any error as what the client is told; of our own bugs nothing but that there was one."""
+    if isinstance(error, Refusal):
+        return error
+    if not isinstance(error, LeadhandError):
+        return Refusal(500, "this is a bug in Leadhand; the server's log says more", kind="bug")
+    status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+    kind = "".join(f"-{c.lower()}" if c.isupper() else c for c in type(error).__name__)
+    message, _, fix = str(error).partition(" Fix: ")
+    more: Doc = {"fix": fix} if fix else {}
+    if isinstance(error, PlanInvalid):
+        more["findings"] = [finding_document(each) for each in error.findings]
+        message = f"the plan has {len(error.findings)} errors; nothing was run"
+    return Refusal(status, message, kind=kind.lstrip("-"), **more)
+
+
+def finding_document(finding: Any) -> Doc:
+    """A finding as lint documents it; one that came through the socket is only a text."""
+    if hasattr(finding, "document"):
+        found: Doc = finding.document()
+        return found
+    return {"rule": "", "level": "error", "place": "", "message": str(finding), "fix": ""}

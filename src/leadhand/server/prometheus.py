@@ -1,0 +1,171 @@
+"""Figures for Prometheus: counted from the log itself, so that they survive restarts.
+
+A scrape reads only what was committed since the one before. What a run is doing now comes from
+its summary, what the server is doing from memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from leadhand.app.reader import summary_of
+from leadhand.codec.events import decode_all
+from leadhand.core import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from prometheus_client.core import Metric
+
+    from leadhand.server.desks import Desk
+    from leadhand.server.office import Office
+
+PAGE = 1000
+
+
+class Book:
+    """Counts of everything that happened, up to a position."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._position = 0
+        self.attempts: Counter[str] = Counter()
+        self.steps: Counter[str] = Counter()
+        self.recoveries: Counter[tuple[str, str]] = Counter()
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.tokens: Counter[tuple[str, str, str]] = Counter()
+        self.money: Counter[tuple[str, str]] = Counter()
+        self.questions = 0
+        self.approvals = 0
+
+    def read(self, desk: Desk) -> None:
+        """Count what came since; one reader at a time."""
+        with self._lock:
+            while rows := desk.store.page(self._position, PAGE):
+                self.add(decode_all([(entry.version, entry.body) for _, entry in rows]))
+                self._position = rows[-1][0]
+
+    def add(self, events: Iterable[ev.Event]) -> None:
+        """Count some events."""
+        for event in events:
+            match event:
+                case ev.AttemptStarted():
+                    self.attempts["started"] += 1
+                case ev.AttemptReported():
+                    self.attempts["verified" if event.met else "failed"] += 1
+                    self.steps["succeeded"] += event.met
+                case ev.AttemptLost():
+                    self.attempts["lost"] += 1
+                case ev.StepSkipped():
+                    self.steps["skipped"] += 1
+                case ev.StepCancelled():
+                    self.steps["cancelled"] += 1
+                case ev.RecoveryDecided():
+                    self.recoveries[event.failure_class, event.strategy] += 1
+                case ev.ModelCalled():
+                    self._called(event)
+                case ev.QuestionAsked():
+                    self.questions += 1
+                case ev.ApprovalGiven():
+                    self.approvals += 1
+                case _:
+                    pass
+
+    def _called(self, event: ev.ModelCalled) -> None:
+        model = (event.model, event.tier)
+        self.calls[model] += 1
+        self.tokens[*model, "input"] += event.input
+        self.tokens[*model, "output"] += event.output
+        self.tokens[*model, "cached"] += event.cached
+        self.money[model] += event.cost  # type: ignore[assignment]
+
+
+async def exposition(office: Office) -> tuple[bytes, str]:
+    """The text that Prometheus reads, and its type."""
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+    def look(desk: Desk) -> Counter[str]:
+        office.book.read(desk)
+        said = (summary_of(header) for header in desk.runs())
+        return Counter(each["status"] if each else "unreadable" for each in said)
+
+    runs = await office.desks.read(look)
+
+    class Collected:
+        def collect(self) -> Iterator[Metric]:
+            yield from _metrics(office, runs)
+
+    registry = CollectorRegistry()
+    registry.register(Collected())
+    return generate_latest(registry), CONTENT_TYPE_LATEST
+
+
+def _metrics(office: Office, runs: Counter[str]) -> Iterator[Metric]:
+    yield from _counted(office.book, runs)
+    yield from _now(office)
+
+
+def _counted(book: Book, runs: Counter[str]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily as Total
+    from prometheus_client.core import GaugeMetricFamily as Gauge
+
+    status = Gauge("leadhand_runs", "Runs by how they stand.", labels=["status"])
+    for word, number in sorted(runs.items()):
+        status.add_metric([word], number)
+    yield status
+    for name, text, label, found in (
+        ("leadhand_attempts", "Attempts by outcome.", "outcome", book.attempts),
+        ("leadhand_steps", "Steps that were settled, by how.", "outcome", book.steps),
+    ):
+        total = Total(name, text, labels=[label])
+        for word, number in sorted(found.items()):
+            total.add_metric([word], number)
+        yield total
+    answers = Total(
+        "leadhand_recoveries", "Answers to failures.", labels=["failure_class", "strategy"]
+    )
+    for pair, number in sorted(book.recoveries.items()):
+        answers.add_metric(list(pair), number)
+    yield answers
+    calls = Total("leadhand_model_calls", "Calls of models.", labels=["model", "tier"])
+    for pair, number in sorted(book.calls.items()):
+        calls.add_metric(list(pair), number)
+    yield calls
+    tokens = Total("leadhand_model_tokens", "Tokens.", labels=["model", "tier", "kind"])
+    for key, number in sorted(book.tokens.items()):
+        tokens.add_metric(list(key), number)
+    yield tokens
+    money = Total("leadhand_model_cost_dollars", "What models cost.", labels=["model", "tier"])
+    for pair, amount in sorted(book.money.items()):
+        money.add_metric(list(pair), amount)
+    yield money
+    yield Total("leadhand_questions", "Questions to people.", value=book.questions)
+    yield Total("leadhand_approvals", "Approvals by people.", value=book.approvals)
+
+
+def _now(office: Office) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily as Total
+    from prometheus_client.core import GaugeMetricFamily as Gauge
+    from prometheus_client.core import HistogramMetricFamily as Histogram
+
+    host, gate = office.host, office.gate
+    hosted = sum(run.driven for run in host.runs.values())
+    yield Gauge("leadhand_runs_hosted", "Runs this server drives.", value=hosted)
+    yield Gauge("leadhand_attempts_running", "Attempts under way.", value=host.in_flight)
+    yield Gauge("leadhand_stopped", "Whether stop-all is in force.", value=host.shared.stopped)
+    yield Gauge("leadhand_streams", "Open event streams.", value=office.hub.readers)
+    yield Total("leadhand_stream_events", "Events sent to readers.", value=office.hub.sent)
+    if gate is not None:
+        yield Gauge("leadhand_requests", "Requests being answered.", value=gate.requests)
+    took = office.took()
+    if took is not None:
+        found = Histogram("leadhand_commit_seconds", "How long commits took to be durable.")
+        below, buckets = 0, list[tuple[str, float]]()
+        for bound, number in zip((*took.BOUNDS, "+Inf"), took.counts, strict=True):
+            below += number
+            buckets.append((str(bound), below))
+        found.add_metric([], buckets, took.seconds)
+        yield found

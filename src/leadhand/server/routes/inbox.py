@@ -1,0 +1,76 @@
+"""The inbox: what waits for people, and their answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from leadhand.app.documents import inbox_rows
+from leadhand.core import control
+from leadhand.core.moments import iso
+from leadhand.core.views import run_status
+from leadhand.engine.approvals import words_with
+from leadhand.errors import Conflict
+from leadhand.server import shapes
+from leadhand.server.forms import AnswerForm
+from leadhand.server.office import answer, of_database, office_of, person_of, seen
+from leadhand.server.problems import Refusal, missing
+from leadhand.server.routes.common import document, done, key_of
+
+if TYPE_CHECKING:
+    from leadhand.core.moves import Move
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import Now, State
+    from leadhand.server.desks import Desk
+
+router = APIRouter(tags=["inbox"])
+
+
+@router.get("/inbox", responses=document(shapes.Inbox))
+async def inbox(request: Request) -> Response:
+    """Everything that waits for a person, oldest first."""
+
+    def make(desk: Desk) -> Doc:
+        rows = inbox_rows(desk, lambda _error: None)
+        return {"items": [row | {"since": iso(row["since"])} for row in rows], "next": None}
+
+    return await seen(request, of_database, make)
+
+
+@router.post("/inbox/{run}/{question}/answer", responses=done(shapes.Done))
+async def answered(request: Request, run: str, question: str, form: AnswerForm) -> Response:
+    """Answer a question. A review is decided at the run's review, bound to what was shown."""
+    office, person = office_of(request), person_of(request)
+
+    def look(desk: Desk) -> str:
+        desk.header(run)
+        found = desk.state(run).questions.get(question)
+        return found.kind if found is not None else ""
+
+    kind = await office.desks.read(look)
+    if not kind:
+        raise missing(f"{question[:100]} does not wait for an answer in run {run}")
+    if kind == "review":
+        raise Refusal(403, "a review is decided at /runs/{run}/review, bound to what was shown")
+    key = key_of(person)
+
+    def said(state: State, at: Now) -> Move:
+        if question not in state.questions or state.questions[question].kind == "review":
+            raise Conflict(f"{question} does not wait for an answer any more")
+        more = words_with(state, question, form.choice, person.name, at, key=key)
+        return control.answer(
+            state,
+            question,
+            form.choice,
+            person.name,
+            at,
+            text=form.text,
+            data=form.data,
+            approval=more,
+        )
+
+    hosted = office.host.load(run, office.conductor.registry)
+    await hosted.said(said)
+    await office.conductor.drive(hosted)
+    return answer({"run": run, "status": run_status(hosted.state), "question": question})

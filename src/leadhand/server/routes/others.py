@@ -1,0 +1,99 @@
+"""Workers, figures, settings, artifacts, and the stop of everything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from leadhand.app.documents import setting_rows, worker_rows
+from leadhand.app.figures import figures
+from leadhand.errors import StoreError, UsageError
+from leadhand.models.names import TIERS
+from leadhand.server import shapes
+from leadhand.server.forms import ReasonForm
+from leadhand.server.office import answer, of_database, office_of, person_of, seen
+from leadhand.server.problems import missing
+from leadhand.server.routes.common import PROBLEMS, document, done
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.server.desks import Desk
+
+router = APIRouter(tags=["others"])
+BYTES = {
+    200: {"description": "The bytes.", "content": {"application/octet-stream": {}}},
+    **PROBLEMS,
+}
+
+
+@router.get("/workers", responses=done(shapes.Workers))
+async def workers(request: Request) -> Response:
+    """Who can do what, and which planners and contexts there are."""
+    office = office_of(request)
+    catalog = office.conductor.registry.catalog()
+    settings = office.settings
+    tiers = [tier for tier in TIERS if tier in settings.tiers]
+    planners = dict.fromkeys(name for name in ("goal", settings.planner, *tiers) if name)
+    return answer(
+        {
+            "digest": catalog.digest(),
+            "workers": worker_rows(catalog),
+            "contexts": list(settings.contexts),
+            "planners": list(planners),
+        }
+    )
+
+
+@router.get("/metrics", responses=document(shapes.Metrics))
+async def metrics(request: Request) -> Response:
+    """What all runs amount to."""
+    return await seen(request, of_database, lambda desk: figures(desk, desk.driver).document())
+
+
+@router.get("/settings", responses=done(shapes.Settings))
+async def settings(request: Request) -> Response:
+    """Everything that is configured and where it came from; secrets never."""
+    office = office_of(request)
+    rows = {key: {"value": value, "from": o} for key, value, o in setting_rows(office.settings)}
+    found: Doc = {
+        "settings": rows,
+        "files": [str(path) for path in office.settings.files],
+        "version": office.version,
+        "store": str(office.settings.store),
+        "unhosted": office.conductor.unhosted,
+    }
+    return answer(found)
+
+
+@router.get("/artifacts/{ref}", responses=BYTES)
+async def artifact(request: Request, ref: str) -> Response:
+    """The bytes behind a name, `sha256:…`; never shown as anything but a download."""
+
+    def look(desk: Desk) -> bytes:
+        try:
+            return desk.store.get_artifact(ref)
+        except (UsageError, StoreError):
+            raise missing(f"there is no artifact {ref[:100]}") from None
+
+    data = await office_of(request).desks.read(look)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{ref.rpartition(":")[2][:16]}.bin"',
+        "Cache-Control": "private, max-age=31536000, immutable",
+    }
+    return Response(data, 200, headers, "application/octet-stream")
+
+
+@router.post("/stop-all", responses=done(shapes.Stopped))
+async def stop(request: Request, form: ReasonForm) -> Response:
+    """Start nothing new in any run, now and after restarts."""
+    office, person = office_of(request), person_of(request)
+    details = {"reason": form.reason}
+    return answer(await office.conductor.say("", "stop_all", person.name, details))
+
+
+@router.delete("/stop-all", responses=done(shapes.Stopped))
+async def lift(request: Request) -> Response:
+    """Let runs start steps again."""
+    office, person = office_of(request), person_of(request)
+    return answer(await office.conductor.say("", "lift", person.name, {}))

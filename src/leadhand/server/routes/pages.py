@@ -1,0 +1,119 @@
+"""The page and its assets, whether the server lives, and what Prometheus reads."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from leadhand.server.office import office_of
+from leadhand.server.problems import missing
+from leadhand.server.prometheus import exposition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+router = APIRouter(include_in_schema=False)
+WEB = Path(str(resources.files("leadhand.server"))) / "web"
+INDEX = "index.html"
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+}
+IMMUTABLE = "public, max-age=31536000, immutable"
+NOT_BUILT = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Leadhand</title>
+<h1>The page is not built</h1>
+<p>This server runs, and its API answers under <code>/api/v1</code>. The page's files are missing
+from this installation: install a published wheel, or run <code>leadhand doctor --fix</code> and
+start the server again.</p></html>
+"""
+_INLINE = re.compile(rb"<script\b([^>]*)>(.*?)</script>", re.DOTALL | re.IGNORECASE)
+
+
+@router.get("/")
+async def page(request: Request) -> Response:
+    """The dashboard."""
+    body = page_body(office_of(request).version)
+    if not body:
+        return Response(NOT_BUILT, 503, {"Retry-After": "60"}, TYPES[".html"])
+    tag = f'W/"{hashlib.sha256(body).hexdigest()[:20]}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(None, 304, headers)
+    return Response(body, 200, headers, TYPES[".html"])
+
+
+def page_body(version: str) -> bytes:
+    """The page with the version in its addresses; empty when it is not built."""
+    try:
+        return (WEB / INDEX).read_bytes().replace(b"{{version}}", version.encode())
+    except OSError:
+        return b""
+
+
+@router.get("/assets/{version}/{file:path}")
+async def asset(version: str, file: str) -> Response:  # noqa: ARG001 - only its address counts
+    """A file of the page: its address changes with the version, so it is kept for ever."""
+    found = asset_file(file)
+    if found is None:
+        raise missing("there is no such file")
+    kind = TYPES[found.suffix]
+    return Response(found.read_bytes(), 200, {"Cache-Control": IMMUTABLE}, kind)
+
+
+def asset_file(name: str) -> Path | None:
+    """A file below the page's folder, of a kind that is served; None for anything else."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or part.startswith(".") or "\\" in part for part in parts):
+        return None
+    root = WEB.resolve()
+    found = root.joinpath(*parts).resolve()
+    if not found.is_relative_to(root) or found.suffix not in TYPES or not found.is_file():
+        return None
+    return found
+
+
+def page_policy(version: str) -> str:
+    """The content security policy of the page: its own files, and its import map by hash."""
+    scripts = " ".join(("'self'", *inline_hashes(page_body(version))))
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; font-src 'self'; worker-src 'self'; manifest-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def inline_hashes(body: bytes) -> Iterable[str]:
+    """The hashes of import maps, which no browser takes from a file; of nothing else."""
+    for attributes, text in _INLINE.findall(body):
+        if b"importmap" in attributes and b"src=" not in attributes:
+            yield f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
+
+
+@router.get("/livez")
+async def livez() -> Response:
+    """Whether the server answers; it says nothing else to strangers."""
+    return Response("ok\n", 200, None, "text/plain; charset=utf-8")
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Figures for Prometheus."""
+    body, kind = await exposition(office_of(request))
+    return Response(body, 200, None, kind)

@@ -1,0 +1,113 @@
+"""Plans before they run: drafted from a goal, checked; and the library of those that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+
+from leadhand.app.history import history_rows, record, saved_row, timed_saved, uses
+from leadhand.app.places import in_context
+from leadhand.core.check import lint as check
+from leadhand.core.check_later import later
+from leadhand.core.library import find, spoken
+from leadhand.errors import PlanInvalid, UsageError
+from leadhand.server import shapes
+from leadhand.server.forms import LintForm, SaveForm, StartForm
+from leadhand.server.office import answer, of_database, office_of, person_of, seen
+from leadhand.server.problems import finding_document, missing
+from leadhand.server.routes.common import document, done
+from leadhand.server.starting import draft
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.server.desks import Desk
+
+router = APIRouter(tags=["plans"])
+Name = Annotated[str, Path(max_length=120)]
+
+
+@router.post("/plans/draft", responses=done(shapes.Draft))
+async def drafted(request: Request, form: StartForm) -> Response:
+    """The plan that would run, what is wrong with it, and who must allow it. Nothing runs."""
+    return answer(await draft(office_of(request), form, person_of(request).name))
+
+
+@router.post("/plans/lint", responses=done(shapes.Lint))
+async def linted(request: Request, form: LintForm) -> Response:
+    """Everything there is to say about a plan."""
+    office = office_of(request)
+    names = await office.desks.read(lambda desk: set(desk.library().plans))
+
+    def look() -> Doc:
+        settings, registry = office.conductor.place(form.context or "")
+        catalog = registry.catalog() if len(registry) else None
+        doc = form.plan
+        if settings.context is not None:
+            doc = in_context(settings, doc, registry.catalog()).doc
+        pools = settings.policy.resources
+        found = [*check(doc, catalog, params=form.params, resources=pools, library=names)]
+        found += later(doc)
+        valid = not any(each.level == "error" for each in found)
+        return {"valid": valid, "findings": [finding_document(each) for each in found]}
+
+    return answer(await asyncio.to_thread(look))
+
+
+# The library.
+
+
+@router.get("/library", responses=document(shapes.Library))
+async def library(request: Request) -> Response:
+    """The plans that are kept, with how often and how well they ran."""
+
+    def make(desk: Desk) -> Doc:
+        used = uses(desk)
+        rows = [
+            timed_saved(saved_row(versions[-1]) | record([u for u in used if u.name == name]))
+            for name, versions in sorted(desk.library().plans.items())
+        ]
+        return {"items": rows, "next": None}
+
+    return await seen(request, of_database, make)
+
+
+@router.get("/library/{name}", responses=document(shapes.SavedPlan))
+async def kept(request: Request, name: Name) -> Response:
+    """A plan of the library, NAME or NAME@VERSION, whole, with how its versions fared."""
+
+    def make(desk: Desk) -> Doc:
+        state = desk.library()
+        try:
+            saved = find(state, name)
+        except UsageError as error:
+            raise missing(str(error)) from None
+        used = [use for use in uses(desk) if use.name == saved.name]
+        history = history_rows(desk, state.plans[saved.name], used)
+        return {**timed_saved(saved_row(saved)), "document": saved.document, "history": history}
+
+    return await seen(request, of_database, make)
+
+
+@router.put("/library/{name}", responses=done(shapes.Kept))
+async def keep(request: Request, name: Name, form: SaveForm) -> Response:
+    """Keep a plan as the next version of a name; the same content makes no new one."""
+    doc = form.plan
+    found = await asyncio.to_thread(check, doc, None, advice=False)
+    errors = [each for each in found if each.level == "error"]
+    if errors:
+        raise PlanInvalid(errors)
+    details = {"name": name, "document": doc, "source": "the server"}
+    person = person_of(request)
+    return answer(await office_of(request).conductor.say("", "save_plan", person.name, details))
+
+
+@router.delete("/library/{name}", responses=done(shapes.Kept))
+async def remove(request: Request, name: Name) -> Response:
+    """Take a name out, with all its versions. Runs that used it keep what they ran."""
+    office, person = office_of(request), person_of(request)
+    known = await office.desks.read(lambda desk: set(desk.library().plans))
+    if name not in known or spoken(name) is None:
+        raise missing(f"there is no plan {name[:100]} in the library")
+    return answer(await office.conductor.say("", "remove_plan", person.name, {"name": name}))

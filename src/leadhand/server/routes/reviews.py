@@ -1,0 +1,133 @@
+"""Reviews: all that waits, and the decision about it, in the name of whoever is signed in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from leadhand.app.documents import review_document
+from leadhand.app.people import ends, revision_of
+from leadhand.codec.documents import read_document
+from leadhand.core import control
+from leadhand.core.amend import edit
+from leadhand.core.approval import binding
+from leadhand.core.diff import diff
+from leadhand.core.revisions import plan_of
+from leadhand.core.views import run_status
+from leadhand.engine.approvals import own_words
+from leadhand.errors import Conflict, UsageError
+from leadhand.server import shapes
+from leadhand.server.forms import AmendForm, ApproveForm, ChangesForm, RejectForm
+from leadhand.server.office import answer, now, of_run, office_of, person_of, seen
+from leadhand.server.routes.common import document, done, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.moves import Move
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import Now, State
+    from leadhand.server.desks import Desk
+
+router = APIRouter(tags=["reviews"])
+
+
+@router.get("/runs/{run}/review", responses=document(shapes.Review))
+async def review(request: Request, run: str) -> Response:
+    """All that will run, the hash an approval is bound to, who has allowed it, who must."""
+
+    def make(desk: Desk) -> Doc:
+        return review_document(desk.state(run), now())
+
+    return await seen(request, of_run(run), make)
+
+
+@router.post("/runs/{run}/review/approve", responses=done(shapes.Done))
+async def approve(request: Request, run: str, form: ApproveForm) -> Response:
+    """Allow exactly what was shown."""
+    person = person_of(request)
+    key = key_of(person)
+
+    def said(state: State, at: Now) -> Move:
+        until = ends(form.expires_s, at.wall)
+        words = own_words(state, person.name, at, expires=until, key=key)
+        approval = {**words, "shown": form.hash}
+        question = waiting(state, form.hash)
+        return control.answer(
+            state, question, "approve", person.name, at, text=form.reason, approval=approval
+        )
+
+    return await _said(request, run, said)
+
+
+@router.post("/runs/{run}/review/reject", responses=done(shapes.Done))
+async def reject(request: Request, run: str, form: RejectForm) -> Response:
+    """Refuse what was shown, and with it the run."""
+    return await _answered(request, run, form.hash, "reject", form.reason)
+
+
+@router.post("/runs/{run}/review/request-changes", responses=done(shapes.Done))
+async def request_changes(request: Request, run: str, form: ChangesForm) -> Response:
+    """Send what was shown back to the planner, with what should be different."""
+    return await _answered(request, run, form.hash, "request_changes", form.text)
+
+
+@router.post("/runs/{run}/review/amend", responses=done(shapes.Done))
+async def amend(request: Request, run: str, form: AmendForm) -> Response:
+    """Change steps that have not started; it makes a new revision."""
+    if (form.plan is None) == (not form.set and not form.unset):
+        raise UsageError("say either what to set and unset, or the whole plan")
+    person = person_of(request)
+    whole = None
+    if form.plan is not None:
+        whole = read_document(form.plan.encode("utf-8", "replace"), name="the amended plan")
+    told: Doc = {}
+
+    def said(state: State, at: Now) -> Move:
+        waiting(state, form.hash)
+        before, heirs = plan_of(state)
+        sets = [(each.path, each.value) for each in form.set]
+        after = whole if whole is not None else edit(before, sets, form.unset, heirs=heirs)
+        told["changes"] = [each.document() for each in diff(before, after, heirs)]
+        revision = {**revision_of(state, after), "because": form.reason}
+        return control.amend(state, revision, person.name, at)
+
+    return await _said(request, run, said, told)
+
+
+def waiting(state: State, shown: str) -> str:
+    """The question of the review that waits; Conflict when it is not what was shown."""
+    revision = state.pending
+    question = f"review-{revision.number}" if revision else ""
+    if revision is None or question not in state.questions:
+        raise Conflict(f"nothing waits for a review in run {state.run}")
+    bound = binding(state, revision.hash, revision.add, 0)
+    if not bound.startswith(shown):
+        raise Conflict(
+            f"what waits is not what was shown: its hash begins with {bound[:16]}. "
+            "Fix: look at it again"
+        )
+    return question
+
+
+async def _answered(request: Request, run: str, shown: str, choice: str, text: str) -> Response:
+    person = person_of(request)
+
+    def said(state: State, at: Now) -> Move:
+        question = waiting(state, shown)
+        return control.answer(state, question, choice, person.name, at, text=text)
+
+    return await _said(request, run, said)
+
+
+async def _said(
+    request: Request, run: str, said: Callable[[State, Now], Move], told: Doc | None = None
+) -> Response:
+    office = office_of(request)
+    await office.desks.read(lambda desk: desk.header(run))
+    hosted = office.host.load(run, office.conductor.registry)
+    await hosted.said(said)
+    await office.conductor.drive(hosted)
+    status = run_status(hosted.state)
+    return answer({"run": run, "status": status, **(told or {})})

@@ -1,0 +1,211 @@
+"""Runs: seen, begun, paused, resumed, cancelled, taken back; their steps, done again or held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from leadhand.app.documents import run_row, shown_document, timed_row
+from leadhand.core.looser import limits_of
+from leadhand.core.rollback import rollback_id
+from leadhand.core.views import ENDED, run_status, summary
+from leadhand.engine.approvals import signed_releases
+from leadhand.errors import Conflict
+from leadhand.server import shapes
+from leadhand.server.forms import ReasonForm, RedoForm, StartForm
+from leadhand.server.idempotency import keyed, other_body
+from leadhand.server.office import (
+    answer,
+    encoded,
+    of_database,
+    of_run,
+    office_of,
+    person_of,
+    seen,
+)
+from leadhand.server.problems import Refusal
+from leadhand.server.routes.common import Cursor, Limit, document, done, key_of, say
+from leadhand.server.starting import start
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import State
+    from leadhand.server.desks import Desk
+    from leadhand.server.idempotency import Keyed
+    from leadhand.server.office import Office
+
+router = APIRouter(tags=["runs"])
+JSON = "application/json"
+
+
+@router.get("/runs", responses=document(shapes.RunPage))
+async def runs(
+    request: Request,
+    status: Annotated[str | None, Query(max_length=40)] = None,
+    q: Annotated[str | None, Query(max_length=200, description="In id, goal or plan.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Response:
+    """Runs, the latest first."""
+
+    def make(desk: Desk) -> Doc:
+        return run_page(desk, status, (q or "").lower(), cursor, limit)
+
+    return await seen(request, of_database, make)
+
+
+def run_page(desk: Desk, status: str | None, q: str, cursor: str | None, limit: int) -> Doc:
+    """One page of runs; only those on it are folded."""
+    headers = desk.runs()[::-1]
+    if cursor is not None:
+        places = [place for place, header in enumerate(headers) if header.run == cursor]
+        if not places:
+            raise Refusal(400, "this cursor is of no page that was given out")
+        headers = headers[places[0] + 1 :]
+    found: list[Doc] = []
+    for header in headers:
+        if len(found) == limit:
+            return {"items": found, "next": found[-1]["run"]}
+        row = run_row(desk, header, desk.driver)
+        words = f"{row['run']}\n{row['goal']}\n{row['plan']}".lower()
+        if status in (None, row["status"]) and q in words:
+            found.append(timed_row(row))
+    return {"items": found, "next": None}
+
+
+@router.get("/runs/{run}", responses=document(shapes.Run))
+async def run(request: Request, run: str) -> Response:
+    """One run: how it stands, its steps, what waits, what it cost."""
+    unhosted = office_of(request).conductor.unhosted.get(run)
+
+    def make(desk: Desk) -> Doc:
+        state = desk.state(run)
+        doc = shown_document(desk, state, desk.driver)
+        more = {"limits": limits_of(state.policy), "paused": state.paused, "unhosted": unhosted}
+        return doc | more
+
+    return await seen(request, of_run(run), make)
+
+
+# Begin.
+
+
+@router.post("/runs", status_code=201, responses=done(shapes.Started, 201))
+async def begin(
+    request: Request,
+    form: StartForm,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> Response:
+    """Run a goal, a plan, or a plan of the library; answered once its start is durable."""
+    office, person = office_of(request), person_of(request)
+    key = keyed(idempotency_key, person.name, "POST /runs", await request.body())
+    async with office.keys.turn(key) as before:
+        if before is not None:
+            return Response(before.body, before.status, _place(key), JSON)
+        if key is not None and (known := await _known(office, key)) is not None:
+            return answer(known, 201, _place(key))
+        run = await start(office, form, person.name, key)
+        told = _started(run.state)
+        office.keys.keep(key, 201, encoded(told))
+    return answer(told, 201, {"Location": f"/api/v1/runs/{run.id}"})
+
+
+def _place(key: Keyed | None) -> dict[str, str]:
+    return {"Location": f"/api/v1/runs/{key.run_id}"} if key is not None else {}
+
+
+async def _known(office: Office, key: Keyed) -> Doc | None:
+    """The run that was started with this key, perhaps by an earlier server."""
+
+    def look(desk: Desk) -> Doc | None:
+        if desk.store.header(key.run_id) is None:
+            return None
+        state = desk.state(key.run_id)
+        if state.started is None or state.started.plan.get("request") != key.digest:
+            raise other_body()
+        return _started(state)
+
+    return await office.desks.read(look)
+
+
+def _started(state: State) -> Doc:
+    told = summary(state)
+    names = ("status", "goal", "steps")
+    return {"run": state.run, **{name: told[name] for name in names}, "seq": state.seq}
+
+
+# Control.
+
+
+@router.post("/runs/{run}/pause", responses=done(shapes.Done))
+async def pause(request: Request, run: str, form: ReasonForm) -> Response:
+    """Start nothing new in a run."""
+    return await say(request, run, "pause", reason=form.reason)
+
+
+@router.post("/runs/{run}/resume", responses=done(shapes.Done))
+async def resume(request: Request, run: str, form: ReasonForm) -> Response:
+    """Lift a pause, and take the run up again if nobody drives it."""
+    office_of(request).conductor.unhosted.pop(run, None)
+    return await say(request, run, "resume", reason=form.reason)
+
+
+@router.post("/runs/{run}/cancel", responses=done(shapes.Done))
+async def cancel(request: Request, run: str, form: ReasonForm) -> Response:
+    """Stop a run."""
+    return await say(request, run, "cancel", reason=form.reason)
+
+
+@router.post("/runs/{run}/rollback", responses=done(shapes.Done))
+async def rollback(request: Request, run: str, form: ReasonForm) -> Response:  # noqa: ARG001 - its form is checked
+    """Take back what a run did that has ended, in a run of its own."""
+    office, person = office_of(request), person_of(request)
+
+    def look(desk: Desk) -> tuple[Any, State | None]:
+        desk.header(run)
+        ident = rollback_id(run)
+        back = desk.state(ident) if desk.store.header(ident) is not None else None
+        done = back is not None and back.ended is not None
+        return desk.state(run), back if done else None
+
+    state, back = await office.desks.read(look)
+    if run_status(state) not in ENDED:
+        raise Conflict(f"run {run} is {run_status(state)}. Fix: end it first")
+    if back is None:
+        back = (await office.conductor.roll_back(run, person.name, state)).state
+    return answer({"run": back.run, "status": run_status(back)})
+
+
+@router.post("/runs/{run}/steps/{step}/redo", responses=done(shapes.Done))
+async def redo(request: Request, run: str, step: str, form: RedoForm) -> Response:
+    """Have a step tried again that failed."""
+    await _refuse_unknown(request, run, step)
+    return await say(request, run, "redo", step=step, reason=form.reason)
+
+
+@router.post("/runs/{run}/steps/{step}/hold", responses=done(shapes.Done))
+async def hold(request: Request, run: str, step: str, form: ReasonForm) -> Response:
+    """Stop before a step that has not started."""
+    await _refuse_unknown(request, run, step)
+    return await say(request, run, "hold", steps=[step], reason=form.reason)
+
+
+@router.post("/runs/{run}/steps/{step}/release", responses=done(shapes.Done))
+async def release(request: Request, run: str, step: str, form: ReasonForm) -> Response:
+    """Let a step go on that is held."""
+    office, person = office_of(request), person_of(request)
+    await _refuse_unknown(request, run, step)
+    key = key_of(person)
+    state = office.host.load(run, office.conductor.registry).state
+    signed = signed_releases(state, [step], person.name, key) if key is not None else None
+    return await say(request, run, "release", steps=[step], reason=form.reason, signed=signed)
+
+
+async def _refuse_unknown(request: Request, run: str, step: str) -> None:
+    def look(desk: Desk) -> bool:
+        desk.header(run)
+        return step in desk.state(run).steps
+
+    if not await office_of(request).desks.read(look):
+        raise Refusal(404, f"run {run} has no step {step[:100]}")

@@ -1,0 +1,73 @@
+"""Signing in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from leadhand.core.moments import iso
+from leadhand.server import shapes
+from leadhand.server.forms import SignIn
+from leadhand.server.office import answer, office_of, person_of
+from leadhand.server.people import COOKIE, SESSION_S
+from leadhand.server.routes.common import PROBLEMS, done
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.server.office import Office
+    from leadhand.server.people import Person
+
+router = APIRouter(tags=["session"])
+
+
+@router.post("/session", responses=done(shapes.Session))
+async def sign_in(request: Request, form: SignIn) -> Response:
+    """Sign in with a token: the answer sets a cookie for this browser."""
+    office = office_of(request)
+    assert office.gate is not None
+    person = office.gate.sign_in(form.token, request.scope)
+    cookie, ends = office.people.sign_in(person)
+    found = answer(_document(office, person, ends))
+    found.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=SESSION_S,
+        path="/",
+        secure=office.secure,
+        httponly=True,
+        samesite="strict",
+    )
+    return found
+
+
+@router.get("/session", responses=done(shapes.Session))
+async def who(request: Request) -> Response:
+    """Who is signed in."""
+    office = office_of(request)
+    found = None
+    if "authorization" not in request.headers:
+        found = office.people.by_session(request.cookies.get(COOKIE, ""))
+    return answer(_document(office, person_of(request), found[1] if found else None))
+
+
+@router.delete("/session", status_code=204, responses=PROBLEMS)
+async def sign_out(request: Request) -> Response:
+    """Sign out."""
+    office_of(request).people.sign_out(request.cookies.get(COOKIE, ""))
+    gone = Response(None, 204)
+    gone.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return gone
+
+
+def _document(office: Office, person: Person, ends: int | None) -> Doc:
+    shared = office.host.shared
+    return {
+        "person": person.name,
+        "role": person.role,
+        "expires": iso(ends * 1_000_000) if ends is not None else None,
+        "version": office.version,
+        "store": str(office.settings.store),
+        "stopped": shared.stopped,
+        "stopped_by": shared.stopped_by,
+    }

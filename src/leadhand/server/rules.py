@@ -1,0 +1,103 @@
+"""Who may do what: one rule for each route and method, and nothing else.
+
+`people` is the least role that may pass; PUBLIC is for anybody, and is matched by the exact path
+(assets: by their folder), never by how a path ends. What does not stand here is not served.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from leadhand.settings.server import ROLES
+
+PUBLIC = "public"
+VIEWER, OPERATOR, APPROVER = ROLES
+API = "/api/v1"
+
+
+class Rule(NamedTuple):
+    """What one method of one route needs."""
+
+    method: str
+    path: str
+    people: str
+    stream: bool = False
+    """Stays open, and is counted apart."""
+    starts: bool = False
+    """Makes new work, so there must be room for it."""
+    signs_in: bool = False
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a JSON body belongs to it."""
+        return self.method in ("POST", "PUT")
+
+
+def _rules(people: str, *routes: str, at: str = API, **more: bool) -> tuple[Rule, ...]:
+    pairs = (each.split(" ") for each in routes)
+    return tuple(Rule(method, at + path, people, **more) for method, path in pairs)
+
+
+RULES: tuple[Rule, ...] = (
+    *_rules(PUBLIC, "GET /", "GET /assets/{version}/{file:path}", "GET /livez", at=""),
+    *_rules(VIEWER, "GET /metrics", at=""),
+    *_rules(PUBLIC, "POST /session", signs_in=True),
+    *_rules(VIEWER, "GET /openapi.json", "GET /session", "DELETE /session"),
+    *_rules(VIEWER, "GET /runs", "GET /runs/{run}", "GET /runs/{run}/graph"),
+    *_rules(VIEWER, "GET /runs/{run}/steps/{step}", "GET /runs/{run}/steps/{step}/output"),
+    *_rules(VIEWER, "GET /runs/{run}/revisions", "GET /runs/{run}/revisions/{number}"),
+    *_rules(VIEWER, "GET /runs/{run}/diff", "GET /runs/{run}/ledger", "GET /runs/{run}/review"),
+    *_rules(VIEWER, "GET /inbox", "GET /library", "GET /library/{name}", "GET /workers"),
+    *_rules(VIEWER, "GET /metrics", "GET /settings", "GET /artifacts/{ref}"),
+    *_rules(VIEWER, "GET /events", stream=True),
+    *_rules(OPERATOR, "POST /runs", "POST /runs/{run}/rollback", starts=True),
+    *_rules(OPERATOR, "POST /plans/draft", "POST /plans/lint"),
+    *_rules(OPERATOR, "POST /runs/{run}/pause", "POST /runs/{run}/resume"),
+    *_rules(OPERATOR, "POST /runs/{run}/cancel", "POST /runs/{run}/steps/{step}/redo"),
+    *_rules(OPERATOR, "POST /runs/{run}/steps/{step}/hold"),
+    *_rules(OPERATOR, "POST /runs/{run}/steps/{step}/release"),
+    *_rules(OPERATOR, "POST /inbox/{run}/{question}/answer"),
+    *_rules(OPERATOR, "PUT /library/{name}", "DELETE /library/{name}"),
+    *_rules(APPROVER, "POST /runs/{run}/review/approve", "POST /runs/{run}/review/reject"),
+    *_rules(APPROVER, "POST /runs/{run}/review/request-changes"),
+    *_rules(APPROVER, "POST /runs/{run}/review/amend"),
+    *_rules(APPROVER, "POST /stop-all", "DELETE /stop-all"),
+)
+
+
+class Table:
+    """Finds the rules of a path."""
+
+    def __init__(self, rules: tuple[Rule, ...] = RULES) -> None:
+        self._exact: dict[str, dict[str, Rule]] = {}
+        self._patterns: dict[str, tuple[re.Pattern[str], dict[str, Rule]]] = {}
+        for rule in rules:
+            if "{" not in rule.path:
+                self._exact.setdefault(rule.path, {})[rule.method] = rule
+                continue
+            pattern = re.compile(_pattern(rule.path))
+            self._patterns.setdefault(rule.path, (pattern, {}))[1][rule.method] = rule
+
+    def find(self, path: str) -> dict[str, Rule]:
+        """The rules of a path by method; empty when there is none."""
+        found = self._exact.get(path)
+        if found is not None:
+            return found
+        for pattern, rules in self._patterns.values():
+            if pattern.fullmatch(path):
+                return rules
+        return {}
+
+
+def _pattern(path: str) -> str:
+    parts = re.split(r"(\{[a-z]+(?::path)?\})", path)
+    return "".join(
+        ".+" if part.endswith(":path}") else "[^/]+" if part.startswith("{") else re.escape(part)
+        for part in parts
+    )
+
+
+def may(role: str, people: str) -> bool:
+    """Whether a role is enough."""
+    return people == PUBLIC or ROLES.index(role) >= ROLES.index(people)

@@ -1,0 +1,375 @@
+"""What answers look like, for the OpenAPI document. Tests hold every answer against these.
+
+Documents are written from the builders that `--json` uses, never through these models: they
+describe, and cost nothing when a page is served.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Doc = dict[str, Any]
+
+
+class Shape(BaseModel):
+    """A document; more fields may come."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Finding(Shape):
+    """Something that is wrong with a plan, and its fix."""
+
+    rule: str
+    level: Literal["error", "warning", "note"]
+    place: str
+    message: str
+    fix: str
+
+
+class Problem(Shape):
+    """RFC 9457: why a request was not carried out."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    fix: str | None = None
+    findings: list[Finding] | None = None
+
+
+class Session(Shape):
+    """Who is signed in."""
+
+    person: str
+    role: Literal["viewer", "operator", "approver"]
+    expires: str | None = Field(description="When the session ends; null with a bearer token.")
+    version: str
+    store: str
+    stopped: bool
+    stopped_by: str
+
+
+class RunRow(Shape):
+    """A run in a list."""
+
+    run: str
+    status: str
+    goal: str
+    plan: str
+    steps: int | None
+    settled: int | None
+    succeeded: int | None
+    failed: int | None
+    waiting: int | None
+    cost: float | None
+    created: str
+    updated: str
+    started: str
+    host: int | None
+
+
+class RunPage(Shape):
+    """Runs, the latest first."""
+
+    items: list[RunRow]
+    next: str | None
+
+
+class Asked(Shape):
+    """Something that waits for a person."""
+
+    id: str
+    kind: str
+    run: str
+    step: str | None
+    text: str
+    choices: list[str]
+    since: str
+
+
+class StepRow(Shape):
+    """A step of a run."""
+
+    id: str
+    status: str
+    worker: str
+    attempts: int
+    error: Doc | None
+
+
+class Run(Shape):
+    """A run, as `leadhand show RUN --json`."""
+
+    run: str
+    status: str
+    goal: str
+    result: Any
+    steps: list[StepRow]
+    cost: float
+    duration: float
+    reason: str
+    host: int | None
+    started: str
+    plan: Doc
+    params: Doc
+    revision: int
+    planner: str
+    seq: int
+    rollback: Doc | None
+    fault: Doc | None
+    recovery: Doc
+    waiting_for: list[Asked] = []
+    limits: Doc
+    paused: bool
+    unhosted: str | None = Field(description="Why nobody drives it, if that is so.")
+
+
+class Node(Shape):
+    """A step in the graph."""
+
+    id: str
+    worker: str
+    action: str
+    status: str
+    attempts: int
+    started: str | None
+    ended: str | None
+    cost: float
+    reason: str
+    outlook: bool
+
+
+class Graph(Shape):
+    """All steps, and which waits for which."""
+
+    run: str
+    nodes: list[Node]
+    edges: list[tuple[str, str]]
+    revision: int
+
+
+class Attempt(Shape):
+    """One try of a step."""
+
+    attempt: int
+    worker: str
+    started: str
+    ended: str | None
+    status: str
+    failure: Doc | None
+    recovery: Doc | None
+    cost: float
+    model_calls: int
+    findings: list[str]
+
+
+class Step(Node):
+    """All there is of a step."""
+
+    run: str
+    planned: Doc
+    depends_on: list[str]
+    dependents: list[str]
+    error: Doc | None
+    findings: list[str]
+    held: str | None
+    questions: list[Asked]
+    attempts_made: list[Attempt]
+    models: Doc | None
+    data: Any
+    output: str
+
+
+class RevisionRow(Shape):
+    """One version of a run's plan."""
+
+    number: int
+    hash: str
+    author: str
+    status: str
+    steps: int
+
+
+class Revisions(Shape):
+    """All versions of a run's plan."""
+
+    items: list[RevisionRow]
+    next: None
+
+
+class Revision(RevisionRow):
+    """One version, whole."""
+
+    plan: Doc
+    heirs: dict[str, str]
+
+
+class Diff(Shape):
+    """What differs, by meaning."""
+
+    old: str
+    new: str
+    equal: bool
+    changes: list[Doc]
+    difference: list[str]
+
+
+class Line(Shape):
+    """One line of a ledger."""
+
+    seq: int
+    at: str
+    type: str
+    ledger: Literal["intent", "execution"]
+    text: str
+    step: str | None
+
+
+class Ledger(Shape):
+    """What happened, oldest first."""
+
+    items: list[Line]
+    next: str | None
+
+
+class Review(Shape):
+    """All that waits in a run, as `leadhand review RUN --json`."""
+
+    run: str
+    waiting: bool
+    question: str | None
+    reason: str
+    revision: int
+    binding: str
+    people: int
+    approvals: list[Doc]
+    steps: list[Doc]
+    risk: str
+    effects: list[str]
+    writes: list[str]
+    workers: Doc
+    cost: float
+    changes: list[Doc]
+    difference: list[str]
+
+
+class Done(Shape):
+    """A word that a run has heard; it is durable."""
+
+    run: str
+    status: str
+
+
+class Started(Done):
+    """A run that has begun."""
+
+    goal: str
+    steps: int
+
+
+class Reach(Shape):
+    """What a plan may do, at most."""
+
+    workers: list[str]
+    effects: list[str]
+    writes: list[str]
+    risk: str
+    cost: float
+
+
+class Draft(Shape):
+    """A plan that does not run yet."""
+
+    plan: Doc
+    findings: list[Finding]
+    reach: Reach | None
+    decision: Literal["let through", "one person", "two people", "refused"]
+    reason: str
+
+
+class Lint(Shape):
+    """What there is to say about a plan."""
+
+    valid: bool
+    findings: list[Finding]
+
+
+class Inbox(Shape):
+    """What waits for people, oldest first."""
+
+    items: list[Asked]
+    next: None
+
+
+class Saved(Shape):
+    """A plan of the library."""
+
+    name: str
+    version: int
+    hash: str
+    saved: str
+    by: str
+    goal: str
+    params: list[str]
+    steps: int
+
+
+class Library(Shape):
+    """The plans of the library."""
+
+    items: list[Saved]
+    next: None
+
+
+class SavedPlan(Saved):
+    """A plan of the library, whole, with how its versions fared."""
+
+    document: Doc
+    history: list[Doc]
+
+
+class Kept(Shape):
+    """What the library did."""
+
+    name: str
+
+
+class Workers(Shape):
+    """Who can do what."""
+
+    digest: str
+    workers: list[Doc]
+    contexts: list[str]
+    planners: list[str]
+
+
+class Metrics(Shape):
+    """What all runs amount to, as `leadhand metrics --json`."""
+
+    runs: dict[str, int]
+    attempts: int
+    recovery: list[Doc]
+
+
+class Setting(Shape):
+    """A value, and where it came from."""
+
+    value: Any
+
+
+class Settings(Shape):
+    """Everything that is configured, without secrets."""
+
+    settings: dict[str, Setting]
+    files: list[str]
+    version: str
+    store: str
+
+
+class Stopped(Shape):
+    """Whether anything may start."""
+
+    stopped: bool

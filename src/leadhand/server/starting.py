@@ -1,0 +1,184 @@
+"""From the body of a request to a run, or to the plan that it would run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.app.places import in_context
+from leadhand.core.check import bind_params, lint
+from leadhand.core.plan import Goal
+from leadhand.core.review import reach, ruling
+from leadhand.core.state import State
+from leadhand.engine.shelf import find
+from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
+from leadhand.server.problems import finding_document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leadhand.app.lead import Lead
+    from leadhand.core.plan import Doc
+    from leadhand.core.policy import Policy
+    from leadhand.engine.run import Run
+    from leadhand.server.forms import StartForm
+    from leadhand.server.idempotency import Keyed
+    from leadhand.server.office import Office
+
+DECISIONS = {0: "let through", 1: "one person", 2: "two people"}
+
+
+class Prepared(NamedTuple):
+    """What is to be run, and who runs it."""
+
+    lead: Lead
+    what: Goal | Doc
+    params: Doc
+    origin: Doc
+    policy: Policy
+
+
+async def prepared(office: Office, form: StartForm, actor: str) -> Prepared:
+    """Everything that a start needs; UsageError says what does not fit."""
+    given = [form.goal, form.plan, form.library]
+    if sum(each is not None for each in given) != 1:
+        raise UsageError("say one of goal, plan and library")
+    saved = None
+    if form.library is not None:
+        name = form.library
+        saved = await office.desks.read(lambda desk: find(desk.store, name))
+
+    def make() -> Prepared:
+        return _prepared(office, form, actor, saved)
+
+    return await asyncio.to_thread(make)
+
+
+def _prepared(office: Office, form: StartForm, actor: str, saved: Any) -> Prepared:
+    conductor = office.conductor
+    settings, registry = conductor.place(form.context or "")
+    place = settings.context
+    policy = settings.policy
+    if form.review:
+        policy = msgspec.structs.replace(policy, review=True)
+    if form.budget is not None:
+        least = form.budget if policy.budget is None else min(policy.budget, form.budget)
+        policy = msgspec.structs.replace(policy, budget=least)
+    origin: Doc = {"context": place.name} if place is not None else {}
+    if form.goal is not None:
+        if form.params:
+            raise UsageError("params go with a plan; for a goal, say what is given with have")
+        said = form.goal.model_dump(exclude_defaults=True)
+        have = {**(place.params if place else {}), **said.pop("have", {})}
+        goal = Goal(have=have, **said)
+        planner = conductor.planner_named(form.planner, settings)
+        lead = conductor.lead_for(actor, planner, policy, registry, settings)
+        return Prepared(lead, goal, {}, origin, policy)
+    if form.planner:
+        raise UsageError("a planner goes with a goal; a plan is run as it stands")
+    doc: Doc = saved.document if saved is not None else form.plan or {}
+    if saved is not None:
+        origin["library"] = saved.label
+    if place is not None:
+        doc, found = in_context(settings, doc, registry.catalog())
+        origin |= found
+    params = {**_declared(doc, place.params if place else {}), **form.params}
+    lead = conductor.lead_for(actor, "", policy, registry, settings)
+    return Prepared(lead, doc, params, origin, policy)
+
+
+def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
+    declared = doc.get("params")
+    names = declared if isinstance(declared, dict) else {}
+    return {name: value for name, value in values.items() if name in names}
+
+
+async def start(office: Office, form: StartForm, actor: str, key: Keyed | None) -> Run:
+    """Begin a run; durable when it returns."""
+    host = office.host
+    if host.shared.stopped:
+        raise NotAllowed(
+            f"everything on this database was stopped by {host.shared.stopped_by}. "
+            "Fix: lift it with DELETE /api/v1/stop-all"
+        )
+    if host.draining or host.failed is not None:
+        raise Conflict("the server is about to end. Fix: ask the next one")
+    ready = await prepared(office, form, actor)
+    checked = None
+    if not isinstance(ready.what, Goal):
+        what, params = ready.what, ready.params
+        checked = await asyncio.to_thread(ready.lead.check, what, params)
+    origin = {**ready.origin, **({"request": key.digest} if key is not None else {})}
+    try:
+        return await ready.lead.begin(
+            host,
+            ready.what,
+            params=ready.params,
+            run_id=key.run_id if key is not None else "",
+            sources=office.settings.workers,
+            origin=origin,
+            checked=checked,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+async def draft(office: Office, form: StartForm, actor: str) -> Doc:
+    """The plan that would run, what is wrong with it, how far it reaches, and who must allow it."""
+    ready = await prepared(office, form, actor)
+    lead, what = ready.lead, ready.what
+    findings: list[Any] = []
+    if isinstance(what, Goal):
+        try:
+            doc = (await lead.plan(what)).to_doc()
+        except PlanInvalid as error:
+            return _refused({}, list(error.findings))
+    else:
+        doc = what
+        pools, params = ready.policy.resources, ready.params or None
+        catalog = lead.registry.catalog()
+
+        def look() -> list[Any]:
+            return lint(doc, catalog, params=params, resources=pools)
+
+        findings = await asyncio.to_thread(look)
+    if any(each.level == "error" for each in findings):
+        return _refused(doc, findings)
+    return _judged(lead, doc, ready, findings)
+
+
+def _refused(doc: Doc, findings: list[Any]) -> Doc:
+    wrong = sum(getattr(each, "level", "error") == "error" for each in findings)
+    return {
+        "plan": doc,
+        "findings": [finding_document(each) for each in findings],
+        "reach": None,
+        "decision": "refused",
+        "reason": f"the plan has {wrong} errors",
+    }
+
+
+def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
+    catalog = lead.registry.catalog()
+    state = State()
+    state.policy, state.catalog = ready.policy, catalog
+    state.params, _ = bind_params(doc.get("params", {}), ready.params)
+    wanted = reach(doc.get("steps", ()), catalog, doc.get("risk_level"))
+    found = ruling(state, wanted, None)
+    reached = wanted.to_doc()
+    decision = "refused" if found.refused else DECISIONS.get(found.people, "two people")
+    return {
+        "plan": doc,
+        "findings": [finding_document(each) for each in findings],
+        "reach": {
+            "workers": reached["workers"],
+            "effects": reached["effects"],
+            "writes": reached["scope"],
+            "risk": reached["risk"],
+            "cost": wanted.cost,
+        },
+        "decision": decision,
+        "reason": found.reason,
+    }

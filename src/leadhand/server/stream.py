@@ -1,0 +1,318 @@
+"""The event stream: one follower of the store, any number of readers.
+
+    store ─► follower ─► frame (made once) ─► ring ─► reader, reader, reader …
+                                                └── too far behind: pages of the store
+
+The follower is woken by commits and reads what is durable, so no reader ever sees an event that
+a crash could take back, and no commit ever waits for one. A frame is the bytes of one event as
+they go over the wire, made once for all. The ring holds the last of them, bounded in number and
+bytes. A reader has a position and nothing else: it takes what comes after it from the ring, or,
+when that has moved on, from the store. What it has not taken yet is not kept for it; one that does
+not take anything for a while is let go, and comes back with the position it had.
+
+`patch` says how the run stands: as of that event or later, never earlier. So a page that takes
+patches in the order they come ends with the truth, also when it was away for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from leadhand.app.graphs import node_row
+from leadhand.codec.events import decode
+from leadhand.core.evolve import evolve
+from leadhand.core.ledger import describe, ledger_of
+from leadhand.core.moments import iso
+from leadhand.core.state import State
+from leadhand.core.views import run_status, shown_status
+from leadhand.engine.fold import fold
+from leadhand.errors import LeadhandError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from leadhand.core.events import Event
+    from leadhand.core.plan import Doc
+    from leadhand.ports import Entry
+    from leadhand.server.desks import Desk, Desks
+    from leadhand.stores.sqlite import SqliteStore
+
+RING_FRAMES = 8192
+RING_BYTES = 8 << 20
+CHUNK_BYTES = 64 << 10
+"""What one reader is sent at a time, and all that is ever gathered for it."""
+SLICE = 32
+"""Frames made before the loop is let go on: some 1 ms."""
+CATCH_UP_MAX = 100_000
+"""Events a reader may have missed; after more it is told to look at everything again."""
+PAGE = 200
+PING_S = 15.0
+WAKE_S = 0.005
+WAKE_READER_S = 0.0005
+"""How long readers wait for more to come together; longer, the more of them there are."""
+STATES_MAX = 2000
+STEPS_MAX = 200_000
+TEXT_MAX = 2000
+CHANGED_MAX = 200
+
+
+class Frame(NamedTuple):
+    """One event on the wire."""
+
+    run: str
+    data: bytes
+
+
+class Board:
+    """How the runs stand whose events go by."""
+
+    def __init__(self, desks: Desks) -> None:
+        self._desks = desks
+        self._states: OrderedDict[str, State] = OrderedDict()
+
+    async def patch(self, entry: Entry, event: Event) -> Doc | None:
+        """What changed for somebody who shows the run; None for what belongs to no run."""
+        if entry.run.startswith("$"):
+            return None
+        try:
+            state, after = await self._at(entry, event)
+        except LeadhandError:
+            return None  # a log that does not verify is shown by `verify`, not by a stream
+        found: Doc = {
+            "status": run_status(state),
+            "counts": {
+                "steps": len(state.steps),
+                "settled": len(state.steps) - state.unsettled,
+                "succeeded": state.succeeded,
+                "failed": state.bad,
+                "running": len(state.in_flight),
+            },
+            "cost": round(state.spent, 6),
+            "waiting": len(state.questions),
+            "revision": state.revision,
+        }
+        step = state.steps.get(getattr(event, "step", None) or "")
+        if step is not None:
+            found["step"] = node_row(step)
+            others = (state.steps[name] for name in after if name in state.steps)
+            found["dependents"] = [{"id": s.id, "status": shown_status(s)} for s in others]
+        if state.ended is not None:
+            found["reason"] = state.ended.reason
+        return found
+
+    async def _at(self, entry: Entry, event: Event) -> tuple[State, list[str]]:
+        """The run's state at this event or after it, and the steps that waited for its step."""
+        run = entry.run
+        state = self._states.pop(run, None)
+        step = state.steps.get(getattr(event, "step", None) or "") if state is not None else None
+        after = [name for name, _ in step.dependents[:CHANGED_MAX]] if step is not None else []
+        if state is None and entry.seq == 1:
+            state = State()
+        if state is not None and state.seq == entry.seq - 1:
+            evolve(state, event, entry.at)
+        elif state is None or state.seq < entry.seq:
+
+            def look(desk: Desk) -> State:
+                return fold(desk.verified(run))
+
+            state = await self._desks.read(look)
+        self._states[run] = state
+        if state.ended is not None or len(self._states) > STATES_MAX:
+            self._trim()
+        return state, after
+
+    def _trim(self) -> None:
+        """Let go of runs that ended, and of those that were quiet for longest."""
+        steps = sum(len(state.steps) for state in self._states.values())
+        ended = [run for run, state in self._states.items() if state.ended is not None]
+        for run in (*ended[:-8], *self._states):
+            if len(self._states) <= STATES_MAX and steps <= STEPS_MAX and run not in ended:
+                break
+            if (state := self._states.pop(run, None)) is not None:
+                steps -= len(state.steps)
+
+    def forget(self) -> None:
+        """Nobody listens."""
+        self._states.clear()
+
+
+class Hub:
+    """Feeds all streams of a server."""
+
+    def __init__(self, store: SqliteStore, desks: Desks) -> None:
+        self._store = store
+        self._desks = desks
+        self._board = Board(desks)
+        self._ring: dict[int, Frame] = {}
+        self._bytes = 0
+        self._floor = 0
+        """The ring holds what comes after this position."""
+        self._head = 0
+        self._wakers: set[asyncio.Event] = set()
+        self._follower: asyncio.Task[None] | None = None
+        self._waking: asyncio.TimerHandle | None = None
+        self._shared: tuple[int, int, bytes] = (0, 0, b"")
+        self._closed = False
+        self.sent = 0
+
+    @property
+    def readers(self) -> int:
+        """How many listen."""
+        return len(self._wakers)
+
+    async def events(self, after: int | None, run: str) -> AsyncGenerator[bytes]:
+        """What one reader is sent, from a position or from now on, until it leaves."""
+        waker = asyncio.Event()
+        self._begin()
+        self._wakers.add(waker)
+        try:
+            position = self._head if after is None else after
+            yield f"retry: 2000\n: listening\nid: {position}\n\n".encode()
+            while not self._closed:
+                waker.clear()
+                if position > self._head or self._head - position > CATCH_UP_MAX:
+                    position = self._head
+                    yield reset(position)
+                elif position < self._floor:
+                    position, chunk = await self._behind(position, run)
+                    if chunk:
+                        yield chunk
+                elif position < self._head:
+                    position, chunk = self._take(position, run)
+                    if chunk:
+                        yield chunk
+                elif not await _woken(waker):
+                    yield f": ping\nid: {position}\n\n".encode()
+        finally:
+            self._wakers.discard(waker)
+            if not self._wakers:
+                self._rest()
+
+    async def close(self) -> None:
+        """Readers are let go; they come back to the next server with the position they have."""
+        self._closed = True
+        follower, self._follower = self._follower, None
+        self._wake()
+        if follower is not None:
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+
+    # The follower.
+
+    def _begin(self) -> None:
+        if self._follower is None and not self._closed:
+            self._floor = self._head = self._store.last_position()
+            self._follower = asyncio.get_running_loop().create_task(self._follow())
+
+    def _rest(self) -> None:
+        """The last reader left: nothing is made for nobody."""
+        if self._follower is not None:
+            self._follower.cancel()
+            self._follower = None
+        self._ring.clear()
+        self._bytes = 0
+        self._shared = (0, 0, b"")
+        self._board.forget()
+
+    async def _follow(self) -> None:
+        made = 0
+        async with contextlib.aclosing(self._store.follow(self._head)) as entries:
+            async for position, entry in entries:
+                self._keep(position, await self._frame(position, entry))
+                made += 1
+                if made % SLICE == 0:
+                    await asyncio.sleep(0)
+
+    def _keep(self, position: int, frame: Frame) -> None:
+        self._ring[position] = frame
+        self._bytes += len(frame.data)
+        self._head = position
+        while len(self._ring) > RING_FRAMES or self._bytes > RING_BYTES:
+            oldest = next(iter(self._ring))
+            self._bytes -= len(self._ring.pop(oldest).data)
+            self._floor = oldest
+        if self._waking is None:
+            delay = WAKE_S + WAKE_READER_S * len(self._wakers)
+            self._waking = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._waking = None
+        for waker in self._wakers:
+            waker.set()
+
+    # Frames.
+
+    async def _frame(self, position: int, entry: Entry) -> Frame:
+        event = decode(entry.version, entry.body)
+        kind = type(event).__name__
+        doc: Doc = {
+            "position": position,
+            "run": entry.run,
+            "seq": entry.seq,
+            "at": iso(entry.at),
+            "type": kind,
+            "ledger": ledger_of(event),
+            "step": getattr(event, "step", None) or None,
+            "text": describe(event)[:TEXT_MAX],
+            "patch": await self._board.patch(entry, event),
+        }
+        body = msgspec.json.encode(doc)
+        head = f"id: {position}\nevent: {kind}\ndata: ".encode()
+        return Frame(entry.run, b"".join((head, body, b"\n\n")))
+
+    def _take(self, position: int, run: str) -> tuple[int, bytes]:
+        """What the ring holds after a position, up to a chunk."""
+        if not run and self._shared[0] == position and self._shared[1] <= self._head:
+            self.sent += self._shared[1] - position
+            return self._shared[1], self._shared[2]
+        parts, size, last = list[bytes](), 0, position
+        for place in range(position + 1, self._head + 1):
+            frame = self._ring.get(place)
+            last = place
+            if frame is not None and (not run or frame.run == run):
+                parts.append(frame.data)
+                size += len(frame.data)
+                if size >= CHUNK_BYTES:
+                    break
+        chunk = b"".join(parts)
+        self.sent += len(parts)
+        if not run:
+            self._shared = (position, last, chunk)
+        return last, chunk
+
+    async def _behind(self, position: int, run: str) -> tuple[int, bytes]:
+        """The same from the store, for a reader that was away."""
+
+        def look(desk: Desk) -> list[tuple[int, Entry]]:
+            return desk.store.page(position, PAGE)
+
+        rows = await self._desks.read(look)
+        parts, size = list[bytes](), 0
+        for place, entry in rows:
+            if place > self._floor or size >= CHUNK_BYTES:
+                break
+            position = place
+            if not run or entry.run == run:
+                frame = await self._frame(place, entry)
+                parts.append(frame.data)
+                size += len(frame.data)
+        self.sent += len(parts)
+        return position if rows else self._floor, b"".join(parts)
+
+
+def reset(position: int) -> bytes:
+    """Too much has happened to be told: look at everything again, from here on it goes on."""
+    return f'id: {position}\nevent: reset\ndata: {{"position":{position}}}\n\n'.encode()
+
+
+async def _woken(waker: asyncio.Event) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PING_S):
+            await waker.wait()
+            return True
+    return False
