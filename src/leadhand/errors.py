@@ -64,6 +64,7 @@ class PlanInvalid(LeadhandError):
 
     def __init__(self, findings: Sequence[object]) -> None:
         self.findings = tuple(findings)
+        self.done = "nothing was run"
         super().__init__("\n".join(str(finding) for finding in findings) or "the plan is invalid")
 
 

@@ -105,9 +105,9 @@ def test_a_row_says_when_a_step_may_start():
     shut, fine, late = rows(state, BEGIN, {}, 10)[0]
     assert (shut.word, shut.icon) == ("scheduled", "◷")
     opens = BEGIN + (3 * 3600 + 46 * 60 + 40) * SECOND
-    assert shut.detail == f"outside its window until {moment(opens)}"
+    assert shut.detail == f"outside its window until {moment(opens, zone=True)}"
     assert (fine.word, fine.detail) == ("ready", "ready")
-    assert (late.word, late.detail) == ("scheduled", f"not before {moment(midnight)}")
+    assert (late.word, late.detail) == ("scheduled", f"not before {moment(midnight, zone=True)}")
     assert row(state, state.steps["shut"], opens, {}).word == "ready"
     assert row(state, state.steps["late"], midnight, {}).word == "ready"
 

@@ -65,7 +65,7 @@ def test_a_number_is_never_given_twice():
     with pytest.raises(UsageError, match='no plan "deploy"; it is empty'):
         find(shelf.state, "deploy")
     assert shelf.save("deploy", PLAN).version == 2
-    with pytest.raises(UsageError, match=r"no deploy@1; there are versions 2"):
+    with pytest.raises(UsageError, match=r"no deploy@1; its versions: 2"):
         find(shelf.state, "deploy@1")
 
 

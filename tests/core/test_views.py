@@ -468,6 +468,17 @@ LEDGER = [
     ),
     (ev.ReviewRequested(2, "h", "look at it"), "look at it"),
     (ev.RevisionApproved(2, "h", "ann", "fine"), "revision 2 approved by ann: fine"),
+    (
+        ev.RevisionApproved(2, "h", "ann", instants={"a": 1_700_006_400_000_000}),
+        "revision 2 approved by ann; a starts at 2023-11-15 00:00:00 UTC or later",
+    ),
+    (
+        ev.RevisionApproved(2, "h", "ann", instants={f"s{n}": 0 for n in range(7)}),
+        "revision 2 approved by ann"
+        + "".join(f"; s{n} starts at 1970-01-01 00:00:00 UTC or later" for n in range(5))
+        + "; 2 more have a time",
+    ),
+    (ev.RevisionRejected(1, "h", "ann", "amended"), "revision 1 amended by ann"),
     (ev.RevisionRejected(2, "h", "ann"), "revision 2 rejected by ann"),
     (
         ev.QuestionAsked(id="q1", kind="failure", text="What?", choices=["x", "y"]),

@@ -21,7 +21,6 @@ from leadhand.core.durations import seconds
 from leadhand.core.holds import released
 from leadhand.core.looser import limits_of
 from leadhand.core.moves import Move
-from leadhand.core.reviewed import review_doc
 from leadhand.core.revisions import plan_of
 from leadhand.engine.approvals import signed, signed_releases, words_with
 from leadhand.errors import NotAllowed, UsageError
@@ -76,9 +75,12 @@ class People(House):
 
     async def review(self, run_id: str) -> Doc:
         """All that waits in a run, complete, as `leadhand review RUN --json` prints it."""
+        from leadhand.app.documents import review_document
+
         async with self.hosting() as host:
             state = host.load(run_id, self.registry).state
-            found: Doc = msgspec.json.decode(msgspec.json.encode(review_doc(state, host.time())))
+            told = review_document(state, host.time())
+            found: Doc = msgspec.json.decode(msgspec.json.encode(told))
             return found
 
     async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
@@ -177,13 +179,20 @@ def approval_of(  # noqa: PLR0913 - all that an approval says
     return msgspec.structs.replace(found, signature=signed(key, found.to_sign())["signature"])
 
 
+def _pending(state: State) -> set[str]:
+    """The ids of steps that wait for a review."""
+    return {str(doc.get("id")) for doc in (state.pending.add if state.pending else ())}
+
+
 def revision_of(state: State, doc: Doc) -> Doc:
     """What a person says so that a run follows an edited plan; UsageError when it cannot."""
     delta = amendment(state, doc)
     if delta.head:
+        steps = [name for name in delta.head if name in state.steps or name in _pending(state)]
+        path = f"write steps.{steps[0]}.…, or " if steps else ""
         raise UsageError(
             f"a run keeps what its plan says besides its steps: {', '.join(delta.head)} cannot "
-            "change. Fix: change the plan, and run that"
+            f"change. Fix: {path}change the plan, and run that"
         )
     waiting = state.pending
     final = waiting.final if waiting is not None else state.final

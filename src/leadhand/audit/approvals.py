@@ -215,7 +215,7 @@ class Signatures:
         found = []
         if self.unsigned:
             several = "an approval is" if self.unsigned == 1 else f"{self.unsigned} approvals are"
-            found.append(f"that they approved who is said to have: {several} not signed")
+            found.append(f"who approved: {several} not signed, and a name alone proves nothing")
         for key, why in sorted(self.unchecked.items()):
             found.append(f"whether {key} signed an approval: signature not checked ({why})")
         if self.strangers:

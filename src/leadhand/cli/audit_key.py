@@ -18,7 +18,7 @@ FILE = "audit.key"
 @command("audit-key", "leadhand audit-key")
 @click.argument("path", required=False)
 def audit_key(console: Console, path: str | None) -> int:
-    """Make a key that signs anchors and exports; the private half is readable by you alone.
+    """Make a key that signs anchors, exports or approvals; only you can read its private half.
 
     PATH gets the private key, PATH.pub the public one, which whoever checks your logs needs.
     The default is in your configuration folder, outside of every project: whoever may change
@@ -51,7 +51,8 @@ def audit_key(console: Console, path: str | None) -> int:
     console.out(key.name)
     console.say(f"private: {file}\npublic:  {public}")
     console.say(f'Use it in leadhand.toml:\n\n[audit]\nkey = "{file}"')
-    console.say(f'\nAs one who approves:\n\n[approvers]\nNAME = "ed25519:{key.public.text}"')
+    console.say(f'\nAs one who approves:\n\n[review]\nkey = "{file}"')
+    console.say(f'\n[approvers]\nNAME = "ed25519:{key.public.text}"')
     return 0
 
 

@@ -41,6 +41,13 @@ class Console:
         except OSError as error:
             raise OSError(error.errno, error.strerror, "standard output") from None
 
+    def row(self, text: str) -> None:
+        """A line of a table: on a terminal no longer than that is wide."""
+        if _is_terminal(self._data):
+            wide = os.get_terminal_size(self._data.fileno()).columns
+            text = text if len(text) <= wide or wide < 2 else text[: wide - 1] + "…"
+        self.out(text)
+
     def text(self, text: str) -> None:
         """What others wrote: byte for byte, but a terminal is shown what it would have obeyed."""
         self.out(clean_lines(text) if _is_terminal(self._data) else text)

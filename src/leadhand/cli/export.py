@@ -133,6 +133,6 @@ def _print(console: Console, verdict: BundleVerdict) -> None:
     if verdict.anchor is not None:
         console.say(f"anchored at commit {verdict.anchor.number}, {iso(verdict.anchor.at)}")
     if verdict.signed_approvals:
-        console.say(f"{count(verdict.signed_approvals, 'approval')} signed by its approver's key")
+        console.say(f"{count(verdict.signed_approvals, 'approval')} signed; every signature holds")
     for text in verdict.unshown:
         console.say(f"cannot be shown: {clean(text, 500)}")

@@ -24,6 +24,8 @@ from leadhand.cli.text import clean_lines
 from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid
 
 Body = Callable[..., int | None]
+ELSEWHERE = {("run", "--approval"): "`leadhand apply PLAN --approval FILE` runs what was approved."}
+"""Options that people look for at the wrong command."""
 
 
 class Command(click.Command):
@@ -101,6 +103,8 @@ class LazyGroup(click.Group):
             from leadhand.core.wording import closest
 
             meant = closest(args[0], COMMANDS)
+            if args[0].lower().endswith((".json", ".yaml", ".yml")):
+                meant = f"run {args[0]}"
             fix = f"Did you mean `leadhand {meant}`?" if meant else "`leadhand --help` lists them."
             raise click.UsageError(f"there is no command {args[0]!r}. {fix}")
         return super().resolve_command(ctx, args)
@@ -220,7 +224,7 @@ def _tell(error: BaseException) -> None:
     if isinstance(error, PlanInvalid):
         _write(clean_lines(message))
         total = len(error.findings)
-        message = f"the plan has {total} error{'' if total == 1 else 's'}; nothing was run"
+        message = f"the plan has {total} error{'' if total == 1 else 's'}; {error.done}"
     if bug:
         fix = "Set LEADHAND_DEBUG=1 to see where, and please report it."
         message = f"this is a bug in Leadhand: {message}"
@@ -233,10 +237,15 @@ def _tell(error: BaseException) -> None:
 
 def _tell_usage(error: click.ClickException) -> None:
     message, fix = message_of(error)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        _write(message)  # the help itself
+        return
     _write(error_line(message))
+    ctx = getattr(error, "ctx", None)
+    if isinstance(error, click.NoSuchOption) and ctx is not None:
+        fix = fix or ELSEWHERE.get((ctx.info_name or "", error.option_name), "")
     if fix:
         _write(f"  {fix}")
-    ctx = getattr(error, "ctx", None)
     if ctx is not None and ctx.parent is not None:
         _write(f"  `{ctx.command_path} --help` says more.")
 

@@ -11,7 +11,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
-from leadhand.cli.outcome import answer_line
+from leadhand.cli.outcome import answer_line, still_needs
 from leadhand.cli.text import clean, clean_lines, moment
 from leadhand.codec.documents import read_value
 from leadhand.core.moments import iso
@@ -44,6 +44,9 @@ def inbox(console: Console, store: str | None) -> int:
     for row in rows:
         console.out(f"{row['id']}  {row['kind']}, since {moment(row['since'])}")
         console.out(f"    {clean(row['text'], 1000)}")
+        if row["kind"] == "review":
+            way = console.command(f"review {row['run']}")
+            console.out(f"    see all of it: {way}")
         console.out(f"    {answer_line(console, row['id'], row['choices'], words=row['words'])}")
     return 0
 
@@ -90,7 +93,11 @@ def answer(
         console.document({"id": row["id"], "choice": chosen, **answered, "run": run})
         return 0
     console.say(f"answered {row['id']}: {clean(chosen or text or data)}")
-    if not answered["hosted"]:
+    with reading(settings) as reader:
+        waits = still_needs(reader.state(run)) if row["kind"] == "review" else ""
+    if waits:
+        console.say(f"It still waits: {waits}")
+    elif not answered["hosted"]:
         way = console.command(f"resume {run}")
         console.say(f"Nothing hosts this run. Go on with: {way}")
     return 0

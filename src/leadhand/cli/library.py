@@ -42,7 +42,11 @@ def library() -> None:
     """Keep plans under a name, in versions, with how they fared."""
 
 
-@command("save", "leadhand library save deploy plan.yaml\nleadhand library save deploy 7kq3")
+@command(
+    "save",
+    "leadhand library save deploy plan.yaml\nleadhand library save deploy 7kq3",
+    short_help="Save a plan, or the plan of a run, under a name",
+)
 @click.argument("name")
 @click.argument("what", metavar="PLAN|RUN")
 @store_option
@@ -58,7 +62,11 @@ def save(console: Console, name: str, what: str, store: str | None) -> int:
     return 0
 
 
-@command("list", "leadhand library list")
+@command(
+    "list",
+    "leadhand library list",
+    short_help="List the plans, and how they fared",
+)
 @store_option
 def list_(console: Console, store: str | None) -> int:
     """List the plans of the library, with how often and how well they ran."""
@@ -81,11 +89,15 @@ def list_(console: Console, store: str | None) -> int:
         return 0
     head = ("NAME", "VERSION", "USES", "SUCCEEDED", "MEDIAN", "SAVED", "PARAMETERS", "GOAL")
     for line in table(head, (_cells(row) for row in rows)):
-        console.out(line)
+        console.row(line)
     return 0
 
 
-@command("show", "leadhand library show deploy\nleadhand library show deploy@2 --json")
+@command(
+    "show",
+    "leadhand library show deploy\nleadhand library show deploy@2 --json",
+    short_help="Print a plan, and its history",
+)
 @click.argument("name", metavar="NAME[@VERSION]")
 @store_option
 def show(console: Console, name: str, store: str | None) -> int:
@@ -111,7 +123,11 @@ def show(console: Console, name: str, store: str | None) -> int:
     return 0
 
 
-@command("remove", "leadhand library remove deploy")
+@command(
+    "remove",
+    "leadhand library remove deploy",
+    short_help="Take a name out, with all its versions",
+)
 @click.argument("name")
 @store_option
 def remove(console: Console, name: str, store: str | None) -> int:
@@ -127,7 +143,11 @@ def remove(console: Console, name: str, store: str | None) -> int:
     return 0
 
 
-@command("export", "leadhand library export deploy -o deploy.plan.json")
+@command(
+    "export",
+    "leadhand library export deploy -o deploy.plan.json",
+    short_help="Write a version as one file with its hash",
+)
 @click.argument("name", metavar="NAME[@VERSION]")
 @click.option("--output", "-o", metavar="FILE", help="JSON, or YAML by its ending; else stdout.")
 @store_option
@@ -152,7 +172,11 @@ def export(console: Console, name: str, output: str | None, store: str | None) -
     return 0
 
 
-@command("import", "leadhand library import deploy.plan.json")
+@command(
+    "import",
+    "leadhand library import deploy.plan.json",
+    short_help="Take in a file that was exported",
+)
 @click.argument("file")
 @store_option
 def import_(console: Console, file: str, store: str | None) -> int:

@@ -43,7 +43,7 @@ def logs(console: Console, run: str, step: str | None, **options: Any) -> int:
         ident = reader.resolve(run)
         if step is not None and step not in reader.state(ident).steps:
             known = ", ".join(list(reader.state(ident).steps)[:12])
-            raise UsageError(f"run {ident} has no step {step!r}. Its steps: {known}")
+            raise UsageError(f"run {ident} has no step {step!r}. Its steps: {known or 'none yet'}")
         printer = _Printer(console, reader, step, ledger)
         seq = 0
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -10,9 +11,10 @@ from leadhand.app.documents import UNREADABLE, Driver, run_rows, timed_row, work
 from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import reading, settings_of, store_option, workers_option
+from leadhand.cli.options import reading, settings_of, stopped_by, store_option, workers_option
 from leadhand.cli.text import clean, moment, table
 from leadhand.core.durations import text as duration
+from leadhand.core.views import ENDED
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
     from leadhand.workers.registry import Registry
 
 OPEN = ("running", "paused", "waiting", "stopping")
+STATUSES = (*OPEN, *ENDED, UNREADABLE)
 
 
 @command("ls", "leadhand ls\nleadhand ls workers")
 @click.argument("what", type=click.Choice(["runs", "workers"]), default="runs")
-@click.option("--status", help="Only runs with this status.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="The latest N."
 )
@@ -47,17 +50,20 @@ def ls(
 
 def _runs(console: Console, settings: Settings, status: str | None, limit: int) -> int:
     rows: list[Doc] = []
+    stopped = ""
     if settings.store.exists():
         with reading(settings) as reader:
             rows = run_rows(reader, Driver.of(settings.store, reader))
+            stopped = stopped_by(reader)
     rows = [row for row in rows if status is None or row["status"] == status]
     rows = rows[::-1][:limit]
     if console.json:
         console.document([timed_row(row) for row in rows])
         return 0
     if not rows:
-        console.say(f"no runs in {settings.store}")
-        console.next("leadhand run PLAN")
+        console.say(f"no {status + ' ' if status else ''}runs in {settings.store}")
+        if status is None:
+            console.next("leadhand run PLAN")
         return 0
     lines = table(
         ("RUN", "STATUS", "SUCCEEDED", "WAITING", "STARTED", "TOOK", "GOAL"),
@@ -75,7 +81,12 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
         ),
     )
     for line in lines:
-        console.out(line)
+        console.row(line)
+    if stopped:
+        way = console.command("stop-all --lift")
+        console.say(
+            f"Everything is stopped, by {clean(stopped, 60)}: nothing new starts until {way}"
+        )
     for row in rows:
         if "trouble" in row:
             console.say(f"{clean(row['run'], 100)}: {clean(row['trouble'], 500)}")
@@ -91,7 +102,10 @@ def _counts(row: Doc) -> str:
 
 
 def _took(row: Doc) -> str:
+    """How long; time goes on while somebody drives a run."""
     created, updated = row["created"], row["updated"]
+    if row["host"] and row["status"] in OPEN:
+        updated = time.time_ns() // 1000
     return duration((updated - created) / 1e6) if created and updated else "?"
 
 
@@ -120,7 +134,7 @@ def _workers(console: Console, registry: Registry) -> int:
         ),
     )
     for line in lines:
-        console.out(line)
+        console.row(line)
     return 0
 
 

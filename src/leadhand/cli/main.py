@@ -46,7 +46,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "cancel": ("control", "Stop a run"),
         "stop-all": ("control", "Start nothing new in any run, until lifted"),
         "export": ("export", "Write a run as one file that can be checked alone"),
-        "audit-key": ("audit_key", "Make a key that signs anchors and exports"),
+        "audit-key": ("audit_key", "Make a key that signs anchors, exports or approvals"),
         "mcp": ("mcp", "Which tools MCP servers have; pin them as they are"),
         "doctor": ("doctor", "What is installed, configured, and wrong"),
     },

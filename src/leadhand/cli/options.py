@@ -156,6 +156,12 @@ def reading(settings: Settings) -> Iterator[Reader]:
         reader.store.close_reader()
 
 
+def stopped_by(reader: Reader) -> str:
+    """Who stopped all runs of the database; nothing when nobody did."""
+    shared = reader.host_state()
+    return (shared.stopped_by or "somebody") if shared.stopped else ""
+
+
 def driver_of(settings: Settings, reader: Reader, state: State) -> int:
     """The process that drives a run now, or 0: a database may have a host that does not."""
     from leadhand.app.documents import Driver

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.documents import timed_outcome, wants_words
@@ -11,10 +12,11 @@ from leadhand.cli.rows import header, planned_s, rows, title
 from leadhand.cli.text import clean, count, table
 from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
+from leadhand.core.graph import dependencies
 from leadhand.core.views import ENDED, exit_code, run_status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from leadhand.cli.console import Console
     from leadhand.core.plan import Doc, Json
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from leadhand.core.state import State
 
 LISTED_MAX = 10
+ROWS_MAX = 200
 COLOURS = {"succeeded": "green", "failed": "red", "rejected": "red", "waiting": "yellow"}
 NO_HOST = " (no host)"
 
@@ -32,7 +35,7 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     `hosted` says whether a process drives it; None when that was this one until now.
     """
     status = run_status(state)
-    spent = ((state.ended_at or state.last_at) - state.started_at) / 1e6
+    spent = ((state.ended_at or now_of(state, hosted=bool(hosted))) - state.started_at) / 1e6
     planned = planned_s(state)
     against = f" (planned {text(planned)})" if planned is not None else ""
     word = console.paint(status, COLOURS.get(status, "bold"))
@@ -90,8 +93,21 @@ def print_question(console: Console, state: State, question: Question) -> None:
     ident = f"{state.run}/{question.id}"
     words = wants_words(state, question)
     if question.kind == "review":
+        told = still_needs(state)
+        if told:
+            console.say(f"    {told}")
         console.say(f"    see all of it: {console.command(f'review {state.run}')}")
     console.say(f"    {answer_line(console, ident, question.choices, words=words)}")
+
+
+def still_needs(state: State) -> str:
+    """Who has allowed what waits, and how many more must; nothing before the first has."""
+    revision = state.pending
+    if revision is None or not revision.approvals:
+        return ""
+    missing = revision.people - len(revision.approvals)
+    who = ", ".join(clean(each.actor, 60) for each in revision.approvals)
+    return f"allowed by {who}; {missing} more {'person' if missing == 1 else 'people'} must"
 
 
 def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: bool) -> str:
@@ -126,29 +142,42 @@ def print_result(console: Console, result: Json) -> None:
         console.text(json.dumps(result, indent=2, ensure_ascii=False))
 
 
-def print_head(console: Console, state: State, *, hosted: bool) -> None:
+def now_of(state: State, *, hosted: bool) -> int:
+    """The time that counts for a run: time goes on while somebody drives it."""
+    return time.time_ns() // 1000 if hosted and state.ended is None else state.last_at
+
+
+def print_head(console: Console, state: State, *, hosted: bool, stopped: str = "") -> None:
     """Which run it is, and how it stands."""
     console.out(title(state))
-    status = run_status(state)
+    status, now = run_status(state), now_of(state, hosted=hosted)
     lonely = "" if hosted or status in ENDED else NO_HOST
-    console.out(f"{status}{lonely} · {header(state, state.last_at, hosted=hosted)}")
+    told = header(state, now, stopped=stopped, hosted=hosted, named=True)
+    console.out(f"{status}{lonely} · {told}")
 
 
-def print_run(console: Console, state: State, *, hosted: bool) -> None:
+def print_run(console: Console, state: State, *, hosted: bool, stopped: str = "") -> None:
     """A run as `show RUN` prints it."""
-    print_head(console, state, hosted=hosted)
-    found, rest = rows(state, state.last_at, {}, 200, hosted=hosted)
-    lines = table(
-        ("", "STEP", "STATUS", "WORKER", ""),
-        ((row.icon, row.id, row.word, row.worker, row.detail) for row in found),
-    )
-    for line in lines:
+    print_head(console, state, hosted=hosted, stopped=stopped)
+    found, rest = rows(state, now_of(state, hosted=hosted), {}, ROWS_MAX, hosted=hosted)
+    cells = [(row.icon, row.id, row.word, row.worker, row.detail) for row in found]
+    waiting = [*_proposed(state)][:ROWS_MAX]
+    lines = table(("", "STEP", "STATUS", "WORKER", ""), [*cells, *waiting])
+    for line in lines if cells or waiting else ():
         console.out(f"  {line}")
     if rest:
         console.out(f"  {rest}")
     for each in state.outlook[:LISTED_MAX]:
         console.out(f"  later, perhaps: {clean(_outlook(each), 100)}")
     print_outcome(console, state, hosted=hosted)
+
+
+def _proposed(state: State) -> Iterator[tuple[str, str, str, str, str]]:
+    """The steps of a revision that waits for a person."""
+    for doc in state.pending.add if state.pending is not None else ():
+        worker = clean(f"{doc.get('worker', '')} {doc.get('action', '')}".strip(), 40)
+        after = ", ".join(clean(each, 40) for each in dependencies(doc))
+        yield "·", clean(doc["id"], 40), "proposed", worker, f"after {after}" if after else ""
 
 
 def _outlook(step: Any) -> str:

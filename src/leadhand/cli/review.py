@@ -14,16 +14,16 @@ from leadhand.cli.options import (
     actor_of,
     context_option,
     reading,
-    set_option,
     settings_of,
     store_option,
     workers_option,
 )
+from leadhand.cli.outcome import still_needs
 from leadhand.cli.plans import in_library, is_plan
-from leadhand.cli.review_plan import review_plan
+from leadhand.cli.review_plan import print_warnings, review_plan
 from leadhand.cli.reviewed import print_review
 from leadhand.cli.text import clean
-from leadhand.errors import Conflict, UsageError
+from leadhand.errors import Conflict, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -39,6 +39,8 @@ TAKES = {
     "request-changes": {"text"},
     "amend": {"sets", "unset", "reason", "output"},
 }
+SET = "To amend: PATH=VALUE. Of a PLAN that is shown or approved: a value for a parameter."
+OUTPUT = "Of a PLAN: where the approval, or the amended plan, is written; else stdout."
 EXAMPLE = """leadhand review 7kq3
 leadhand review 7kq3 amend --set steps.step-3.not_before="02:00 America/New_York"
 leadhand review 7kq3 approve --hash 5f1c09 --expires "8 hours"
@@ -52,10 +54,10 @@ leadhand review plan.yaml approve -o approval.json"""
 @click.option("--expires", metavar="TIME", help='How long the approval holds, as in "8 hours".')
 @click.option("--reason", help="Why; recorded with it.")
 @click.option("--text", help="Which changes are wanted, for the planner.")
-@set_option
+@click.option("--set", "sets", multiple=True, metavar="K=V", help=SET)
 @click.option("--unset", multiple=True, metavar="PATH", help="To amend: what is taken out.")
 @click.option("--key", metavar="PATH", help="The key that signs the approval.")
-@click.option("--output", "-o", metavar="FILE", help="Of a PLAN: where the approval is written.")
+@click.option("--output", "-o", metavar="FILE", help=OUTPUT)
 @click.option("--budget", type=float, metavar="N", help="Of a PLAN: what a run may spend at most.")
 @click.option("--yes", is_flag=True, help="On a terminal, approve without asking once more.")
 @workers_option
@@ -64,11 +66,12 @@ leadhand review plan.yaml approve -o approval.json"""
 def review(console: Console, what: str, action: str | None, **options: Any) -> int:
     """Show everything that will run, and decide about it.
 
-    Without an action, all that waits in RUN is shown, complete: every field of every step, what
-    cannot be seen escaped; why it waits, who has allowed it, what is different from what was
-    approved last, and the hash that an approval is bound to. `amend` changes steps that have not
-    started, by --set PATH=VALUE and --unset PATH, or in $EDITOR; it makes a new revision. Of a
-    PLAN, `approve` writes an approval that `leadhand apply PLAN --approval FILE` uses up.
+    ACTION is approve, reject, request-changes or amend. Without one, all that waits in RUN is
+    shown, complete: every field of every step, what cannot be seen escaped; why it waits, who
+    has allowed it, what is different from what was approved last, and the hash that an approval
+    is bound to. `amend` changes steps that have not started, by --set PATH=VALUE and --unset
+    PATH, or in $EDITOR; it makes a new revision. Of a PLAN, `approve` writes an approval that
+    `leadhand apply PLAN --approval FILE` uses up.
     """
     _refuse_strangers(action, options)
     settings = settings_of(options["store"], options["workers"], context=options["context"])
@@ -155,7 +158,9 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
             "shown": (options["hash"] or shown).lower(),
         }
     _run, answer = say(settings, state.run, "answer", **details)
-    _print_decided(console, state, choice, {**answer, "binding": shown})
+    with reading(settings) as reader:
+        waits = still_needs(reader.state(state.run))
+    _print_decided(console, state, choice, {**answer, "binding": shown}, waits)
     return 0
 
 
@@ -186,7 +191,7 @@ def _confirmed(console: Console, state: State, options: Doc) -> bool:
     return click.confirm("Allow exactly this?", err=True)
 
 
-def _print_decided(console: Console, state: State, choice: str, answer: Doc) -> None:
+def _print_decided(console: Console, state: State, choice: str, answer: Doc, waits: str) -> None:
     if console.json:
         number = state.pending.number if state.pending else 0
         console.document({"run": state.run, "revision": number, "choice": choice, **answer})
@@ -195,12 +200,15 @@ def _print_decided(console: Console, state: State, choice: str, answer: Doc) -> 
     number = state.pending.number if state.pending else 0
     more = f", hash {answer['binding']}" if choice == "approve" else ""
     console.say(f"{words[choice]}: revision {number} of run {state.run}{more}")
-    _way_on(console, state.run, answer)
+    if waits:
+        console.say(f"It still waits: {waits}")
+        return
+    _way_on(console, state.run, answer, "End it with" if choice == "reject" else "Go on with")
 
 
-def _way_on(console: Console, run: str, answer: Doc) -> None:
+def _way_on(console: Console, run: str, answer: Doc, what: str = "Go on with") -> None:
     if not answer["hosted"]:
-        console.say(f"Nothing hosts this run. Go on with: {console.command(f'resume {run}')}")
+        console.say(f"Nothing hosts this run. {what}: {console.command(f'resume {run}')}")
 
 
 # Amending.
@@ -222,7 +230,12 @@ def _amend(console: Console, settings: Settings, state: State, options: Doc) -> 
     if not changes:
         raise UsageError("the plan is the same as before, so there is nothing to amend")
     revision = {**revision_of(state, after), "because": options["reason"] or ""}
-    _run, answer = say(settings, state.run, "amend", revision=revision)
+    try:
+        _run, answer = say(settings, state.run, "amend", revision=revision)
+    except PlanInvalid as error:
+        error.done = "nothing was changed"
+        raise
+    print_warnings(console, before, after)
     if console.json:
         told = [change.document() for change in changes]
         console.document({"run": state.run, **answer, "changes": told})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.reviewed import print_parts
-from leadhand.cli.text import count
-from leadhand.core.moments import iso
-from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.cli.text import clean, count
+from leadhand.core.moments import iso, utc
+from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
@@ -38,9 +39,17 @@ def review_plan(
         console.document(doc)
         return 0
     _print(console, doc, plan)
-    way = console.command(f"review {plan} approve --hash {doc['binding'][:12]} -o approval.json")
-    console.say(f"Allow exactly this: {way}")
+    words = f"review {plan} approve --hash {doc['binding'][:12]} -o approval.json{given(options)}"
+    console.say(f"Allow exactly this: {console.command(words)}")
     return 0
+
+
+def given(options: Doc) -> str:
+    """The options that belong to what was shown, for a command that means the same."""
+    pairs = [("--set", each) for each in options["sets"]]
+    pairs += [("--workers", each) for each in options["workers"]]
+    pairs += [(f"--{name}", str(options[name])) for name in ("context", "budget") if options[name]]
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in pairs)
 
 
 def prepared_plan(console: Console, plan: str, options: Doc) -> Prepared:
@@ -104,10 +113,11 @@ def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options:
     if console.json:
         console.document(approval.to_doc())
         return 0
-    until = f", until {iso(approval.expires)}" if approval.expires else ""
+    until = f", until {utc(approval.expires)}" if approval.expires else ""
     signed = f", signed by {approval.key}" if approval.signature else ", not signed"
     console.say(f"{approval.actor} approved {plan} for one run{until}{signed}")
-    console.next(console.command(f"apply {plan} --approval {options['output']}"))
+    words = f"apply {plan} --approval {shlex.quote(options['output'])}{given(options)}"
+    console.next(console.command(words))
     return 0
 
 
@@ -154,6 +164,8 @@ def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int
 
     before = find_plan(console, settings, plan).doc
     after = edit(before, [path_and_value(each) for each in options["sets"]], options["unset"])
+    refuse_broken(before, after)
+    print_warnings(console, before, after)
     output = options["output"]
     as_json = console.json or (output or plan).lower().endswith(".json")
     text = json.dumps(after, indent=2, ensure_ascii=False) if as_json else write_yaml(after)
@@ -166,7 +178,32 @@ def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int
         console.document({"output": output, "changes": [each.document() for each in changes]})
     else:
         print_changes(console, changes)
+        console.say(f"the amended plan was written to {output}")
+        console.next(console.command(f"review {shlex.quote(output)}"))
     return 0
+
+
+def refuse_broken(before: Doc, after: Doc) -> None:
+    """PlanInvalid when an edit puts errors into a plan; those it had are for `lint` to tell."""
+    from leadhand.core.check import lint
+
+    known = {str(each) for each in lint(before, None, advice=False)}
+    found = [each for each in lint(after, None, advice=False) if each.level == "error"]
+    errors = [each for each in found if str(each) not in known]
+    if errors:
+        wrong = PlanInvalid(errors)
+        wrong.done = "nothing was changed"
+        raise wrong
+
+
+def print_warnings(console: Console, before: Doc, after: Doc) -> None:
+    """What lint warns of since a plan was edited."""
+    from leadhand.core.check import lint
+
+    known = {str(each) for each in lint(before, None, advice=False)}
+    for each in lint(after, None, advice=False):
+        if each.level == "warning" and str(each) not in known:
+            console.say(clean(each, 500))
 
 
 def _write(path: Path, text: str) -> None:

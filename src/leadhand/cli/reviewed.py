@@ -25,12 +25,13 @@ def print_review(console: Console, doc: Doc) -> None:
     if doc["waiting"]:
         console.out(f"waits      {clean(doc['reason'])}")
         for each in doc["approvals"]:
-            until = f", until {each['expires']}" if each["expires"] else ""
+            until = f", until {for_people(each['expires'])}" if each["expires"] else ""
             console.out(f"allowed by {visible(each['actor'])}{until}")
         missing = doc["people"] - len(doc["approvals"])
         console.out(f"needs      {missing} more {'person' if missing == 1 else 'people'}")
     else:
-        console.out("waits      nothing waits for a review; this is what is still to come")
+        rest = "this is what is still to come" if steps else "nothing is to come"
+        console.out(f"waits      nothing waits for a review; {rest}")
     print_parts(console, doc)
     for ident in doc["cancel"]:
         console.out(f"takes out  {visible(ident)}")
@@ -66,8 +67,14 @@ def print_parts(console: Console, doc: Doc) -> None:
         for line in lines_of({key: each for key, each in step.items() if key != "id"}):
             console.out(f"  {line}")
         if step["id"] in doc["instants"]:
-            console.out(f"  (allowed now, it starts at {doc['instants'][step['id']]} or later)")
+            at = for_people(doc["instants"][step["id"]])
+            console.out(f"  (allowed now, it starts at {at} or later)")
     console.out("")
+
+
+def for_people(moment: str) -> str:
+    """A moment of a document, which is in UTC: `2026-11-20 02:00:00 UTC`."""
+    return f"{moment[:10]} {moment[11:19]} UTC"
 
 
 def _print_changes(console: Console, doc: Doc) -> None:

@@ -13,7 +13,7 @@ from leadhand.cli.text import clean, count, moment
 from leadhand.core import graph
 from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds, text
-from leadhand.core.state import IN_FLIGHT, SETTLED, State, StepState
+from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE, State, StepState
 from leadhand.core.views import goal_of, run_status, shown_status
 
 Progress = Mapping[str, tuple[str, float | None]]
@@ -29,6 +29,7 @@ ICONS = {
     "probing": "?",
     "retrying": "↻",
     "scheduled": "◷",
+    "held": "‖",
     "waiting_for_person": "!",
     "skipped": "-",
     "cancelled": "-",
@@ -52,11 +53,18 @@ class Row(NamedTuple):
     overdue: bool
 
 
-def header(state: State, now: int, *, stopped: str = "", hosted: bool = True) -> str:
-    """`3/10 done · 2 running · 1 waiting for you · est 15m, 40s so far`."""
+def header(
+    state: State, now: int, *, stopped: str = "", hosted: bool = True, named: bool = False
+) -> str:
+    """`3/10 done · 2 running · 1 waiting for you · est 15m, 40s so far`.
+
+    `named`: the run's state stands before it already.
+    """
     total = len(state.steps)
     parts = [f"{state.succeeded}/{total} done"]
-    if not state.final and state.ended is None:
+    if not total and state.pending is not None:
+        parts[0] = f"{count(len(state.pending.add), 'step')} proposed"
+    elif not state.final and state.ended is None:
         parts[0] += " so far"
     if state.in_flight:
         parts.append(f"{len(state.in_flight)} {'running' if hosted else CUT_OFF}")
@@ -70,7 +78,7 @@ def header(state: State, now: int, *, stopped: str = "", hosted: bool = True) ->
     if state.questions:
         parts.append(f"{len(state.questions)} waiting for you")
     status = run_status(state)
-    if status in ("paused", "stopping"):
+    if status in ("paused", "stopping") and not named:
         parts.append(status)
     if stopped and state.ended is None:
         parts.append(f"everything stopped by {clean(stopped, 40)}")
@@ -88,9 +96,19 @@ def _time(state: State, now: int) -> str:
     if planned is None:
         return took
     left = planned - spent
+    if state.ended is None and not state.in_flight and _stands_still(state, now):
+        return f"est {text(planned)}, {took}"  # what is left, a person or the clock decides
     late = "" if left >= 0 else f", {text(-left)} over"
     rest = f", about {text(left)} left" if left > 0 and state.ended is None else ""
     return f"est {text(planned)}, {took}{rest}{late}"
+
+
+def _stands_still(state: State, now: int) -> bool:
+    """Whether a run waits for a person, or for the time of a step."""
+    if run_status(state) in ("waiting", "paused"):
+        return True
+    steps = state.steps.values() if len(state.steps) <= SCAN_MAX else ()
+    return any(step.status == "ready" and now < step.not_before for step in steps)
 
 
 def planned_s(state: State) -> float | None:
@@ -156,19 +174,21 @@ def row(state: State, step: StepState, now: int, progress: Progress, *, hosted: 
 
 def status_of(step: StepState, now: int) -> str:
     """The word for a step's state; one that only waits for its time is scheduled, not ready."""
+    if step.held and step.status in STARTABLE:
+        return "held"
     if step.status != "ready":
         return shown_status(step)
-    return "scheduled" if _held(step, now) else "ready"
+    return "scheduled" if _put_off(step, now) else "ready"
 
 
-def _held(step: StepState, now: int) -> str:
+def _put_off(step: StepState, now: int) -> str:
     """Why a step that is ready may not start yet: its moment, or its window."""
     if now < step.not_before:
-        return f"not before {moment(step.not_before)}"
+        return f"not before {moment(step.not_before, zone=True)}"
     if "window" not in step.doc:
         return ""
     is_open, opens = window_open(step.doc["window"], now)
-    return "" if is_open else f"outside its window until {moment(opens)}"
+    return "" if is_open else f"outside its window until {moment(opens, zone=True)}"
 
 
 def _detail(state: State, step: StepState, now: int, progress: Progress) -> tuple[str, bool]:
@@ -192,9 +212,9 @@ def _detail(state: State, step: StepState, now: int, progress: Progress) -> tupl
     elif step.status in ("skipped", "cancelled"):
         parts.append(clean(step.reason, 80))
     elif step.status == "ready":
-        parts.append(_held(step, now) or "ready")
+        parts.append("until it is released" if step.held else _put_off(step, now) or "ready")
     elif step.status == "waiting":
-        parts.append(_waits(state, step))
+        parts += [_waits(state, step), "then held" if step.held else ""]
     return ", ".join(part for part in parts if part), overdue
 
 

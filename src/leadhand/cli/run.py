@@ -26,6 +26,7 @@ from leadhand.cli.options import (
 from leadhand.cli.plans import find_plan, in_library, is_plan, library_names
 from leadhand.cli.text import clean
 from leadhand.core.plan import MODES
+from leadhand.core.wording import closest
 from leadhand.errors import PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -175,19 +176,29 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
     return Prepared(settings, registry, settings.workers, actor, doc, values, origin=origin | place)
 
 
+def _meant(settings: Settings, text: str) -> str:
+    """What of the library a word may mean that was taken for a goal."""
+    close = closest(text, library_names(settings))
+    return f'did you mean "{close}"? Else: ' if close else ""
+
+
 def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
     from leadhand.core.plan import Goal
     from leadhand.planners.direct import agents_of
 
-    if options["sets"]:
-        raise UsageError("--set goes with a plan; for a goal, say what is given with --have K=V")
     settings = _settings(options)
+    if options["sets"]:
+        raise UsageError(
+            f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken for "
+            f"a goal, and --set goes with a plan. Fix: {_meant(settings, text)}"
+            "what a goal has is said with --have K=V."
+        )
     registry = goal_registry(settings)
     name = settings.planner or ("goal" if options["want"] else "")
     if not name and options["mode"] != "direct" and len(agents_of(registry.catalog())) != 1:
         raise UsageError(
             f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken "
-            "for a goal. Fix: say which facts "
+            f"for a goal. Fix: {_meant(settings, text)}say which facts "
             "are wanted with --want FACT, or give --planner MODULE:FUNCTION, or the path of a plan."
         )
     context = settings.context

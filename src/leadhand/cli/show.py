@@ -20,6 +20,7 @@ from leadhand.cli.options import (
     reading,
     set_option,
     settings_of,
+    stopped_by,
     store_option,
     told_values,
     values_of,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 VALUE_MAX = 40
+RESULT_MAX = 2000
 
 
 @command("show", "leadhand show plan.yaml --graph\nleadhand show 7kq3")
@@ -293,14 +295,16 @@ def _show_run(
         timeline_document,
     )
     from leadhand.cli import worth
-    from leadhand.cli.outcome import print_head, print_run
+    from leadhand.cli.outcome import now_of, print_head, print_run
     from leadhand.core.fault import fault
+    from leadhand.engine.results import result_of
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
         owner = Driver.of(settings.store, reader)
         driver = owner.drives(state)
         back = rollback_status(reader, state)
+        stopped = stopped_by(reader)
         if console.json:
             doc = shown_document(reader, state, owner)
             if timeline:
@@ -310,16 +314,18 @@ def _show_run(
             from leadhand.cli.rows import status_of
 
             steps = state.steps.values()
-            statuses = {step.id: status_of(step, state.last_at) for step in steps}
+            now = now_of(state, hosted=bool(driver))
+            statuses = {step.id: status_of(step, now) for step in steps}
             for line in draw([step.doc for step in state.steps.values()], form, statuses):
                 console.out(line)
         else:
             if timeline:
-                print_head(console, state, hosted=bool(driver))
+                print_head(console, state, hosted=bool(driver), stopped=stopped)
                 worth.print_timeline(console, reader, state)
             else:
-                print_run(console, state, hosted=bool(driver))
+                print_run(console, state, hosted=bool(driver), stopped=stopped)
                 _print_fault(console, fault(event for _, event in reader.events(state.run)))
+                _print_result(console, state.run, result_of(reader.store, state))
             _print_rollback(console, state.run, back)
             worth.print_recoveries(console, answers_of(reader, state))
             worth.print_models(console, state)
@@ -344,7 +350,26 @@ def _print_fault(console: Console, found: Fault) -> None:
         "plan": "The failure was in the plan",
         "doing": "The failure was in the doing",
         "limits": "It ran out of what it was given",
-        "person": "A person stopped it",
     }
-    if found.where:
+    if found.where in words:  # that a person stopped it was said already
         console.out(f"{words[found.where]}: {clean(found.why)}")
+
+
+def _print_result(console: Console, run: str, result: Any) -> None:
+    """What a run that succeeded gave; a long one begins, and --json has it all."""
+    import json
+
+    from leadhand.cli.text import clean_lines
+
+    if result is None:
+        return
+    text = result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False)
+    lines = clean_lines(text[:RESULT_MAX]).rstrip("\n").split("\n")
+    if len(lines) == 1:
+        console.out(f"Result: {lines[0]}")
+    else:
+        console.out("Result:")
+        for line in lines:
+            console.out(f"  {line}")
+    if len(text) > RESULT_MAX:
+        console.out(f"  … all of it: {console.command(f'show {run} --json')}")

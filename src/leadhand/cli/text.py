@@ -42,9 +42,10 @@ def clock(at: int) -> str:
     return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
 
 
-def moment(at: int) -> str:
-    """A moment with its date, for people."""
-    return f"{datetime.fromtimestamp(at / 1e6, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+def moment(at: int, *, zone: bool = False) -> str:
+    """A moment with its date, in local time; with the zone's name where that matters."""
+    local = datetime.fromtimestamp(at / 1e6, UTC).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}" if zone else f"{local:%Y-%m-%d %H:%M:%S}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -101,6 +101,6 @@ def _print(console: Console, verdict: Verdict) -> None:
         at = iso(verdict.held.at)
         console.say(f"anchored at commit {verdict.held.number}, {at}{by} ({verdict.file})")
     if verdict.signatures.good:
-        console.say(f"{count(verdict.signatures.good, 'approval')} signed by its approver's key")
+        console.say(f"{count(verdict.signatures.good, 'approval')} signed; every signature holds")
     for text in verdict.unshown():
         console.say(f"cannot be shown: {clean(text, 500)}")

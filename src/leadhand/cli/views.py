@@ -61,7 +61,7 @@ def worth_telling(event: ev.Event) -> bool:
         case ev.RevisionProposed():
             return bool(event.add or event.cancel or event.final)
         case ev.RevisionApproved():
-            return event.actor != "policy"
+            return event.actor != "policy" or bool(event.instants)
         case _:
             return isinstance(event, TOLD)
 

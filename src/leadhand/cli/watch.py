@@ -10,8 +10,13 @@ import click
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import driver_of, settings_of, store_option
-from leadhand.cli.outcome import outcome_document, print_outcome, print_question
+from leadhand.cli.options import driver_of, settings_of, stopped_by, store_option
+from leadhand.cli.outcome import (
+    outcome_document,
+    print_outcome,
+    print_question,
+    print_result,
+)
 from leadhand.cli.views import view_for
 from leadhand.core.evolve import evolve
 from leadhand.core.state import State
@@ -67,6 +72,8 @@ async def _watch(
         console.record({"type": "outcome", **outcome_document(console, state, result)})
     else:
         print_outcome(console, state, hosted=hosted)
+        if state.ended is not None:
+            print_result(console, result)
     return exit_code(state) if exit_status or state.ended is None else 0
 
 
@@ -124,8 +131,7 @@ class _Follower:
                 # Again: what it wrote before it went away.
                 logged += self._read()
                 notes = await _progress(self._settings, self._ident) if driver else {}
-                shared = self._reader.host_state()
-                stopped = shared.stopped_by if shared.stopped else ""
+                stopped = stopped_by(self._reader)
                 now = time.time_ns() // 1000 if driver else self.state.last_at
                 view.tick(self.state, now, notes, logged, stopped, hosted=bool(driver))
                 # A host that just opened has not taken the run up yet: look twice.

@@ -13,11 +13,12 @@ import json
 import math
 import re
 import stat
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from leadhand.core.plan import Doc, Json
-from leadhand.core.wording import named
+from leadhand.core.wording import closest, named
 from leadhand.errors import DocumentError, NotAllowed
 
 BYTES_MAX = 10 * 1024 * 1024
@@ -25,6 +26,8 @@ DEPTH_MAX = 64
 NODES_MAX = 1_000_000
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
+BESIDE_MAX = 1000
+"""Files of a folder that are looked at for what a misspelt name may mean."""
 
 
 class Form(NamedTuple):
@@ -83,6 +86,16 @@ def is_json(text: str) -> bool:
     return True
 
 
+def _near(path: Path) -> str:
+    """A file beside it whose name is almost the same."""
+    try:
+        beside = sorted(each.name for each in islice(path.parent.iterdir(), BESIDE_MAX))
+    except OSError:
+        return "The folder is not there either."
+    close = closest(path.name, beside)
+    return f"Did you mean {path.with_name(close)}?" if close else ""
+
+
 def read_bytes(path: Path) -> bytes:
     """A file's bytes, of which no more than the limit is ever read."""
     try:
@@ -93,7 +106,7 @@ def read_bytes(path: Path) -> bytes:
             # A pipe or a device has no size: one byte more than the limit tells.
             return file.read(BYTES_MAX + 1)
     except FileNotFoundError:
-        raise DocumentError(str(path), "there is no such file.") from None
+        raise DocumentError(str(path), "there is no such file.", _near(path)) from None
     except IsADirectoryError:
         raise DocumentError(str(path), "is a folder, not a file.") from None
     except PermissionError:

@@ -198,7 +198,8 @@ def refuse_other(approval: Approval, plan: Doc, started: RunStarted) -> None:
         changed = [name for name in names if before.get(name) != after.get(name)]
         what = f"changed since: {listed(changed, 20)}" if changed else "it is of something else"
         raise Conflict(
-            f"{who} approved another plan than this; {what}. Fix: look at it, and approve it"
+            f"{who} approved another plan than this; {what}. "
+            "Fix: look at it with `leadhand review PLAN`, and approve it again"
         )
     more = looser(limits, started.policy)
     if more:

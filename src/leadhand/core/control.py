@@ -20,6 +20,7 @@ from leadhand.core.facts import broken_promises, given, is_flag, misgiven
 from leadhand.core.moves import SECOND, Move
 from leadhand.core.reviewing import approve, reject, request_changes
 from leadhand.core.revise import findings, propose
+from leadhand.core.wording import meant
 from leadhand.errors import Conflict, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ def redo(state: State, ident: str, actor: str, reason: str, now: Now) -> Move:
     """A step that failed is tried again, by a person's word; a run that failed goes on."""
     step = state.steps.get(ident)
     if step is None:
-        raise UsageError(f"there is no step {ident} in run {state.run}")
+        raise UsageError(
+            f"there is no step {ident} in run {state.run}. {meant(ident, state.steps)}"
+        )
     if not reason:
         raise UsageError("say why it should be done again: --reason")
     stopping = state.stopping is not None and state.ended is None

@@ -15,7 +15,7 @@ from leadhand.core.effects import Effect, Notify
 from leadhand.core.review import ENDS_SINCE, reach_of, ruling, standing, without
 from leadhand.core.reviewing import reconsidered
 from leadhand.core.state import SETTLED
-from leadhand.core.wording import listed
+from leadhand.core.wording import listed, meant
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def hold(state: State, names: Iterable[str], actor: str, reason: str) -> list[ev
     for name in dict.fromkeys(names):
         step = state.follow(name)
         if step is None:
-            raise UsageError(f"there is no step {name} in run {state.run}")
+            raise UsageError(
+                f"there is no step {name} in run {state.run}. {meant(name, state.steps)}"
+            )
         if step.status in SETTLED or step.id in state.in_flight:
             status = "running" if step.id in state.in_flight else step.status
             raise Conflict(f"step {name} is {status}: only what has not started can be held")
@@ -64,7 +66,9 @@ def questions(state: State, names: Iterable[str]) -> list[str]:
     for name in names:
         step = state.follow(name)
         if step is None:
-            raise UsageError(f"there is no step {name} in run {state.run}")
+            raise UsageError(
+                f"there is no step {name} in run {state.run}. {meant(name, state.steps)}"
+            )
         if not step.held:
             raise Conflict(f"step {name} is not held: it is {step.status}")
         found.append(step.held)

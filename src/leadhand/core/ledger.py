@@ -15,6 +15,7 @@ from leadhand.core.host import (
     StopAllRequested,
 )
 from leadhand.core.library import PlanRemoved, PlanSaved
+from leadhand.core.moments import utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 5
 """Steps of a revision that its line names."""
+AMENDED = "amended"
+"""Why a revision that waited is gone when a person put another one in its place."""
 
 
 def ledger_of(event: ev.Event) -> str:
@@ -92,7 +95,21 @@ def _place(details: object) -> str:
 
 def _started(event: ev.RunStarted) -> str:
     goal = event.goal if isinstance(event.goal, str) else event.goal.get("text", "")
-    return f"{event.actor or 'somebody'} started the run: {goal} (planner: {event.planner})"
+    return f"{event.actor or 'somebody'} started the run{_because(goal)} (planner: {event.planner})"
+
+
+def _approved(event: ev.RevisionApproved) -> str:
+    text = f"revision {event.number} approved by {event.actor}{_because(event.reason)}"
+    some = list(event.instants.items())[:NAMED_MAX]
+    starts = "".join(f"; {step} starts at {utc(at)} or later" for step, at in some)
+    more = len(event.instants) - len(some)
+    return text + starts + (f"; {more} more have a time" if more else "")
+
+
+def _rejected(event: ev.RevisionRejected) -> str:
+    if event.reason == AMENDED:
+        return f"revision {event.number} amended by {event.actor}"
+    return f"revision {event.number} rejected by {event.actor}{_because(event.reason)}"
 
 
 def _examined(event: ev.RevisionExamined) -> str:
@@ -123,7 +140,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.ProposalRefused: lambda e: f"proposal refused: {'; '.join(e.findings)}",
     ev.RevisionProposed: _revision,
     ev.ReviewRequested: lambda e: e.reason,
-    ev.RevisionApproved: lambda e: f"revision {e.number} approved by {e.actor}{_because(e.reason)}",
+    ev.RevisionApproved: _approved,
     ev.RevisionExamined: _examined,
     ev.ApprovalGiven: lambda e: f"revision {e.number} allowed by {e.actor}{_because(e.reason)}",
     ev.ChangesRequested: lambda e: f"{e.actor} asks for changes of revision {e.number}: {e.text}",
@@ -134,7 +151,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ),
     ev.RedoRequested: lambda e: f"{e.step}: {e.actor} wants it done again{_because(e.reason)}",
     ev.RunReopened: lambda e: f"the run is reopened by {e.actor}{_because(e.reason)}",
-    ev.RevisionRejected: lambda e: f"revision {e.number} rejected by {e.actor}{_because(e.reason)}",
+    ev.RevisionRejected: _rejected,
     ev.QuestionAsked: lambda e: f"question {e.id}: {e.text} [{' / '.join(e.choices)}]",
     ev.QuestionAnswered: lambda e: (
         f"question {e.id} answered by {e.actor}: {e.choice}{_because(e.text)}"

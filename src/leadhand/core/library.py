@@ -130,7 +130,7 @@ def find(state: LibraryState, text: str) -> Saved:
         if saved.version == version:
             return saved
     numbers = listed([saved.version for saved in found], 40)
-    raise UsageError(f"the library has no {name}@{version}; there are versions {numbers}")
+    raise UsageError(f"the library has no {name}@{version}; its versions: {numbers}")
 
 
 def save(

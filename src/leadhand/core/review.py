@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.core.catalog import doers, effective_risk
 from leadhand.core.events_base import DECIDE_VERSION
 from leadhand.core.plan import RISKS, worst
+from leadhand.core.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -238,4 +239,12 @@ def _fits(rule: Rule, wanted: Reach, findings: Sequence[str], *, tainted: bool) 
 
 
 def _named(rule: Rule) -> str:
-    return rule.name or f"rule for {rule.then}"
+    if rule.name:
+        return rule.name
+    parts = [f"risk {rule.risk} or higher"] if rule.risk else []
+    parts += [f"worker {listed(rule.workers)}"] if rule.workers else []
+    parts += [f"effect {listed(rule.effects)}"] if rule.effects else []
+    parts += [f"cost over {rule.cost_over:g}"] if rule.cost_over is not None else []
+    parts += ["data from outside"] if rule.untrusted else []
+    parts += ["a reviewer's findings"] if rule.findings else []
+    return f"rule for {', '.join(parts) or 'everything'}"

@@ -74,6 +74,14 @@ def closest(word: object, candidates: Iterable[str]) -> str:
     return by_lower[found[0]] if found else ""
 
 
+def meant(word: object, there: Iterable[str]) -> str:
+    """After a name that is not there: `Did you mean "copy"? There are: look, copy.`"""
+    names = list(there)
+    close = closest(word, names)
+    hint = f"Did you mean {shown(close)}? " if close else ""
+    return f"{hint}There are: {listed(names)}." if names else "There are none yet."
+
+
 def listed(names: Iterable[object], limit: int = 12) -> str:
     """A few names in a sentence."""
     some = [str(name)[:60] for name in islice(names, limit + 1)]

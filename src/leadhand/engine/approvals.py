@@ -166,5 +166,5 @@ def _refuse_used(host: Host, approval: Approval) -> None:
     if run is not None:
         raise Conflict(
             f"{approval.actor}'s approval {approval.id} was used by run {run}, and is good for "
-            "one. Fix: approve the plan again"
+            "one. Fix: approve the plan again: `leadhand review PLAN approve -o FILE`"
         )

@@ -157,7 +157,10 @@ def check_secrets(plan: Doc, values: Doc) -> None:
             continue
         value = read_source(secret.source)
         if value is None:
-            raise UsageError(f'parameter "{name}" is a secret, and {secret.source} is not there')
+            raise UsageError(
+                f'parameter "{name}" is a secret, and {secret.source} is not there. '
+                f"Fix: set it before the run, or name another place: --set {name}=env:NAME"
+            )
         if len(value.strip()) < LENGTH_MIN:
             raise UsageError(
                 f'parameter "{name}" is a secret of fewer than {LENGTH_MIN} characters, which '
