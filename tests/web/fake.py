@@ -98,11 +98,12 @@ class _Handler(BaseHTTPRequestHandler):
             return self._events()
         if path.startswith("/api/v1"):
             return self._api("GET", path.removeprefix("/api/v1"), None)
-        name = "index.html" if path == "/" else path.removeprefix("/assets/")
+        name = "index.html" if path == "/" else path.removeprefix("/assets/v1/")
         file = WEB / name
         if ".." in name or not file.is_file():
             return self._send(404, b"", "text/plain")
-        return self._send(200, file.read_bytes(), TYPES.get(file.suffix, "text/plain"))
+        body = file.read_bytes().replace(b"{{version}}", b"v1")
+        return self._send(200, body, TYPES.get(file.suffix, "text/plain"))
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -113,6 +113,12 @@ export function words(text) {
   return String(text ?? "").replaceAll("_", " ");
 }
 
+/** The same at the beginning of a line or on a button. */
+export function label(text) {
+  const said = words(text);
+  return said.charAt(0).toUpperCase() + said.slice(1);
+}
+
 /** Any JSON value as indented text; a text stays itself. */
 export function pretty(value) {
   if (typeof value === "string") return value;

@@ -1,7 +1,7 @@
 // The head of a run: what it is for, how it stands, what it costs, and what can be done with it.
 import { html } from "../lib.js";
 import { api } from "../api.js";
-import { to } from "../router.js";
+import { route, to } from "../router.js";
 import { may } from "../store.js";
 import { attempt } from "../say.js";
 import { confirm } from "../ui/dialog.js";
@@ -46,8 +46,8 @@ function Figures({ live, head }) {
     <div class="wide"><dt>Steps</dt><dd><${Progress} live=${live} /></dd></div>
     <div><dt>Cost</dt><dd><${Money} v=${head.cost} />${budget ? html`<span class="muted"> of ${money(budget)}</span>` : ""}</dd></div>
     <div><dt>Took</dt><dd class="figure">${ENDED.has(head.status) && head.duration != null ? duration(head.duration) : html`<${Took} from=${head.started} />`}${head.estimated_duration ? html`<span class="muted"> of ${duration(head.estimated_duration)}</span>` : ""}</dd></div>
-    <div><dt>Revision</dt><dd><a href=${to(["runs", live.run, "plan"])}>${head.revision ?? 0}</a>${head.planner ? html`<span class="muted"> by ${head.planner}</span>` : ""}</dd></div>
-    <div><dt>Started</dt><dd><${Ago} at=${head.started} /></dd></div></dl>`;
+    <div class="less"><dt>Revision</dt><dd><a href=${to(["runs", live.run, "plan"])}>${head.revision ?? 0}</a>${head.planner ? html`<span class="muted"> by ${head.planner}</span>` : ""}</dd></div>
+    <div class="less"><dt>Started</dt><dd><${Ago} at=${head.started} /></dd></div></dl>`;
 }
 
 const TONES = [["good", ["succeeded"]], ["bad", ["failed"]], ["live", ["running", "probing", "starting"]], ["warn", ["retrying", "parked"]], ["ask", ["waiting_for_person", "held", "proposed"]]];
@@ -67,7 +67,7 @@ function Notes({ live, head }) {
   const waiting = head.waiting_for ?? head.questions ?? [];
   const asked = waiting.filter((each) => each.kind !== "review");
   return html`
-    ${review?.waiting && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} waits for ${review.people > 1 ? count(review.people, "person", "people") : "a person"}. <a href=${to(["runs", live.run, "plan"])}>Review it</a></span></p>`}
+    ${review?.waiting && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} waits for ${review.people > 1 ? count(review.people, "person", "people") : "a person"}. <a href=${to(["runs", live.run, "plan"])}>Review it</a></span></p>`}
     ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${each.text} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
     ${head.reason && html`<p class="note tone-${head.status === "succeeded" ? "good" : "bad"}"><${Glyph} shape=${head.status === "succeeded" ? "check" : "cross"} /><span><${Txt} v=${head.reason} />${head.fault && html` <span class="muted">(${FAULTS[head.fault.where] ?? head.fault.where}: <${Txt} v=${head.fault.why} />)</span>`}</span></p>`}
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Taken back in run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;

@@ -64,7 +64,7 @@ function Tiles({ metrics, rows }) {
 function Pace() {
   const { times, ended, failed } = seen.value;
   const lines = useMemo(() => [{ label: "verified a second", tone: "good", values: ended }, { label: "failed a second", tone: "bad", values: failed }], [times]);
-  if (times.length < 3) return html`<section class="card chart"><h2>Throughput</h2><p class="muted">Attempts that end are counted from when this screen was opened.</p></section>`;
+  if (times.length < 8) return html`<section class="card chart"><h2>Throughput</h2><p class="muted">Attempts that end are counted from when this screen was opened.</p></section>`;
   return html`<${Chart} label="Throughput since this screen was opened" times=${times} lines=${lines} />`;
 }
 

@@ -6,7 +6,7 @@ import { inbox, loadRuns, may, runs } from "../store.js";
 import { attempt } from "../say.js";
 import { useKeys } from "../keys.js";
 import { Ago, Copy, Empty, Glyph, Shown, Status, Title, Txt } from "../ui/parts.js";
-import { words } from "../text.js";
+import { label, words } from "../text.js";
 
 const KINDS = {
   review: ["Approval", "check"],
@@ -57,7 +57,7 @@ export function Answer({ row, onDone }) {
   if (!may("operator")) return html`<p class="muted">You can look, but not answer: your role is viewer.</p>`;
   return html`<label class="field">${data ? "Result or reason (text or JSON)" : choices.length ? "In words, if it helps" : "Your answer"}
       <textarea rows=${choices.length ? 1 : 2} value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
-    <div class="actions">${choices.length ? choices.map((choice, place) => html`<button type="button" class=${place === 0 ? "primary" : ""} disabled=${Boolean(busy)} onClick=${() => answer(choice)}>${words(choice)}</button>`)
+    <div class="actions">${choices.length ? choices.map((choice, place) => html`<button type="button" class=${place === 0 ? "primary" : ""} disabled=${Boolean(busy)} onClick=${() => answer(choice)}>${label(choice)}</button>`)
       : html`<button type="button" class="primary" disabled=${!text || Boolean(busy)} onClick=${() => answer("")}>Send</button>`}</div>`;
 }
 
