@@ -2,20 +2,10 @@
 import { html } from "../lib.js";
 import { Txt } from "./parts.js";
 import { pretty } from "../text.js";
+import { byStep } from "../diff.js";
 
 const MARKS = { added: "+", removed: "−", changed: "~", entries: "~", renamed: "›" };
 const WORDS = { added: "added", removed: "removed", changed: "changed", entries: "changed", renamed: "renamed" };
-
-/** Changes gathered by the step they are about, in the order they came. Pure. */
-export function byStep(changes) {
-  const groups = new Map();
-  for (const change of changes) {
-    const [, step, rest] = change.path.match(/^steps\.([^.[]+)\.?(.*)$/) ?? [null, "", change.path];
-    if (!groups.has(step)) groups.set(step, []);
-    groups.get(step).push({ ...change, rest });
-  }
-  return [...groups];
-}
 
 export function Changes({ changes }) {
   if (!changes.length) return html`<p class="muted">They mean the same.</p>`;

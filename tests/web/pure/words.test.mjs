@@ -1,0 +1,53 @@
+// What people read: texts of others shown as they are, and figures that say what they mean.
+import test from "node:test";
+import assert from "node:assert/strict";
+import { ago, clock, duration, hashed, money, pieces, short, visible } from "../../../src/leadhand/server/web/js/text.js";
+import { byStep } from "../../../src/leadhand/server/web/js/diff.js";
+import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/wish.js";
+import { filter } from "../../../src/leadhand/server/web/js/run/filter.js";
+import { STATES, SHAPES, state, stepState } from "../../../src/leadhand/server/web/js/status.js";
+
+test("what cannot be seen is shown", () => {
+  assert.equal(visible("rm\u202e -rf\u200b\u0007"), "rm\\u{202e} -rf\\u{200b}\\u{0007}");
+  assert.equal(visible("plain\ntext\twith ümläuts 漢字"), "plain\ntext\twith ümläuts 漢字");
+  assert.equal(visible("non\u00a0breaking\r"), "non\\u{00a0}breaking\\u{000d}");
+  assert.deepEqual(pieces("a\u0000b").map((piece) => piece.hidden), [false, true, false]);
+  assert.equal(visible(null), "");
+});
+
+test("every state has a word and a shape, and those that matter differ in both", () => {
+  for (const each of Object.values(STATES)) assert.ok(SHAPES[each.shape] && each.word && each.tone);
+  const told = ["succeeded", "failed", "running", "retrying", "waiting_for_person", "held"].map((name) => STATES[name]);
+  assert.equal(new Set(told.map((each) => each.shape)).size, told.length);
+  assert.notEqual(state("waiting").word, stepState("waiting").word);
+  assert.equal(state("something_new").word, "something new");
+});
+
+test("durations, money, times", () => {
+  assert.deepEqual([0, 0.25, 3.14, 59.6, 61, 3600, 90000].map(duration), ["0s", "250ms", "3.1s", "1m", "1m 1s", "1h", "1d 1h"]);
+  assert.deepEqual([null, 0, 0.0004, 12.345].map(money), ["–", "$0", "$0.00040", "$12.35"]);
+  assert.equal(ago("2026-01-01T00:00:00Z", Date.parse("2026-01-01T02:30:00Z")), "2h ago");
+  assert.equal(clock("nonsense"), "–");
+  assert.equal(hashed("5804a4ca0a62bd89ffff"), "5804 a4ca 0a62 bd89");
+  assert.equal(short("a  b\n c", 4), "a b…");
+});
+
+test("changes are told step by step", () => {
+  const found = byStep([{ path: "steps.a.timeout" }, { path: "goal" }, { path: "steps.a" }, { path: "steps.b-2.parameters.x" }]);
+  assert.deepEqual(found.map(([step, all]) => [step, all.map((each) => each.rest)]), [["a", ["timeout", ""]], ["", ["goal"]], ["b-2", ["parameters.x"]]]);
+});
+
+test("a filled-in form asks for just what was filled in", () => {
+  const empty = { kind: "goal", text: " Go ", want: "a, b", have: "x=1\ny=it's", acceptance: "", planner: "", budget: "5", deadline: "", mode: "", plan: "", library: "", params: "", context: "", review: false };
+  assert.deepEqual(request(empty), { goal: { text: "Go", want: ["a", "b"], have: { x: 1, y: "it's" }, budget: 5 } });
+  assert.equal(command(empty), `leadhand run Go --have x=1 --have 'y=it'\\''s' --want a --want b --budget 5`);
+  assert.deepEqual(request({ ...empty, kind: "plan", plan: '{"steps": []}', budget: "", review: true }), { plan: { steps: [] }, review: true });
+  assert.deepEqual(pairs("a={\"b\": [1]}\n\nnonsense"), { a: { b: [1] } });
+});
+
+test("steps are found by state, worker and words", () => {
+  const node = { id: "fetch-2", worker: "http", action: "get", status: "waiting_for_person", outlook: false };
+  assert.equal(filter("  "), null);
+  for (const text of ["status:needs", "status:waiting", "worker:ht", "FETCH http", "id:fetch-2"]) assert.equal(filter(text)(node), true, text);
+  for (const text of ["status:failed", "worker:ht nothing"]) assert.equal(filter(text)(node), false, text);
+});
