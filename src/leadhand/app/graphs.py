@@ -62,6 +62,7 @@ def node_row(step: StepState) -> Doc:
         "cost": round(step.cost, 6),
         "reason": step.reason or str(failure.get("message", "")),
         "outlook": False,
+        "held": step.held or None,
     }
 
 
@@ -77,6 +78,7 @@ def _planned_row(doc: Doc, status: str) -> Doc:
         "cost": 0.0,
         "reason": str(doc.get("because", "")),
         "outlook": status == "outlook",
+        "held": None,
     }
 
 

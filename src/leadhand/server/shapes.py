@@ -140,6 +140,7 @@ class Node(Shape):
     cost: float
     reason: str
     outlook: bool
+    held: str | None
 
 
 class Graph(Shape):

@@ -1,4 +1,5 @@
 // What an event changes of what a page holds. Pure: values in, values out, the old ones untouched.
+import { shown } from "./status.js";
 
 const STEP_FIELDS = ["status", "attempts", "started", "ended", "cost", "reason", "worker", "action", "outlook", "error", "held"];
 
@@ -57,7 +58,7 @@ export function patchHead(head, event) {
 export function tally(nodes) {
   const counts = {};
   for (const node of nodes) {
-    const word = node.outlook && node.status !== "proposed" ? "outlook" : node.status;
+    const word = shown(node);
     counts[word] = (counts[word] ?? 0) + 1;
   }
   return counts;
@@ -65,7 +66,7 @@ export function tally(nodes) {
 
 /** Whether an event changes which steps there are, and not only how they stand. */
 export function isStructural(event) {
-  return /^(Revision|PlanAmended|RunReopened|RunStarted|Planner|StepCancelled|StepSuperseded)/.test(event.type ?? "");
+  return /^(Revision|StepsHeld|StepsReleased|RedoRequested|PlanAmended|RunReopened|RunStarted|Planner|StepCancelled|StepSuperseded)/.test(event.type ?? "");
 }
 
 /** Whether an event changes what waits for a person. */

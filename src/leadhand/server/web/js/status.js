@@ -57,6 +57,7 @@ export function stepState(status) {
 
 export const ENDED = new Set(["succeeded", "failed", "cancelled", "rejected"]);
 export const SETTLED = new Set(["succeeded", "failed", "skipped", "cancelled", "superseded"]);
+const IN_FLIGHT = new Set(["running", "probing"]);
 export const RISKS = { low: "good", medium: "warn", high: "bad", critical: "bad" };
 
 /** The order in which counts are told: what matters to a person first. */
@@ -67,5 +68,6 @@ export const COUNTED = [
 
 /** What a person sees for a node of the graph. */
 export function shown(node) {
-  return node.outlook && node.status !== "proposed" ? "outlook" : node.status;
+  if (node.outlook && node.status !== "proposed") return "outlook";
+  return node.held && !SETTLED.has(node.status) && !IN_FLIGHT.has(node.status) ? "held" : node.status;
 }

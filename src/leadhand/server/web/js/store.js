@@ -85,6 +85,7 @@ function flush() {
   batch(() => {
     if (events.some((event) => event.type === "reset")) refetch();
     if (events.some(concernsPeople)) inbox.soon();
+    if (events.some((event) => /^StopAll/.test(event.type))) refreshSession();
     patchRuns(events);
     for (const read of readers) read(events);
   });
@@ -145,6 +146,11 @@ export function start() {
 export async function signIn(token) {
   session.value = await api.signIn(token);
   signedOut.value = false;
+}
+
+/** Who is signed in, and whether everything is stopped, may have changed. */
+export function refreshSession() {
+  api.session().then((found) => (session.value = found), () => {});
 }
 
 const RANKS = ["viewer", "operator", "approver"];

@@ -38,7 +38,7 @@ const ACTS = {
 
 function Acts({ live, step, node, found }) {
   if (!may("operator") || !node || node.outlook) return null;
-  const asked = questionOf(live, step);
+  const asked = questionOf(live, step, found);
   const act = async (verb) => {
     const { done, ...what } = ACTS[verb];
     const said = await confirm({ ...what, field: "Reason, for the record", must: verb === "redo" });
@@ -48,15 +48,16 @@ function Acts({ live, step, node, found }) {
     const said = await confirm({ title: "Skip this step?", body: "It counts as not done, and what can go on without it does.", action: "Skip", field: "Reason, for the record" });
     if (said && (await attempt(() => api.answer(live.run, asked.id.split("/")[1], { choice: "skip", text: said.text }), "Skipped"))) live.soonHead();
   };
-  const startable = !SETTLED.has(node.status) && !["running", "probing", "held", "proposed"].includes(node.status);
+  const status = shown(node);
+  const startable = !SETTLED.has(status) && !["running", "probing", "proposed"].includes(status);
   return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry</button>`}
     ${asked?.choices?.includes("skip") && html`<button type="button" onClick=${skip}>Skip</button>`}
-    ${node.status === "held" ? html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
+    ${status === "held" ? html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
     ${asked && html`<div class="card pad asked"><p><${Txt} v=${asked.text} /></p><${Answer} row=${asked} onDone=${live.soonHead} /></div>`}`;
 }
 
-function questionOf(live, step) {
-  const all = live.head.value?.waiting_for ?? live.head.value?.questions ?? [];
+function questionOf(live, step, found) {
+  const all = found.state.value.data?.questions ?? live.head.value?.waiting_for ?? [];
   return all.find((each) => each.step === step && each.kind !== "review");
 }
 

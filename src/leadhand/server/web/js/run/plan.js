@@ -34,7 +34,7 @@ export function Plan({ live }) {
   useKeys("Plan", { "[": ["Revision before", () => move(-1)], "]": ["Next revision", () => move(1)] }, [list, open]);
   return html`<div class="plan"><aside class="revisions" aria-label="Revisions"><h2>Revisions</h2>
       <${Shown} of=${revisions} what="Loading revisions">${(all) => html`<${List} all=${all} open=${open} waiting=${review?.waiting ? review.revision : null} />`}</${Shown}></aside>
-    <div class="plan-main">${open === null && review?.waiting ? html`<${Review} live=${live} review=${review} />`
+    <div class="plan-main">${open === null && review?.waiting ? html`<${Compare} list=${list} number=${review.revision} /><${Review} live=${live} review=${review} />`
       : html`<${One} live=${live} list=${list} number=${open ?? list.at(-1)?.number ?? null} from=${from} />`}</div></div>`;
 }
 

@@ -7,7 +7,7 @@ import { useKeys } from "../keys.js";
 import { confirm } from "../ui/dialog.js";
 import { Changes } from "../ui/changes.js";
 import { Steps } from "../ui/steps.js";
-import { Ago, Facts, Findings, Glyph, Hash, Risk, Tag, Txt } from "../ui/parts.js";
+import { Ago, Effects, Facts, Findings, Glyph, Hash, Risk, Tag, Txt } from "../ui/parts.js";
 import { Amend } from "./amend.js";
 import { count, duration, money } from "../text.js";
 
@@ -67,7 +67,7 @@ function Reach({ review }) {
       <div><dt>Steps</dt><dd>${review.steps.length}${review.cancel?.length ? html` <span class="muted">and ${review.cancel.length} taken out</span>` : ""}</dd></div>
       <div><dt>Declared cost</dt><dd class="figure">${money(review.cost)}</dd></div>
       <div><dt>Author</dt><dd>${review.author || "–"}</dd></div>
-      <div class="wide"><dt>Touches</dt><dd>${review.effects?.length ? review.effects.map((each) => html`<${Tag} tone=${each.startsWith("undeclared") ? "warn" : "quiet"}><${Txt} v=${each} /></${Tag}> `) : "nothing declared"}</dd></div>
+      <div class="wide"><dt>Touches</dt><dd><${Effects} of=${review.effects} /></dd></div>
       <div class="wide"><dt>Workers</dt><dd>${Object.keys(review.workers ?? {}).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</dd></div></dl>
     ${review.untrusted && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>Results from outside had a part in this revision.</span></p>`}
     ${review.outside?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Outside of what was allowed: <${Findings} findings=${review.outside} /></div></div>`}

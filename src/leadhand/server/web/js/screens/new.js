@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../lib.js";
 import { api, intent } from "../api.js";
 import { go, route } from "../router.js";
 import { may } from "../store.js";
-import { Copy, Empty, Findings, Glyph, Risk, Tag, Title, Trouble, Txt } from "../ui/parts.js";
+import { Copy, Effects, Empty, Findings, Glyph, Risk, Tag, Title, Trouble, Txt } from "../ui/parts.js";
 import { Steps } from "../ui/steps.js";
 import { count, money } from "../text.js";
 import { command, request } from "./wish.js";
@@ -16,6 +16,7 @@ export default function NewRun() {
   const [draft, setDraft] = useState(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState("");
+  const [known, setKnown] = useState({});
   const key = useRef(intent());
   const shown = useRef(null);
   const set = (field) => (event) => {
@@ -40,14 +41,17 @@ export default function NewRun() {
     go(["runs", made.run]);
   });
   useEffect(() => {
+    api.workers().then(setKnown, () => {});
+  }, []);
+  useEffect(() => {
     if (draft) shown.current?.focus();
   }, [draft]);
   if (!may("operator")) return html`<${Title}>New run</${Title}><${Empty} title="Your role may look, but not start"><p>An operator can.</p></${Empty}>`;
   return html`<${Title} sub="Say what you want. You see the plan, and what it may do, before anything runs.">New run</${Title}>
     <form class="form" onSubmit=${look}><div class="choices" role="group" aria-label="Start from">${[["goal", "A goal"], ["plan", "A plan file"], ["library", "The library"]].map(([name, word]) => html`<button type="button" aria-pressed=${form.kind === name} onClick=${() => (setForm({ ...form, kind: name }), setDraft(null))}>${word}</button>`)}</div>
-      ${form.kind === "goal" ? html`<${Goal} form=${form} set=${set} />` : form.kind === "plan" ? html`<${PlanFile} form=${form} set=${set} />` : html`<label class="field">Name in the library<input required value=${form.library} placeholder="deploy@3" onInput=${set("library")} /></label>`}
+      ${form.kind === "goal" ? html`<${Goal} form=${form} set=${set} known=${known} />` : form.kind === "plan" ? html`<${PlanFile} form=${form} set=${set} />` : html`<label class="field">Name in the library<input required value=${form.library} placeholder="deploy@3" onInput=${set("library")} /></label>`}
       ${form.kind !== "goal" && html`<label class="field">Parameters, a line each<textarea class="mono" rows="2" placeholder="version=v2.1.4" value=${form.params} onInput=${set("params")}></textarea></label>`}
-      <${Limits} form=${form} set=${set} />
+      <${Limits} form=${form} set=${set} known=${known} />
       <${Trouble} error=${error} />
       <div class="actions"><button type="submit" class=${draft ? "" : "primary"} disabled=${Boolean(busy)}>${busy === "draft" ? "Planning" : "Show the plan"}</button>
         ${draft && draft.decision !== "refused" && html`<button type="button" class="primary" disabled=${Boolean(busy)} onClick=${start}>${busy === "start" ? "Starting" : "Start"}</button>`}</div></form>
@@ -56,10 +60,12 @@ export default function NewRun() {
     <p class="command same"><span class="muted">The same in a terminal:</span> <code>${command(form)}</code> <${Copy} text=${command(form)} /></p>`;
 }
 
-function Goal({ form, set }) {
+const PLANNERS = { goal: "goal: by needs and gives" };
+
+function Goal({ form, set, known }) {
   return html`<label class="field">Goal<textarea rows="2" autofocus required=${!form.want} placeholder="Where do the bicycles run out?" value=${form.text} onInput=${set("text")}></textarea></label>
     <div class="two"><label class="field">Want: the facts that make it done<input class="mono" placeholder="summary" value=${form.want} onInput=${set("want")} /></label>
-      <label class="field">Planner<select value=${form.planner} onChange=${set("planner")}><option value="">as configured</option><option value="goal">goal: by needs and gives</option><option value="model">model: a language model</option><option value="hybrid">hybrid: one, then the other</option></select></label></div>
+      <label class="field">Planner<select value=${form.planner} onChange=${set("planner")}><option value="">as configured</option>${known.planners?.map((name) => html`<option value=${name}>${PLANNERS[name] ?? name}</option>`)}</select></label></div>
     <label class="field">Have: what is known, a line each<textarea class="mono" rows="2" placeholder="api=http://127.0.0.1:8123" value=${form.have} onInput=${set("have")}></textarea></label>`;
 }
 
@@ -72,10 +78,10 @@ function PlanFile({ form, set }) {
     <label class="field">Plan, as YAML or JSON<textarea class="mono" rows="10" required spellcheck="false" value=${form.plan} onInput=${set("plan")}></textarea></label>`;
 }
 
-function Limits({ form, set }) {
+function Limits({ form, set, known }) {
   return html`<details class="limits"><summary>Limits and review</summary><div class="two"><label class="field">Budget in dollars<input type="number" min="0" step="any" value=${form.budget} onInput=${set("budget")} /></label>
-      <label class="field">Deadline<input placeholder="2 hours" value=${form.deadline} onInput=${set("deadline")} /></label>
-      <label class="field">Place<input placeholder="staging" value=${form.context} onInput=${set("context")} /></label>
+      ${form.kind === "goal" && html`<label class="field">Deadline<input placeholder="2 hours" value=${form.deadline} onInput=${set("deadline")} /></label>`}
+      ${known.contexts?.length > 0 && html`<label class="field">Place<select value=${form.context} onChange=${set("context")}><option value="">none</option>${known.contexts.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>`}
       ${form.kind === "goal" && html`<label class="field">Plans ahead<select value=${form.mode} onChange=${set("mode")}><option value="">as it sees fit</option><option value="next_step">the next step</option><option value="whole">the whole plan</option><option value="direct">directly</option></select></label>`}</div>
     ${form.kind === "goal" && html`<label class="field">Accepted when, a line each<textarea class="mono" rows="2" placeholder="data.failed == 0" value=${form.acceptance} onInput=${set("acceptance")}></textarea></label>`}
     <label class="check"><input type="checkbox" checked=${form.review} onChange=${set("review")} /> Wait for a person, whatever the risk</label></details>`;
@@ -91,7 +97,7 @@ function Draft({ draft }) {
   const workers = Array.isArray(reach.workers) ? reach.workers : Object.keys(reach.workers ?? {});
   return html`<div class="card pad reach"><p class="reason tone-${TONES[decision] ?? "quiet"}"><${Glyph} shape=${decision === "let through" ? "check" : decision === "refused" ? "cross" : "person"} /><span><b>${SAYS[decision] ?? decision}</b>${reason ? html`: <${Txt} v=${reason} />` : ""}</span></p>
       <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${reach.risk} /></dd></div><div><dt>Steps</dt><dd>${steps.length}${plan.final === false ? html` <span class="muted">then the planner looks again</span>` : ""}</dd></div><div><dt>Declared cost</dt><dd>${money(reach.cost)}</dd></div>
-        <div class="wide"><dt>Touches</dt><dd>${tags(reach.effects, "warn")}</dd></div><div class="wide"><dt>Workers</dt><dd>${tags(workers, "quiet")}</dd></div></dl>
+        <div class="wide"><dt>Touches</dt><dd><${Effects} of=${reach.effects} /></dd></div><div class="wide"><dt>Workers</dt><dd>${tags(workers, "quiet")}</dd></div></dl>
       <${Findings} findings=${findings} /></div>
     <h2>${count(steps.length, "step")}</h2><${Steps} steps=${steps} />
     ${plan.outlook?.length > 0 && html`<h2>Perhaps later</h2><${Steps} steps=${plan.outlook.map((each) => (typeof each === "string" ? { id: each } : each))} />`}`;

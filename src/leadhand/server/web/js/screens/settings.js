@@ -1,7 +1,7 @@
 // What holds here, and where each value came from. Secrets are never among them.
 import { html, useEffect, useMemo, useState } from "../lib.js";
 import { api } from "../api.js";
-import { may, resource, session } from "../store.js";
+import { may, refreshSession, resource, session } from "../store.js";
 import { attempt } from "../say.js";
 import { enable, enabled } from "../keys.js";
 import { confirm } from "../ui/dialog.js";
@@ -11,12 +11,12 @@ import { pretty } from "../text.js";
 
 async function stopAll() {
   const said = await confirm({ title: "Stop everything?", body: "Nothing new starts in any run until this is lifted. It survives restarts.", action: "Stop all runs", tone: "bad", field: "Reason", must: true });
-  if (said) await attempt(() => api.stopAll(said.text), "Nothing new starts");
+  if (said) (await attempt(() => api.stopAll(said.text), "Nothing new starts")) && refreshSession();
 }
 
 async function lift() {
   const said = await confirm({ title: "Let runs go on?", action: "Lift the stop" });
-  if (said) await attempt(() => api.liftStop(), "Runs may go on");
+  if (said) (await attempt(() => api.liftStop(), "Runs may go on")) && refreshSession();
 }
 
 /** `project.store` and its like as rows, whether they come as a map or as a list. Pure. */

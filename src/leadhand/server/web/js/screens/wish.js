@@ -38,7 +38,7 @@ export function request(form) {
     const goal = kept({ text: form.text.trim(), want: names(form.want), have: pairs(form.have), acceptance: lines(form.acceptance), budget: number(form.budget), deadline: form.deadline.trim(), mode: form.mode });
     return { goal, ...shared };
   }
-  const more = { ...kept({ params: pairs(form.params), budget: number(form.budget), deadline: form.deadline.trim() }), ...shared };
+  const more = { ...kept({ params: pairs(form.params), budget: number(form.budget) }), ...shared };
   return form.kind === "plan" ? { plan: parsed(form.plan), ...more } : { library: form.library.trim(), ...more };
 }
 

@@ -63,6 +63,12 @@ function Lost() {
   return html`<div class="banner" role="status"><strong>Disconnected.</strong> What you see is as of the last word from the server. The page reconnects by itself.</div>`;
 }
 
+function Stopped() {
+  const { stopped, stopped_by: by } = session.value ?? {};
+  if (!stopped) return null;
+  return html`<div class="banner" role="status"><strong>Everything is stopped</strong>${by ? ` by ${by}` : ""}: no run starts anything new. <a href=${to(["settings"])}>Settings</a></div>`;
+}
+
 export function Frame({ children }) {
   useEffect(() => {
     if (reconnected.value) notice("Connected again. Everything is up to date.", "good");
@@ -78,7 +84,7 @@ export function Frame({ children }) {
         <button type="button" class="small plain keys-button" onClick=${() => (helpOpen.value = true)}>Keys <kbd>?</kbd></button>
       </div>
     </aside>
-    <div class="content"><${Lost} /><main id="main" tabindex="-1">${children}</main></div>
+    <div class="content"><${Lost} /><${Stopped} /><main id="main" tabindex="-1">${children}</main></div>
     <${Notices} /><${Dialogs} />${helpOpen.value && html`<${Help} />`}
     <div class="visually-hidden" role="status" aria-live="polite">${spoken.value}</div>
   </div>`;

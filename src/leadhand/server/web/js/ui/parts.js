@@ -30,6 +30,14 @@ export function Tag({ children, tone = "quiet" }) {
   return html`<span class="tag tone-${tone}">${children}</span>`;
 }
 
+/** What a plan touches; workers that declare nothing are told together. */
+export function Effects({ of }) {
+  const silent = (of ?? []).filter((each) => each.startsWith("undeclared:")).map((each) => each.slice(11));
+  const told = (of ?? []).filter((each) => !each.startsWith("undeclared:"));
+  if (!told.length && !silent.length) return "nothing";
+  return html`${told.map((each) => html`<${Tag} tone="warn"><${Txt} v=${each} /></${Tag}> `)}${silent.length > 0 && html`<span class="muted">not declared by <${Txt} v=${silent.join(", ")} /></span>`}`;
+}
+
 export function Ago({ at }) {
   return html`<time title=${full(at)}>${ago(at, now.value)}</time>`;
 }

@@ -1,0 +1,221 @@
+"""A real Chromium, a real `leadhand serve`, and nothing from outside this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadhand.server import vendor
+from tests.support.need import need
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOTS = ROOT / "build" / "screenshots"
+AXE = ROOT / "build" / "npm" / "axe.js"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+WIDE = {"width": 1280, "height": 800}
+PHONE = {"width": 360, "height": 740}
+
+
+def chromium_path() -> str | None:
+    """The system's Chromium; on CI it is installed where it is missing."""
+    found = _found()
+    if found is None and os.environ.get("CI"):
+        subprocess.run([sys.executable, ROOT / "scripts" / "browser.py"], check=False, timeout=900)
+        found = _found()
+    return found
+
+
+def _found() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    path = chromium_path()
+    need(path, "Chromium: `python3 scripts/browser.py` installs Debian's")
+    need(vendor.ready(), "the page's third-party files: `leadhand doctor --fix` fetches them")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        yield found
+        found.close()
+
+
+@dataclass
+class Pages:
+    """Makes pages and keeps what went wrong in them."""
+
+    browser: Any
+    problems: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    open: list[Any] = field(default_factory=list)
+
+    def __call__(self, url: str = "", *, context: Any = None, **options: Any) -> Any:
+        if context is None:
+            context = self.browser.new_context(**({"viewport": WIDE} | options))
+            context.set_default_timeout(20_000)
+            self.open.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.problems.append(f"{error}\n{error.stack}"))
+        page.on("console", self._said)
+        page.on("request", lambda request: self.asked.append(request.url))
+        if url:
+            page.goto(url)
+        return page
+
+    def _said(self, message: Any) -> None:
+        # A refused request is part of some stories, and shown on the page.
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            self.problems.append(f"{message.type}: {message.text}")
+
+
+@pytest.fixture
+def pages(browser: Any) -> Iterator[Pages]:
+    """Pages in which nothing goes wrong unseen: no error, no broken policy, no request outside."""
+    made = Pages(browser)
+    yield made
+    for context in made.open:
+        context.close()
+    assert not made.problems, "\n".join(made.problems)
+    outside = [url for url in made.asked if not url.startswith(("http://127.0.0.1:", "blob:"))]
+    assert not outside
+
+
+class Served:
+    """`leadhand serve` in a folder of its own; it can be killed and started again."""
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self.folder = folder
+        self.port = port
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = folder / "serve.log"
+
+    def start(self) -> Served:
+        command = [sys.executable, "-m", "leadhand.cli", "serve", "--port", str(self.port)]
+        env = os.environ | {"LEADHAND_ACTOR": "ada", "PYTHONUNBUFFERED": "1"}
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [*command, "--json"], cwd=self.folder, stdout=subprocess.PIPE, stderr=out, env=env
+            )
+        assert self.process.stdout is not None
+        with self.process.stdout as said_first:
+            line = said_first.readline()
+        assert line, self.log.read_text()
+        said = json.loads(line)
+        self.url = said["url"].rstrip("/") + "/"
+        self.port = int(self.url.rstrip("/").rpartition(":")[2])
+        self.token = Path(said["token_file"]).read_text().strip()
+        return self
+
+    @property
+    def entry(self) -> str:
+        return f"{self.url}#token={self.token}"
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        request = urllib.request.Request(f"{self.url}api/v1{path}", method=method)
+        request.add_header("Authorization", f"Bearer {self.token}")
+        data = None
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+            data = json.dumps(body).encode()
+        with urllib.request.urlopen(request, data, timeout=30) as response:
+            return json.loads(response.read() or b"null")
+
+    def until(self, run: str, *wanted: str, seconds: float = 60) -> str:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            status = str(self.call("GET", f"/runs/{run}")["status"])
+            if status in wanted:
+                return status
+            time.sleep(0.1)
+        raise AssertionError(f"{run} is {status}, not {wanted}")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
+            if self.process.poll() is None:
+                self.kill()
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[tuple[Served, str]]:
+    """The research example, with its moody source of data beside it."""
+    folder = tmp_path / "research"
+    shutil.copytree(ROOT / "examples" / "research", folder)
+    port = free_port()
+    source = subprocess.Popen([sys.executable, "server.py", str(port)], cwd=folder)
+    served = Served(folder)
+    try:
+        wait_for(port)
+        yield served.start(), f"http://127.0.0.1:{port}"
+    finally:
+        served.stop()
+        source.kill()
+        source.wait()
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Iterator[Served]:
+    """The deployment example: a plan that people decide about."""
+    folder = tmp_path / "deploy"
+    shutil.copytree(ROOT / "examples" / "deploy", folder)
+    served = Served(folder)
+    try:
+        yield served.start()
+    finally:
+        served.stop()
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def wait_for(port: int, seconds: float = 20) -> None:
+    import socket
+
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nobody listens on {port}")
+
+
+def shot(page: Any, name: str) -> None:
+    """Keep what the page looks like, for people to look at."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=str(SHOTS / f"{name}.png"))

@@ -1,0 +1,101 @@
+"""Everything without a mouse: sign-in, screens, lists, graph, a decision."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web.conftest import ROOT
+from tests.web.test_stories import PLAN, state_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+
+
+def focused(page) -> str:
+    return str(page.evaluate("document.activeElement.textContent.trim()"))
+
+
+def test_a_plan_is_found_and_approved_by_keys_alone(pages, deploy):
+    """From the sign-in to the approval, no mouse is touched."""
+    run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
+    deploy.until(run, "waiting")
+    page = pages(deploy.url)
+    keys = page.keyboard
+    expect(page.get_by_label("Token")).to_be_focused()
+    keys.insert_text("wrong")
+    keys.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("not known here")
+    keys.insert_text(deploy.token)
+    keys.press("Enter")
+    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+
+    keys.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Next in the list")
+    keys.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+    keys.type("gr")
+    heading = page.get_by_role("heading", name="Runs", level=1)
+    expect(heading).to_be_focused()  # a screen reader hears where one is
+    keys.press("j")
+    keys.press("Enter")
+    expect(page.locator("[data-step=step-1]")).to_be_visible()
+    keys.press("3")
+    expect(page.get_by_role("button", name=re.compile("^Approve"))).to_be_visible()
+    keys.press("a")
+    expect(page.get_by_label("Reason, for the record")).to_be_visible()
+    keys.press("Escape")  # thought better of it
+    assert deploy.call("GET", f"/runs/{run}")["status"] == "waiting"
+    keys.press("a")
+    page.get_by_label("Reason, for the record").press("Enter")
+    expect(state_of(page)).to_contain_text(re.compile("running|succeeded"))
+
+
+def test_the_graph_is_walked_by_arrows(pages, deploy):
+    """Arrows follow the edges, Enter opens the step, Escape closes it again."""
+    run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
+    page = pages(deploy.entry)
+    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    page.goto(f"{deploy.url}#/runs/{run}")
+    page.locator("[data-step=step-1]").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("[data-step=step-3]")).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("[data-step=step-2]")).to_be_focused()
+    page.keyboard.press("Home")
+    expect(page.locator("[data-step=step-1]")).to_be_focused()
+
+
+def test_everything_that_can_be_clicked_is_reached_by_tab(pages, deploy):
+    """On each screen, Tab alone comes to every button, link and field that is shown."""
+    run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
+    deploy.until(run, "waiting")
+    page = pages(deploy.entry)
+    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    look = (ROOT / "tests" / "web" / "reach.js").read_text()
+    for place in ("inbox", "runs", f"runs/{run}/plan", "new", "workers", "library", "settings"):
+        page.goto(f"{deploy.url}#/{place}")
+        page.wait_for_timeout(300)
+        page.evaluate("document.activeElement.blur()")
+        wanted = set(json.loads(page.evaluate(look)))
+        seen = set()
+        for _ in range(len(wanted) + 8):
+            page.keyboard.press("Tab")
+            here = page.evaluate("document.activeElement.dataset.reach ?? ''")
+            seen.add(here)
+            style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert not here or style != "none", f"{here} does not show its focus"
+        assert wanted <= seen, f"{place}: {sorted(wanted - seen)}"
+
+
+def test_the_first_tab_skips_to_the_content(pages, deploy):
+    """The skip link is the first stop, and goes where it says."""
+    page = pages(deploy.entry)
+    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Tab")
+    assert focused(page) == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"

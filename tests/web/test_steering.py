@@ -1,0 +1,147 @@
+"""People steer a run from the page: answer, retry, hold, pause; the page outlives a crash."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web.conftest import Served, shot
+from tests.web.steering import patient, project, publishing
+from tests.web.test_stories import enter, state_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+
+
+@pytest.fixture
+def served(tmp_path):
+    made = Served(project(tmp_path / "project"))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+def test_a_question_is_answered_in_the_inbox(pages, served):
+    """It comes by itself, is answered with a reason, goes away, and the run goes on."""
+    page = enter(pages, served)
+    run = served.call("POST", "/runs", {"plan": publishing("escalate")})["run"]
+    asked = page.locator(".ask")
+    expect(asked).to_contain_text("refuses the key")
+    expect(page.locator(".place-inbox .badge")).to_contain_text("1")
+    (served.folder / "fixed").touch()
+    asked.get_by_label("In words").fill("the key is renewed")
+    asked.get_by_role("button", name="Retry").click()
+    expect(page.get_by_text("Nothing needs you")).to_be_visible()
+    served.until(run, "succeeded")
+    lines = [line["text"] for line in served.call("GET", f"/runs/{run}/ledger")["items"]]
+    assert any("the key is renewed" in line for line in lines), lines
+
+
+def test_a_failed_step_says_why_and_is_retried(pages, served):
+    """The reason, the class, what it printed; then a retry, after which the run succeeds."""
+    run = served.call("POST", "/runs", {"plan": publishing("abort")})["run"]
+    served.until(run, "failed")
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}")
+    expect(state_of(page)).to_contain_text("failed")
+    page.locator("[data-step=publish]").click()
+    drawer = page.get_by_role("complementary", name="Step publish")
+    expect(drawer).to_contain_text("example refuses the key")
+    expect(drawer.locator(".attempt")).to_contain_text("denied")
+    expect(drawer.locator(".output")).to_contain_text("connecting to example")
+    shot(page, "story-failed")
+    (served.folder / "fixed").touch()
+    drawer.get_by_role("button", name="Retry").click()
+    page.get_by_label("Reason, for the record").fill("the key is renewed")
+    page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+    expect(state_of(page)).to_contain_text("succeeded")
+    expect(drawer).to_contain_text("published to example")
+    expect(drawer.locator(".attempt")).to_have_count(2)
+
+
+def test_the_server_dies_and_comes_back(pages, served):
+    """The open page says so, reconnects by itself, and is right without a reload."""
+    run = served.call("POST", "/runs", {"plan": patient(6)})["run"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}")
+    expect(page.locator(".node.tone-live")).to_have_count(6)
+    page.evaluate("window.stillThere = 1")
+    served.kill()
+    expect(page.get_by_text("Disconnected.")).to_be_visible()
+    shot(page, "story-disconnected")
+    (served.folder / "go").touch()
+    served.start()
+    expect(page.get_by_text("Everything is up to date")).to_be_visible(timeout=30_000)
+    expect(page.locator(".banner")).to_have_count(0)
+    served.until(run, "succeeded")
+    expect(state_of(page)).to_contain_text("succeeded")
+    expect(page.locator(".node.tone-good")).to_have_count(7)
+    assert page.evaluate("window.stillThere") == 1
+    graph = served.call("GET", f"/runs/{run}/graph")["nodes"]
+    page.locator("[data-step=wait-3]").click()
+    attempts = next(node["attempts"] for node in graph if node["id"] == "wait-3")
+    drawer = page.get_by_role("complementary", name="Step wait-3")
+    expect(drawer.locator(".attempt")).to_have_count(attempts)
+
+
+def test_pause_hold_release_resume_and_cancel(pages, served):
+    """Each asks once, is carried out, and shows."""
+    run = served.call("POST", "/runs", {"plan": patient(2)})["run"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}")
+    act(page, "Pause")
+    expect(state_of(page)).to_contain_text("paused")
+    act(page, "Resume")
+    expect(state_of(page)).to_contain_text("running")
+    page.locator("[data-step=last]").click()
+    act(page, "Hold")
+    expect(page.locator("[data-step=last]")).to_have_class(re.compile("tone-ask"))
+    act(page, "Release")
+    expect(page.locator("[data-step=last]")).to_have_class(re.compile("tone-quiet"))
+    act(page, "Cancel", "Cancel the run")
+    (served.folder / "go").touch()
+    expect(state_of(page)).to_contain_text("cancelled")
+
+
+def act(page, name, confirmed=""):
+    page.get_by_role("button", name=name, exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name=confirmed or name, exact=True).click()
+
+
+def test_all_tabs_share_one_stream(pages, served):
+    """A second tab hears what the first one reads; when the first is closed it reads itself."""
+    first = enter(pages, served)
+    second = pages(served.url, context=first.context)
+    expect(second.locator(".line-live")).to_be_visible()
+    streams = [url for url in pages.asked if "/events" in url]
+    assert len(streams) == 1
+    run = served.call("POST", "/runs", {"plan": patient(2)})["run"]
+    for page in (first, second):
+        page.goto(f"{served.url}#/runs/{run}")
+        expect(page.locator(".node.tone-live")).to_have_count(2)
+    first.close()
+    (served.folder / "go").touch()
+    expect(state_of(second)).to_contain_text("succeeded")
+    assert len([url for url in pages.asked if "/events" in url]) == 2
+
+
+def test_a_viewer_sees_all_and_can_do_nothing(pages, served, tmp_path):
+    """Buttons that would be refused are not there."""
+    import json
+    import subprocess
+    import sys
+
+    made = subprocess.run(
+        [sys.executable, "-m", "leadhand.cli", "serve", "token", "add", "vera", "--json"],
+        cwd=served.folder,
+        capture_output=True,
+        check=True,
+    )
+    run = served.call("POST", "/runs", {"plan": publishing("escalate")})["run"]
+    served.until(run, "waiting")
+    page = pages(f"{served.url}#token={json.loads(made.stdout)['token']}")
+    expect(page.locator(".ask")).to_contain_text("your role is viewer")
+    page.goto(f"{served.url}#/runs/{run}/graph?step=publish")
+    expect(page.locator(".drawer .attempt")).to_be_visible()
+    for name in ("Pause", "Cancel", "Retry", "Hold", "Skip"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)

@@ -1,0 +1,126 @@
+"""What people do with the page, from the first click to the end, against the real server."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web.conftest import ROOT, shot
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+PLAN = json.loads((ROOT / "examples" / "deploy" / "plan.json").read_text())
+
+
+def enter(pages, served, **options):
+    page = pages(served.entry, **options)
+    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    return page
+
+
+def state_of(page):
+    return page.locator(".run-head .figures .status").first
+
+
+def test_the_research_demo_from_new_run_to_its_result(pages, town):
+    """A goal is given, its plan looked at, started, and watched until the result is there."""
+    served, source = town
+    page = enter(pages, served)
+    expect(page.get_by_text("No runs yet")).to_be_visible()
+    page.get_by_role("link", name="New run").first.click()
+    page.get_by_label("Goal", exact=True).fill("Where do the bicycles run out?")
+    page.get_by_label(re.compile("^Want")).fill("summary")
+    page.get_by_label(re.compile("^Have")).fill(f"api={source}")
+    page.get_by_role("button", name="Show the plan").click()
+    expect(page.get_by_text("Starts at once")).to_be_visible()
+    expect(page.locator(".plan-step").first).to_be_visible()
+    assert served.call("GET", "/runs")["items"] == []  # nothing runs yet
+    shot(page, "story-draft")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Where do the bicycles")
+    expect(page.locator("[data-step=measure]")).to_be_visible()
+    expect(state_of(page)).to_contain_text("succeeded", timeout=60_000)
+    expect(page.locator("[data-step=summarise]")).to_have_class(re.compile("tone-good"))
+    expect(page.locator("[data-step=measure]")).to_have_class(re.compile("tone-bad"))
+    shot(page, "story-finished")
+    page.get_by_role("link", name="Outputs").click()
+    expect(page.locator(".result")).to_contain_text("Harbour had none")
+    (row,) = served.call("GET", "/runs")["items"]
+    assert row["status"] == "succeeded"
+    # What the page showed by events alone is what the server says.
+    graph = served.call("GET", f"/runs/{row['run']}/graph")
+    page.get_by_role("link", name="Timeline").click()
+    for node in graph["nodes"]:
+        named = page.get_by_role("button", name=node["id"], exact=True)
+        expect(page.get_by_role("listitem").filter(has=named)).to_contain_text(node["status"])
+
+
+@pytest.fixture
+def waiting(deploy, pages):
+    run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
+    deploy.until(run, "waiting")
+    return deploy, run
+
+
+def test_a_plan_is_amended_compared_and_approved(pages, waiting):
+    """From the inbox to the plan; one value is changed, the change looked at, the rest approved."""
+    served, run = waiting
+    page = enter(pages, served)
+    shot(page, "story-inbox")
+    page.get_by_role("link", name="Review the plan").click()
+    bound = page.locator(".review-bar .hash")
+    before = bound.get_attribute("title")
+    assert before == served.call("GET", f"/runs/{run}/review")["binding"]
+    page.get_by_role("button", name="Amend").click()
+    page.get_by_label("Place").fill("steps.step-1.parameters.test_suite")
+    page.get_by_label("Value").fill("quick")
+    page.get_by_role("dialog").get_by_role("button", name="Amend").click()
+    expect(bound).not_to_have_attribute("title", before)
+    expect(page.locator(".plan-step").first).to_contain_text("quick")
+    shot(page, "story-review")
+
+    page.get_by_label("Compare with").select_option("1")
+    expect(page.locator(".change-changed")).to_contain_text("parameters.test_suite")
+    expect(page.locator(".side-old")).to_contain_text("full")
+    expect(page.locator(".side-new")).to_contain_text("quick")
+    shot(page, "story-compare")
+
+    page.get_by_role("button", name=re.compile("Revision 2")).click()
+    page.get_by_role("button", name=re.compile("^Approve")).click()
+    page.get_by_label("Reason, for the record").fill("as agreed")
+    page.get_by_role("dialog").get_by_role("button", name="Approve").click()
+    expect(state_of(page)).to_contain_text(re.compile("running|succeeded"))
+    served.until(run, "succeeded", seconds=120)
+    expect(state_of(page)).to_contain_text("succeeded")
+    lines = [line["text"] for line in served.call("GET", f"/runs/{run}/ledger")["items"]]
+    assert any("as agreed" in line and "approved" in line for line in lines), lines
+
+
+def test_a_plan_is_rejected(pages, waiting):
+    """Nothing of it runs, and why stands in the record."""
+    served, run = waiting
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/plan")
+    page.get_by_role("button", name=re.compile("^Reject")).click()
+    page.get_by_label("Why").fill("not on a Friday")
+    page.get_by_role("dialog").get_by_role("button", name="Reject").click()
+    expect(state_of(page)).to_contain_text("rejected")
+    expect(page.get_by_text("not on a Friday").first).to_be_visible()
+    assert all(step["attempts"] == 0 for step in served.call("GET", f"/runs/{run}")["steps"])
+
+
+def test_a_word_about_something_else_is_refused(pages, waiting):
+    """The plan changed under the reader: what they approve is what they saw, so it fails."""
+    served, run = waiting
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/plan")
+    button = page.get_by_role("button", name=re.compile("^Approve"))
+    expect(button).to_be_visible()
+    button.click()
+    seen = served.call("GET", f"/runs/{run}/review")["binding"]
+    change = [{"path": "steps.step-1.parameters.test_suite", "value": "none"}]
+    served.call("POST", f"/runs/{run}/review/amend", {"hash": seen, "set": change})
+    page.get_by_role("dialog").get_by_role("button", name="Approve").click()
+    expect(page.locator(".notice.tone-bad")).to_be_visible()
+    assert served.call("GET", f"/runs/{run}")["status"] == "waiting"
+    expect(page.locator(".plan-step").first).to_contain_text("none")
