@@ -1,0 +1,1 @@
+"""The coding fleet: many agents on one codebase, and main always green."""

@@ -1,0 +1,1 @@
+"""Coding agents as processes: one assignment in, one claim out. See `base`."""

@@ -1,0 +1,311 @@
+"""Attending to one process of a coder: what it says, its three clocks, and its end.
+
+    process    it is alive; when it ends, that is all there is, result or not
+    events     it speaks: anything but another try at the same request counts
+    artefacts  the slot changes (`progress.py`), looked at only when it matters
+
+A coder is silent when neither an event nor a change came for `silence_s`: a compiler that writes
+for ten minutes is no hang. It is stalled when it talks on while nothing has changed for
+`stall_s`. Tries at the same request are counted apart: a coder that waits for its provider by
+itself, ten times and for minutes, keeps a slot that others could use; after `RETRIES_MAX` it is
+ended, and the ladder waits without holding one.
+
+The end is always the same: result, then a grace to leave by itself; `ending` is awaited so that
+work in progress can be saved; then TERM to the group, KILL to all of it, and it is seen dead. All
+of that is the supervisor's craft (`workers/processes.py`), which is why coders run under it:
+a host that is killed leaves no agent behind, and an agent that daemonises is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from contextlib import suppress
+
+from leadhand.fleet.coder.base import (
+    Assignment,
+    CoderEvent,
+    CoderResult,
+    Ended,
+    Ending,
+    Heard,
+    Reading,
+)
+from leadhand.fleet.coder.failures import classify, retry_after
+from leadhand.fleet.coder.lines import Lines, document
+from leadhand.fleet.coder.progress import Fingerprint, fingerprint
+from leadhand.fleet.sandbox import Wrapped
+from leadhand.workers.processes import Finished, Process, Processes
+
+GRACE_S = 30.0
+TERM_S = 5.0
+ENDING_S_MAX = 60.0
+TICK_S_MAX = 1.0
+LOOKS = 4  # at the slot, in the time after which it would be too late
+RETRIES_MAX = 3
+TAIL_LINES = 200
+NOISE_LINES = 20
+TAIL_CHARS = 8_000
+TEXT_CHARS = 20_000
+KEPT_BYTES = 64 << 10
+
+
+class Attendance:
+    """One process of one coder, from its start until it is seen dead."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        reading: Reading,
+        heard: Heard,
+        *,
+        ending: Ending | None = None,
+        plain: bool = False,
+        grace_s: float = GRACE_S,
+        term_s: float = TERM_S,
+    ) -> None:
+        """`plain`: to end with 0 is its way to say that it is done, and text is what it says."""
+        self.assignment = assignment
+        self._reading, self._heard, self._ending = reading, heard, ending
+        self._plain, self._grace_s, self._term_s = plain, grace_s, term_s
+        self._out, self._err = Lines(), Lines()
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._noise: deque[str] = deque(maxlen=NOISE_LINES)
+        self._wake = asyncio.Event()
+        self._verdict: tuple[Ended, str, str] | None = None
+        self._result: CoderEvent | None = None
+        self._result_at = 0.0
+        self._error = CoderEvent("other")
+        self._begun = self._event_at = time.monotonic()
+        self._looked_at = 0.0
+        self._retries = 0
+        self._texts = ""
+        self.session, self.cost = assignment.session, 0.0
+        self.tokens_in = self.tokens_out = self.turns = 0
+        self._before = self._now = Fingerprint("", 0.0)
+
+    def stop(self, ended: Ended, failure: str, why: str) -> None:
+        """Let it end for this reason, unless there is one already."""
+        if self._verdict is None:
+            self._verdict = (ended, failure, why)
+            self._wake.set()
+
+    async def attend(
+        self, processes: Processes, wrapped: Wrapped, stdin: bytes | None
+    ) -> CoderResult:
+        """Start it and stay until it is gone; also when this is cancelled."""
+        folder = wrapped.cwd
+        self._before = self._now = await asyncio.to_thread(fingerprint, folder)
+        process = await processes.spawn(
+            wrapped.argv,
+            cwd=folder,
+            env=wrapped.env,
+            stdin=stdin,
+            stdout_limit=KEPT_BYTES,
+            stderr_limit=KEPT_BYTES,
+            on_output=self._printed,
+        )
+        over = asyncio.ensure_future(process.wait())
+        try:
+            while not over.done() and self._verdict is None:
+                self._wake.clear()
+                await self._pause(over)
+                await self._look(wrapped)
+            finished = await self._end(process, over)
+        except BaseException:
+            await _gone(process, self._term_s)
+            raise
+        self._drain()
+        self._now = await asyncio.to_thread(fingerprint, folder)
+        return self._judge(finished)
+
+    # --- what it says ---
+
+    def _printed(self, stream: str, chunk: bytes) -> None:
+        lines = self._out if stream == "stdout" else self._err
+        for line in lines.feed(chunk):
+            self._line(stream, line)
+
+    def _drain(self) -> None:
+        for stream, lines in (("stdout", self._out), ("stderr", self._err)):
+            for line in lines.rest():
+                self._line(stream, line)
+
+    def _line(self, stream: str, line: bytes) -> None:
+        found = document(line) if stream == "stdout" else None
+        if found is None:
+            if text := line.decode(errors="replace").strip()[:TEXT_CHARS]:
+                said = self._plain and stream == "stdout"
+                self._noise.append(text)
+                self._take(CoderEvent("text" if said else "other", text=text))
+            return
+        try:
+            events = list(self._reading.read(found))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            events = [CoderEvent("other")]  # a shape nobody has told us of
+        for event in events:
+            self._take(event)
+
+    def _take(self, event: CoderEvent) -> None:
+        self.session = event.session or self.session
+        self.cost = self.cost if event.cost is None else event.cost
+        self.turns += event.turn
+        if event.total:
+            self.tokens_in, self.tokens_out = event.tokens_in, event.tokens_out
+        else:
+            self.tokens_in += event.tokens_in
+            self.tokens_out += event.tokens_out
+        if event.kind == "retry":
+            self._retries += 1
+            self._error = event
+        else:
+            self._event_at = time.monotonic()
+            if event.kind in ("text", "tool", "file"):
+                self._retries = 0
+        if event.kind in ("text", "error", "other") and event.text:
+            self._tail.append(event.text[:TAIL_CHARS])
+        if event.kind == "text":
+            self._texts = event.text
+        elif event.kind == "error":
+            self._error = event
+        elif event.kind == "result" and self._result is None:
+            self._result, self._result_at = event, time.monotonic()
+        self._heard(event)
+        self._check_limits()
+        self._wake.set()
+
+    def _check_limits(self) -> None:
+        task = self.assignment
+        if task.turns and self.turns > task.turns:
+            self.stop("limit", "too_complex", f"more than {task.turns} turns")
+        if task.cost and self.cost > task.cost:
+            self.stop("limit", "budget", f"{self.cost:.2f} spent, and {task.cost:.2f} allowed")
+        if self._retries > RETRIES_MAX:
+            failure = self._failure(self._error) or "transient"
+            ended: Ended = "rate_limited" if failure == "rate_limited" else "failed"
+            self.stop(ended, failure, f"{self._retries} tries in vain: {self._error.text}"[:500])
+
+    # --- the clocks ---
+
+    async def _pause(self, over: asyncio.Future[Finished]) -> None:
+        now = time.monotonic()
+        times = [TICK_S_MAX, self._begun + self.assignment.time_s - now]
+        times.append(self._event_at + self.assignment.silence_s - now)
+        if self._result is not None:
+            times.append(self._result_at + self._grace_s - now)
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait(
+                (over, woken),
+                timeout=max(0.01, min(times)),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            woken.cancel()
+
+    async def _look(self, wrapped: Wrapped) -> None:
+        """Whether one of the clocks has run out."""
+        task, now = self.assignment, time.monotonic()
+        if self._result is not None:
+            if now >= self._result_at + self._grace_s:
+                self.stop("result", "", "it had ended, and stayed")
+            return
+        if now >= self._begun + task.time_s:
+            self.stop("timeout", "timeout", f"not done after {task.time_s:g} s")
+        quiet = now - self._event_at
+        due = quiet >= task.silence_s or (
+            task.stall_s and now - max(self._begun, self._looked_at) >= task.stall_s / LOOKS
+        )
+        if not due:
+            return
+        self._looked_at = now
+        seen = await asyncio.to_thread(fingerprint, wrapped.cwd)
+        if seen.digest != self._now.digest:
+            self._now = seen
+        unchanged = min(time.time() - seen.changed_at, now - self._begun)
+        if seen.digest == self._before.digest:
+            unchanged = now - self._begun
+        if quiet >= task.silence_s and unchanged >= task.silence_s:
+            self.stop("silent", "timeout", f"neither a word nor a change for {task.silence_s:g} s")
+        elif quiet >= task.silence_s:
+            self._event_at = now - max(0.0, min(unchanged, task.silence_s))
+        if task.stall_s and unchanged >= task.stall_s:
+            self.stop(
+                "stalled", "too_complex", f"it talked, and changed nothing, {unchanged:.0f} s"
+            )
+
+    # --- the end ---
+
+    async def _end(self, process: Process, over: asyncio.Future[Finished]) -> Finished:
+        if not over.done() and self._ending is not None and self._verdict is not None:
+            # Saving is the fleet's concern; that it fails must not keep an agent alive.
+            with suppress(TimeoutError, OSError, RuntimeError):
+                await asyncio.wait_for(self._ending(self._verdict[2]), ENDING_S_MAX)
+        if not over.done():
+            await process.end(self._term_s)
+        return await over
+
+    def _judge(self, finished: Finished) -> CoderResult:
+        ended, failure, why = self._verdict or ("result", "", "")
+        error = self._error
+        if self._verdict is None or ended == "result":
+            result = self._result
+            if result is not None and not result.failure:
+                ended, failure = "result", ""
+            elif result is not None or error.kind in ("error", "retry"):
+                told = result if result is not None and result.failure else error
+                failure = self._failure(told) or "permanent"
+                ended, why = _ended(failure), told.text[:500]
+            else:
+                ended, failure, why = self._crashed(finished)
+        waiting = error.retry_after_s or retry_after(error.text or why)
+        return CoderResult(
+            ended=ended,
+            failure=failure,
+            why=why,
+            said=((self._result and self._result.text) or self._texts)[:TEXT_CHARS],
+            session=self.session,
+            cost=self.cost,
+            tokens_in=self.tokens_in,
+            tokens_out=self.tokens_out,
+            turns=self.turns,
+            retry_after_s=waiting if failure in ("rate_limited", "transient") else None,
+            exit_code=finished.exit_code,
+            tail="\n".join(self._tail)[-TAIL_CHARS:],
+            changed=self._now.digest != self._before.digest,
+            seconds=time.monotonic() - self._begun,
+        )
+
+    def _crashed(self, finished: Finished) -> tuple[Ended, str, str]:
+        noise = "\n".join(self._noise)
+        if finished.exit_code == 126 and "sandbox: " in noise:
+            return "failed", "unavailable", noise[-500:]
+        if self._plain and finished.exit_code == 0:
+            return "result", "", ""
+        how = f"signal {finished.signal}" if finished.signal else f"exit code {finished.exit_code}"
+        return "crashed", classify(noise) or "lost", f"it ended without a result ({how})"
+
+    def _failure(self, event: CoderEvent) -> str:
+        return event.failure or classify(event.text)
+
+
+def _ended(failure: str) -> Ended:
+    match failure:
+        case "rate_limited":
+            return "rate_limited"
+        case "policy":
+            return "refused"
+        case "budget":
+            return "limit"
+        case _:
+            return "failed"
+
+
+async def _gone(process: Process, grace_s: float) -> None:
+    """End it although we are being cancelled ourselves; cancelled again, wait all the same."""
+    ending = asyncio.ensure_future(process.end(grace_s))
+    while not ending.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([ending])
+    ending.exception()

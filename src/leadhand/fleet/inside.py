@@ -1,0 +1,273 @@
+"""The last program before an agent: it closes the doors that are left, and becomes the agent.
+
+Run as ``python -I -S inside.py SPEC ARGV...`` by what `sandbox.py` puts together; it imports
+nothing of Leadhand. SPEC is a JSON object:
+
+    limits    memory, files, processes and file size, 0 for none
+    forward   the port on loopback that leads to a Unix socket, and that socket; or null
+    landlock  {read: [...], write: [...]} where the kernel's rules are the sandbox; null inside
+              bubblewrap, which has made the namespaces already
+
+In order: namespaces, the forwarder (which stays outside the rules, and out of the agent's reach),
+limits, Landlock, seccomp, exec. Whatever fails ends the program with 126 and one line that says
+why: an agent that is half locked up is not run.
+
+The seccomp filter is a short list. Sockets: only loopback's own families, since others (vsock)
+know no namespaces; none but those of a namespace of their own, and none of Unix, where paths alone
+are the sandbox, since Landlock lets a process connect to any socket it can name. io_uring can do
+what the filter forbids, so it is not there. Key rings, perf and bpf are for nobody here.
+"""
+
+# ruff: noqa: PTH123  (pathlib is slow to import)
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import platform
+import resource
+import signal
+import socket
+import struct
+import sys
+from typing import NoReturn
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
+PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 22, 24, 38
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
+LANDLOCK_ABI_MIN = 6  # the first that keeps signals in
+FILE_RIGHTS = 0b1100_0000_0000_0111  # execute, write, read, truncate, ioctl
+READ_RIGHTS = 0b1101
+ALL_RIGHTS = 0xFFFF
+WRITE_RIGHTS = ALL_RIGHTS & ~0b1000_0100_0000  # no device files
+SCOPES = 0b11  # abstract sockets, signals
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+PROC = (
+    "cpuinfo",
+    "filesystems",
+    "loadavg",
+    "meminfo",
+    "stat",
+    "sys",
+    "uptime",
+    "version",
+    "vmstat",
+)
+"""Of /proc only what is nobody's; a process also sees itself as it was when it began."""
+
+# How a system call is numbered: architecture for seccomp, socket, io_uring_setup, the forbidden.
+CALLS = {
+    "x86_64": (0xC000003E, 41, 425, (248, 249, 250, 298, 321, 323)),
+    "aarch64": (0xC00000B7, 198, 425, (217, 218, 219, 241, 280, 282)),
+}
+
+
+def main() -> NoReturn:
+    spec, argv = json.loads(sys.argv[1]), sys.argv[2:]
+    stage = "arguments"
+    try:
+        rules = spec["landlock"]
+        families: list[int] = [socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK]
+        if rules:
+            stage = "landlock"
+            check_abi()
+            stage = "namespaces"
+            families = families[1:] if separate(rules["write"]) else []
+            if spec["forward"] and not families:
+                raise OSError(errno.EPERM, "no network namespace for this user, so no proxy either")
+        if spec["forward"]:
+            stage = "forwarder"
+            forward(*spec["forward"])
+        stage = "limits"
+        limit(*spec["limits"])
+        stage = "landlock" if rules else "seccomp"
+        lock(rules, families)
+        for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        stage = argv[0]
+        os.execvp(argv[0], argv)  # noqa: S606
+    except Exception as error:  # noqa: BLE001 - said, and nothing is run
+        sys.stderr.write(f"sandbox: {stage}: {error}\n")
+        sys.stderr.flush()
+    os._exit(126)
+
+
+def check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def separate(writable: list[str]) -> bool:
+    """A network of our own and read-only mounts, if this user may have them."""
+    uid, gid = os.geteuid(), os.getegid()
+    if LIBC.unshare(CLONE_NEWNET | CLONE_NEWNS):
+        if LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS):
+            return False
+        try:
+            for name, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{uid} {uid} 1"),
+                ("gid_map", f"{gid} {gid} 1"),
+            ):
+                with open(f"/proc/self/{name}", "w") as file:
+                    file.write(text)
+        except OSError:
+            return False
+    check(LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount")
+    for name in writable:
+        path = os.fsencode(name)
+        check(LIBC.mount(path, path, None, MS_BIND, None), f"mount {name}")
+    attribute(b"/", MOUNT_ATTR_RDONLY, 0, AT_RECURSIVE)
+    for name in writable:
+        attribute(os.fsencode(name), 0, MOUNT_ATTR_RDONLY, 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # up, running
+        fcntl.ioctl(sock, 0x8914, request)  # SIOCSIFFLAGS
+    os.chdir(os.getcwd())  # noqa: PTH109 - into the mount that lies over the folder now
+    return True
+
+
+def attribute(path: bytes, add: int, remove: int, flags: int) -> None:
+    given = struct.pack("QQQQ", add, remove, 0, 0)
+    check(
+        LIBC.syscall(MOUNT_SETATTR, AT_FDCWD, path, flags, given, ctypes.c_size_t(len(given))),
+        f"mount_setattr {os.fsdecode(path)}",
+    )
+
+
+def forward(port: int, path: str) -> None:
+    """Listen on loopback before anybody runs; a process of its own does the rest."""
+    listener = socket.create_server(("127.0.0.1", port), backlog=128)
+    if os.fork():
+        os.wait()
+        listener.close()
+        return
+    if os.fork():
+        os._exit(0)
+    try:
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        serve(listener, path)
+    finally:
+        os._exit(1)
+
+
+def serve(listener: socket.socket, path: str) -> None:
+    import asyncio
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+
+    async def connected(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        try:
+            far, out = await asyncio.open_unix_connection(path)
+        except OSError:
+            back.close()
+            return
+        await asyncio.gather(pump(near, out), pump(far, back))
+        for writer in (out, back):
+            writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(connected, sock=listener)
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+def limit(memory: int, files: int, processes: int, file_bytes: int) -> None:
+    wanted = (
+        (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_NOFILE, files),
+        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_FSIZE, file_bytes),
+    )
+    for which, value in wanted:
+        if value:
+            most = resource.getrlimit(which)[1]
+            value = value if most == resource.RLIM_INFINITY else min(value, most)  # noqa: PLW2901
+            resource.setrlimit(which, (value, value))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def check_abi() -> None:
+    abi = LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
+    if abi < LANDLOCK_ABI_MIN:
+        raise OSError(errno.ENOSYS, f"the kernel has version {max(abi, 0)} of it, and 6 is needed")
+    if platform.machine() not in CALLS:
+        raise OSError(errno.ENOSYS, f"no seccomp filter for {platform.machine()}")
+
+
+def lock(rules: dict[str, list[str]] | None, families: list[int]) -> None:
+    if rules:
+        for number in range(64):
+            LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+    check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    if rules:
+        restrict(rules)
+    if platform.machine() in CALLS:
+        program = filtered(families)
+        buffer = ctypes.create_string_buffer(program)
+        handle = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+        check(LIBC.prctl(PR_SET_SECCOMP, 2, handle, 0, 0), "seccomp")
+
+
+def restrict(rules: dict[str, list[str]]) -> None:
+    attributes = struct.pack("QQQ", ALL_RIGHTS, 0, SCOPES)
+    ruleset = check(
+        LIBC.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0), "ruleset"
+    )
+    allowed = [(path, READ_RIGHTS) for path in rules["read"]]
+    allowed += [(f"/proc/{name}", READ_RIGHTS) for name in (*PROC, os.getpid())]
+    allowed += [(f"/dev/{name}", FILE_RIGHTS) for name in DEVICES]
+    allowed += [(path, WRITE_RIGHTS) for path in rules["write"]]
+    for path, rights in allowed:
+        try:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        kept = rights if os.path.isdir(path) else rights & FILE_RIGHTS  # noqa: PTH112
+        rule = struct.pack("=Qi", kept, fd)
+        check(LIBC.syscall(LANDLOCK_ADD, ruleset, 1, rule, 0), f"rule for {path}")
+        os.close(fd)
+    check(LIBC.syscall(LANDLOCK_RESTRICT, ruleset, 0), "restrict")
+    os.close(ruleset)
+
+
+def filtered(families: list[int]) -> bytes:
+    """The program of the seccomp filter: (code, if true, if false, value) for each step."""
+    machine, socket_call, ring, forbidden = CALLS[platform.machine()]
+    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+    allow, refuse = 0x7FFF0000, 0x00050000
+    steps: list[tuple[int, int, int, int]] = [
+        (load, 0, 0, 4),
+        (equal, 1, 0, machine),
+        (give, 0, 0, refuse | errno.ENOSYS),
+        (load, 0, 0, 0),
+        (at_least, 0, 1, 0x40000000),
+        (give, 0, 0, refuse | errno.ENOSYS),
+        (equal, 0, 1, ring),
+        (give, 0, 0, refuse | errno.ENOSYS),
+    ]
+    for number in forbidden:
+        steps += [(equal, 0, 1, number), (give, 0, 0, refuse | errno.EPERM)]
+    steps += [(equal, 1, 0, socket_call), (give, 0, 0, allow), (load, 0, 0, 16)]
+    for family in families:
+        steps += [(equal, 0, 1, family), (give, 0, 0, allow)]
+    steps.append((give, 0, 0, refuse | errno.EACCES))
+    return b"".join(struct.pack("HBBI", *step) for step in steps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""Where an agent runs: its slot and a private home to write in, the system to read, no more.
+
+Agents run code that nobody has read. So they are not trusted to keep to their slot; they are
+kept there by the kernel.
+
+Laws
+    1. Writable: the slot, the home with its TMPDIR, and what vanishes with the agent (/tmp).
+       Readable: the system's programs, a few named files of /etc, and what is named in
+       `readable`. Nothing else of the disk: not the user's home, not another slot, no socket.
+    2. The environment is built from nothing: what is given, and where the agent lives.
+    3. There is no network, or there is one door: a local proxy (`proxy.py`) that lets through what
+       is on its list. It is a Unix socket; a forwarder on the agent's own loopback leads there, so
+       the agent has no network namespace with a way out in either case.
+    4. No privileges, none to be gained; no signal and no debugger reaches a process outside.
+    5. It fails closed: where no sandbox can be had, nothing is run. `none` is a sandbox only for
+       those who ask for it by name.
+
+Two kinds, tried for real before they are chosen:
+
+    bubblewrap  namespaces: what is not mounted is not there; other processes are not to be seen.
+    landlock    the kernel's own rules (Linux 6.12 or newer, which keep signals in), a seccomp
+                filter for what they leave open (sockets), and, where the kernel lets this user
+                have them, namespaces of network and mounts. Files outside can then still be
+                stat'ed, not read. Without namespaces a network can only be "none at all", not even
+                loopback, and the modes and times of the user's own files are not protected.
+
+Both end in `inside.py`, which sets the limits and becomes the agent. TERM reaches the agent, not
+the sandbox around it, so that a grace is one; KILL ends both, and `--die-with-parent` and the
+supervisor see to it that neither outlives the host.
+
+Limits are those of `setrlimit`: for each process, not for all of an agent together; and the number
+of processes is not limited for root. Who runs a fleet as a plain user inside a cgroup has more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from leadhand.errors import LeadhandError
+
+Kind = Literal["bubblewrap", "landlock", "none"]
+KINDS: tuple[Kind, ...] = ("bubblewrap", "landlock")
+INSIDE = Path(__file__).with_name("inside.py")
+PORT = 3128
+SOCKET = "/run/leadhand/proxy.sock"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+ETC = (
+    "alternatives",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debian_version",
+    "group",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki",
+    "protocols",
+    "services",
+    "ssl",
+    "terminfo",
+    "timezone",
+)
+"""Of /etc only what programs need: it holds secrets too, and root may read them."""
+TMP_BYTES = 1 << 30
+TRIAL_S_MAX = 20.0
+FIX = (
+    "install bubblewrap (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), "
+    'or run on Linux 6.12 or newer, or say sandbox = "none" if agents may do what you may'
+)
+
+
+class NoSandbox(LeadhandError):
+    """No agent can be kept in its place here, so none is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """For each process; 0 is no limit but the system's."""
+
+    memory_bytes: int = 0
+    """Of private writable memory. Agents reserve far more addresses than they use, so addresses
+    are not limited."""
+    files: int = 16_384
+    processes: int = 4_096
+    file_bytes: int = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """What to start instead."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """How programs are run in their slots. Made by `choose`, which has tried it."""
+
+    kind: Kind
+    readable: tuple[Path, ...] = ()
+    """Shown to every program besides the system: tool chains, the hub, a cache of packages."""
+    limits: Limits = Limits()
+    proxy: Path | None = None
+    """The socket of the proxy, for programs that may use the network."""
+
+    @property
+    def gateway(self) -> str:
+        """The proxy's address as a program inside sees it; empty if there is none."""
+        return f"http://127.0.0.1:{PORT}" if self.proxy and self.kind != "none" else ""
+
+    def wrap(
+        self,
+        argv: Sequence[str],
+        slot: Path,
+        *,
+        home: Path,
+        network: bool = False,
+        env: Mapping[str, str] | None = None,
+        readable: Sequence[Path] = (),
+    ) -> Wrapped:
+        """The same program inside; the home is made if it is not there."""
+        if not argv:
+            raise ValueError("there is no program in the argument list")
+        slot, home = _folder(slot), _private(home)
+        given = {
+            "PATH": PATH,
+            "HOME": str(home),
+            "TMPDIR": str(home / "tmp"),
+            "LANG": "C.UTF-8",
+            **(self._proxied() if network else {}),
+            **(env or {}),
+        }
+        if self.kind == "none":
+            return Wrapped(tuple(argv), given, slot)
+        if network and self.proxy is None:
+            raise NoSandbox("a program may use the network, and no proxy leads there")
+        shown = tuple(_shown([*self.readable, *readable]))
+        forward = self.proxy if network else None
+        if self.kind == "bubblewrap":
+            words = _bubblewrap(slot, home, shown, forward)
+            spec = self._spec(SOCKET if forward else "")
+            # A signal that is ignored stays so across exec: TERM passes bubblewrap by.
+            outer = ["/bin/sh", "-c", 'trap "" TERM; exec "$@"', "sh", *words]
+        else:
+            reads = [*_system(), *map(str, shown)]
+            spec = self._spec(str(forward or ""), read=reads, write=[str(slot), str(home)])
+            outer = []
+        return Wrapped((*outer, *_inside(spec), *argv), given, slot)
+
+    def _proxied(self) -> dict[str, str]:
+        if not self.gateway:
+            return {}
+        names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+        proxied = {spelled: self.gateway for name in names for spelled in (name, name.lower())}
+        return {**proxied, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+
+    def _spec(self, forward: str, **landlock: list[str]) -> str:
+        limits = self.limits
+        spec = {
+            "limits": [limits.memory_bytes, limits.files, limits.processes, limits.file_bytes],
+            "forward": [PORT, forward] if forward else None,
+            "landlock": landlock or None,
+        }
+        return json.dumps(spec, separators=(",", ":"))
+
+
+def choose(
+    wanted: str = "auto",
+    *,
+    readable: Sequence[Path] = (),
+    limits: Limits | None = None,
+    proxy: Path | None = None,
+) -> Sandbox:
+    """The sandbox that was asked for, or the best there is; NoSandbox says what to do about it."""
+    if wanted not in ("auto", *KINDS, "none"):
+        raise NoSandbox(f"there is no sandbox {wanted!r}: auto, bubblewrap, landlock or none")
+    kinds: tuple[Kind, ...] = KINDS if wanted == "auto" else (wanted,)  # type: ignore[assignment]
+    troubles = []
+    for kind in kinds:
+        made = Sandbox(kind=kind, readable=tuple(readable), limits=limits or Limits(), proxy=proxy)
+        trouble = "" if kind == "none" else trial(kind, network=proxy is not None)
+        if not trouble:
+            return made
+        troubles.append(f"{kind}: {trouble}")
+    raise NoSandbox(f"agents cannot be kept in their slots ({'; '.join(troubles)}); {FIX}")
+
+
+def probe() -> str:
+    """What is there, in one line, for `leadhand doctor`."""
+    said = []
+    for kind in KINDS:
+        trouble = trial(kind, network=True)
+        alone = trouble and not trial(kind, network=False)
+        works = "works, without a network" if alone else "works"
+        said.append(f"{kind}: {works if alone or not trouble else trouble}")
+    return "; ".join(said)
+
+
+@lru_cache
+def trial(kind: Kind, *, network: bool) -> str:
+    """Run a program that does nothing; empty, or what is wrong."""
+    from tempfile import TemporaryDirectory
+
+    if kind == "bubblewrap" and not bwrap():
+        return "not installed"
+    with TemporaryDirectory(prefix="leadhand-") as folder:
+        slot = Path(folder, "slot")
+        slot.mkdir()
+        door = Path(folder, "door") if network else None
+        if door:
+            door.touch()
+        made = Sandbox(kind=kind, proxy=door)
+        tried = made.wrap(["/bin/true"], slot, home=Path(folder, "home"), network=network)
+        try:
+            done = subprocess.run(
+                tried.argv,
+                cwd=tried.cwd,
+                env=tried.env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TRIAL_S_MAX,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return "" if done.returncode == 0 else (said or [f"ended with {done.returncode}"])[-1][:300]
+
+
+def bwrap() -> str:
+    """The program, found on our own PATH; empty if it is not there."""
+    return shutil.which("bwrap") or ""
+
+
+@lru_cache
+def _options(program: str) -> frozenset[str]:
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    return frozenset(re.findall(r"--[a-z-]+", done.stdout + done.stderr))
+
+
+def _bubblewrap(slot: Path, home: Path, shown: Sequence[Path], door: Path | None) -> list[str]:
+    program = bwrap()
+    known = _options(program)
+    words = [program, "--unshare-all", "--unshare-user", "--die-with-parent", "--cap-drop", "ALL"]
+    words += [word for word in ("--disable-userns",) if word in known]
+    for name in SYSTEM:
+        if Path(name).is_symlink():
+            words += ["--symlink", str(Path(name).readlink()), name]
+        else:
+            words += ["--ro-bind-try", name, name]
+    for name in _etc():
+        words += ["--ro-bind", name, name]
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    words += ["--size", str(TMP_BYTES)] if "--size" in known else []
+    words += ["--tmpfs", "/tmp"]  # noqa: S108 - one of its own
+    for path in (Path(sys.base_prefix), INSIDE, *shown):
+        words += ["--ro-bind", str(path), str(path)]
+    for path in (slot, home):
+        words += ["--bind", str(path), str(path)]
+    if door is not None:
+        words += ["--ro-bind", str(door), SOCKET]
+    return [*words, "--remount-ro", "/", "--chdir", str(slot), "--"]
+
+
+def _inside(spec: str) -> list[str]:
+    """Our last program before the agent, run by this Python, wherever it is installed."""
+    python = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+    return [str(python), "-I", "-S", str(INSIDE), spec]
+
+
+def _system() -> list[str]:
+    here = [name for name in SYSTEM if Path(name).exists()]
+    return [*here, *_etc(), sys.base_prefix, str(INSIDE)]
+
+
+def _etc() -> list[str]:
+    return [f"/etc/{name}" for name in ETC if Path("/etc", name).exists()]
+
+
+def _shown(paths: Sequence[Path]) -> list[Path]:
+    """Those that are there, as they are named and as they are."""
+    absolute = [Path(os.path.abspath(path)) for path in paths if path.exists()]  # noqa: PTH100
+    return list(dict.fromkeys([*absolute, *(path.resolve() for path in absolute)]))
+
+
+def _folder(path: Path) -> Path:
+    if path.is_symlink() or not path.is_dir():
+        raise NoSandbox(f"{path} is no folder to work in")
+    return path.resolve()
+
+
+def _private(home: Path) -> Path:
+    (home / "tmp").mkdir(parents=True, exist_ok=True)
+    home.chmod(0o700)
+    return home.resolve()
