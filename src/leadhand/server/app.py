@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
+from leadhand.errors import LeadhandError
 from leadhand.server import shapes
 from leadhand.server.problems import MEDIA, Refusal, refusal_of, title_of
 from leadhand.server.routes import (
@@ -54,6 +55,7 @@ def build(office: Office) -> FastAPI:
         app.include_router(each.router, prefix=API)
     app.include_router(pages.router)
     app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(LeadhandError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _failed)

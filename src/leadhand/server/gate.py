@@ -25,7 +25,7 @@ import msgspec
 from leadhand.codec.documents import read_value
 from leadhand.errors import DocumentError
 from leadhand.server.people import COOKIE, Person, Tries
-from leadhand.server.problems import MEDIA, Refusal
+from leadhand.server.problems import MEDIA, Refusal, refusal_of
 from leadhand.server.rules import PUBLIC, Rule, Table, may
 
 if TYPE_CHECKING:
@@ -241,6 +241,10 @@ class Gate:
             await self._app(scope, receive, answer)
         except Refusal as refused:
             await answer.refuse(refused)
+        except OSError:
+            pass  # whoever asked is gone
+        except Exception as error:  # noqa: BLE001 - nothing behind the gate ends the server
+            await answer.refuse(refusal_of(error))
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:

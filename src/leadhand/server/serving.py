@@ -44,6 +44,9 @@ GRACE_S = 5
 USER_TIMEOUT_MS = 60_000
 """A connection whose other side takes nothing for so long is cut by the kernel."""
 
+SEND_BYTES = 128 << 10
+"""What the kernel keeps for a connection that does not read: bounded, so that it shows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serve:
@@ -83,6 +86,7 @@ def listening(serve: Serve) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         sock.bind((serve.bind, serve.port))
         sock.listen(512)
     except OSError as error:
