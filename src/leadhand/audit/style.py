@@ -64,7 +64,7 @@ table { width: 100%; border-collapse: collapse; }
 th { text-align: left; color: var(--dim); font-weight: 500; font-size: 12.5px; }
 th, td { padding: 9px 16px; vertical-align: top; border-bottom: 1px solid var(--line); }
 tr:last-child td { border-bottom: 0; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; } td b { overflow-wrap: break-word; }
 td.when, td.num { white-space: nowrap; color: var(--dim); font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; }
 details.step { border-bottom: 1px solid var(--line); }

@@ -99,7 +99,8 @@ def answer(
         console.say(f"It still waits: {waits}")
     elif not answered["hosted"]:
         way = console.command(f"resume {run}")
-        console.say(f"Nothing hosts this run. Go on with: {way}")
+        what = "End it" if (row["kind"], chosen) == ("review", "reject") else "Go on"
+        console.say(f"Nothing hosts this run. {what} with: {way}")
     return 0
 
 

@@ -48,7 +48,8 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     if status == "failed":
         _print_way_back(console, state)
     if status not in ENDED and not hosted:
-        console.say(f"Go on with: {console.command(f'resume {state.run}')}")
+        when = ", once that is answered," if status == "waiting" else ""
+        console.say(f"Go on{when} with: {console.command(f'resume {state.run}')}")
 
 
 def _print_way_back(console: Console, state: State) -> None:

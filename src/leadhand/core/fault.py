@@ -42,7 +42,7 @@ def fault(events: Iterable[ev.Event]) -> Fault:
     failed: dict[str, _Failed] = {}
     stop: ev.StopDecided | None = None
     ended: ev.RunEnded | None = None
-    planner = findings = rejected = person = ""
+    planner = findings = rejected = person = why = ""
     for event in events:
         match event:
             case ev.AttemptReported() if event.met:
@@ -69,7 +69,7 @@ def fault(events: Iterable[ev.Event]) -> Fault:
             case ev.RevisionRejected():
                 rejected = f"revision {event.number} was rejected by {event.actor}"
             case ev.CancelRequested():
-                person = event.actor
+                person, why = event.actor, event.reason
             case ev.GoalChecked():
                 findings = "" if event.met else "; ".join(event.findings)
             case ev.StopDecided():
@@ -84,7 +84,7 @@ def fault(events: Iterable[ev.Event]) -> Fault:
     if ended is None or ended.status == "succeeded":
         return Fault("", "")
     if person or ended.status == "cancelled":
-        return Fault("person", f"{person or 'somebody'} stopped it")
+        return Fault("person", f"{person or 'somebody'} stopped it" + (f": {why}" if why else ""))
     if rejected and ended.status == "rejected":
         return Fault("plan", rejected)
     limit = ended.limit or (stop.limit if stop is not None else "")
