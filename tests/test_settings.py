@@ -5,7 +5,8 @@ import os
 import pytest
 
 from leadhand.errors import NotAllowed, UsageError
-from leadhand.settings import KEYS, load_settings, make_store_folder
+from leadhand.settings import KEYS, load_settings
+from leadhand.settings.folders import make_store_folder
 from tests.support.need import need
 
 

@@ -21,7 +21,8 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import Command, error_document
 from leadhand.cli.text import clean, clean_lines
 from leadhand.errors import LeadhandError, UsageError
-from leadhand.settings import FOLDER, Settings, load_settings, make_store_folder
+from leadhand.settings import Settings, load_settings
+from leadhand.settings.folders import FOLDER, make_store_folder
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc

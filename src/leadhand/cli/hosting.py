@@ -23,7 +23,8 @@ from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 from leadhand.engine.service import socket_path
 from leadhand.errors import Conflict, NotAllowed
-from leadhand.settings import Settings, make_store_folder
+from leadhand.settings import Settings
+from leadhand.settings.folders import make_store_folder
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead

@@ -229,7 +229,7 @@ def _plan_of_run(settings: Settings, run: str) -> tuple[Doc, str]:
 
 def _save(settings: Settings, name: str, doc: Doc, source: str) -> Doc:
     from leadhand.core.check import lint
-    from leadhand.settings import make_store_folder
+    from leadhand.settings.folders import make_store_folder
 
     errors = [each for each in lint(doc, None, advice=False) if each.level == "error"]
     if errors:

@@ -14,7 +14,7 @@ from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, settings_of, store_option, workers_option
 from leadhand.cli.signals import Signals
 from leadhand.errors import LeadhandError, UsageError
-from leadhand.settings import make_store_folder
+from leadhand.settings.folders import make_store_folder
 from leadhand.settings.server import ROLES
 
 if TYPE_CHECKING:

@@ -63,6 +63,7 @@ from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.models.names import ModelName
 from leadhand.settings.contexts import Context, check_context, chosen
+from leadhand.settings.folders import FOLDER
 from leadhand.settings.keys import KEYS, TABLES
 from leadhand.settings.models import check_tiers, read_model
 from leadhand.settings.review import approver
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     from leadhand.models.book import Book
 
 PROJECT_FILE = "leadhand.toml"
-FOLDER = ".leadhand"
 DATABASE = "leadhand.db"
 FILE_BYTES_MAX = 1 << 20
 DEFAULT = "default"
@@ -390,18 +390,3 @@ def source_of(name: str, folder: Path) -> str:
     if name.endswith(".py") or os.sep in name:
         return str((folder / Path(name).expanduser()).resolve())
     return name
-
-
-def make_store_folder(store: Path) -> None:
-    """Make `.leadhand/` with a .gitignore in it, so that no run is ever committed by accident."""
-    folder = store.parent
-    if folder.name != FOLDER or folder.exists():
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    except OSError as error:
-        raise NotAllowed(
-            f"{folder}: cannot be made ({error.strerror}). "
-            "Fix: run where you may write, or give --store PATH."
-        ) from None

@@ -1,0 +1,27 @@
+"""The folder that Leadhand keeps to itself in a project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = ".leadhand"
+
+
+def make_store_folder(store: Path) -> None:
+    """Make `.leadhand/` with a .gitignore in it, so that no run is ever committed by accident."""
+    folder = store.parent
+    if folder.name != FOLDER or folder.exists():
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise NotAllowed(
+            f"{folder}: cannot be made ({error.strerror}). "
+            "Fix: run where you may write, or give --store PATH."
+        ) from None
