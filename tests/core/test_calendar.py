@@ -172,3 +172,10 @@ def test_letters_are_fixed_offsets_and_say_so():
     assert "CET" in fixed_offset(parse_window("22:00-02:00 CET"))
     summer = next_instant("02:00 CET", us(NOON))
     assert timedelta(microseconds=summer - us(NOON)) == timedelta(hours=13)
+
+
+@pytest.mark.parametrize("name", ["localtime", "posixrules"])
+def test_a_zone_is_the_same_everywhere(name):
+    """What was approved on one machine must not mean another time on the next."""
+    with pytest.raises(ValueError, match="is not a time zone"):
+        parse(f"02:00 {name}")

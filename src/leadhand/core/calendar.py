@@ -231,6 +231,10 @@ def _clock(text: str) -> time:
         raise ValueError(f"{text!r} is not a time of day") from None
 
 
+_HERE = ("localtime", "posixrules")
+"""Names that mean another zone on another machine."""
+
+
 @lru_cache(maxsize=256)
 def _zone(name: str) -> tuple[tzinfo, str]:
     """The zone of a name, and its letters when they mean a fixed offset only by habit."""
@@ -246,7 +250,7 @@ def _zone(name: str) -> tuple[tzinfo, str]:
             raise ValueError(f"{name!r} is not an offset from UTC")
         size = timedelta(hours=int(hours), minutes=int(minutes or 0))
         return timezone(-size if sign == "-" else size), ""
-    if _ZONE_NAME.fullmatch(name):
+    if _ZONE_NAME.fullmatch(name) and name not in _HERE:
         try:
             return ZoneInfo(name), ""
         except (LookupError, ValueError, OSError):

@@ -64,7 +64,7 @@ class Options(TypedDict, total=False):
     """How long it usually takes: 90, "5 minutes"."""
     cost: float
     version: str
-    """A digest of its source if not given; approvals are bound to it."""
+    """A digest of all it runs of its own project if not given; approvals are bound to it."""
     needs: Texts
     """Facts that must be true before it; the parameters without a default if not given."""
     gives: Texts

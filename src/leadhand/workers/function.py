@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
-import linecache
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
@@ -35,11 +34,10 @@ from leadhand.workers.decorator import Declaration
 from leadhand.workers.isolation import Target, run_isolated, target_of, told
 from leadhand.workers.reports import report_from, report_of
 from leadhand.workers.signature import BadParameters, Signature
+from leadhand.workers.source import source_of
 from leadhand.workers.threads import Lane, Threads
 
 if TYPE_CHECKING:
-    from types import CodeType
-
     from leadhand.ports import Context, Task
     from leadhand.workers.processes import Processes
 
@@ -99,7 +97,7 @@ class FunctionAction:
         """As declared, or a digest of the source of all that decides about a result."""
         declared = self.declaration
         parts = [declared.function, declared.check, declared.probe, *declared.checks.values()]
-        return declared.version or digest(b"".join(_source(each) for each in parts if each))
+        return declared.version or digest(b"".join(source_of(each) for each in parts if each))
 
     async def run_async(self, task: Task, context: Context) -> Report:
         """Await an async function here."""
@@ -330,31 +328,7 @@ def digest(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()[:16]
 
 
-def _source(function: Callable[..., Any]) -> bytes:
-    """The source of a function; its code where there is none to read.
-
-    (Not `inspect.getsource`: it takes the whole file apart to find where a function ends, and the
-    code knows that.)
-    """
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        return repr(type(function)).encode()
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : _last_line(code)]
-    if lines:
-        return "".join(lines).encode()
-    constants = [each for each in code.co_consts if not inspect.iscode(each)]
-    return bytes(code.co_code) + repr((constants, code.co_names)).encode()
-
-
 def _place(action: FunctionAction) -> str:
     """Where a function stands, for people."""
     code = getattr(inspect.unwrap(action.function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "a program"
-
-
-def _last_line(code: CodeType) -> int:
-    ends = [end or 0 for _, end, _, _ in code.co_positions()]
-    starts = [line or 0 for _, _, line in code.co_lines()]  # all there is without debug ranges
-    inner = [_last_line(each) for each in code.co_consts if inspect.iscode(each)]
-    return max(ends + starts + inner)
