@@ -1,0 +1,299 @@
+"""The one place that runs git.
+
+Git reads commands out of files: hooks, filters, file system monitors, aliases, pagers, helpers,
+included configuration. Agents write files. So:
+
+Laws
+    1. Git is pointed at repositories that we made, by name (``--git-dir``), never at what it might
+       find by looking around. An agent's ``.git`` is data and is never opened by our git.
+    2. The environment is built from nothing, system and home configuration are not read, and what
+       could start a program is switched off on the command line, which wins over any file.
+    3. A call has no terminal and no prompt, a time limit, a limit on what it may print, and a
+       process group of its own. It is asked to end before it is killed: git takes its lock files
+       away when asked, and leaves them behind when killed.
+    4. What a failure means is for the caller to say; here it is a ``GitFailed`` with the exit
+       code and the end of what git said. ``full`` tells that the disk had no room.
+    5. File names are bytes. They are handed around as text with surrogate escapes; ``shown`` makes
+       a text of one that can be printed and stored.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leadhand.errors import LeadhandError, UsageError
+
+OLDEST = (2, 38)
+"""The first git that merges in memory (`merge-tree --write-tree`)."""
+TIME_S = 120.0
+GRACE_S = 3.0
+OUTPUT_BYTES_MAX = 64 << 20
+SAID_BYTES_MAX = 16 << 10
+AT_ONCE = 8
+
+SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.pager=cat",
+    "core.editor=false",
+    "core.askPass=false",
+    "core.sshCommand=false",
+    "core.attributesFile=/dev/null",
+    "core.excludesFile=/dev/null",
+    "core.alternateRefsCommand=:",
+    "core.quotePath=false",
+    "core.protectHFS=true",
+    "core.protectNTFS=true",
+    "core.fsync=objects,reference",
+    "core.fsyncMethod=batch",
+    "credential.helper=",
+    "diff.external=",
+    "diff.renames=false",
+    "merge.directoryRenames=false",
+    "merge.renormalize=false",
+    "commit.gpgSign=false",
+    "gc.auto=0",
+    "gc.autoDetach=false",
+    "maintenance.auto=false",
+    "receive.autogc=false",
+    "fetch.prune=false",
+    "fetch.recurseSubmodules=false",
+    "submodule.recurse=false",
+    "protocol.ext.allow=never",
+    "protocol.allow=never",
+    "protocol.file.allow=always",
+    "index.threads=1",
+    "advice.detachedHead=false",
+)
+
+_FULL = re.compile(rb"no space left on device|disk quota exceeded|file too large", re.IGNORECASE)
+
+
+class GitFailed(LeadhandError):
+    """Git could not do what it was asked to do: trouble of the machine or of the repository."""
+
+    def __init__(self, arguments: Sequence[str], code: int | None, err: str) -> None:
+        self.arguments, self.code, self.err = tuple(arguments), code, err
+        ended = "did not end in time" if code is None else f"ended with {code}"
+        super().__init__(f"git {arguments[0]} {ended}: {err.strip() or 'it said nothing'}")
+
+    @property
+    def full(self) -> bool:
+        """Whether it was for want of room on the disk."""
+        return bool(_FULL.search(self.err.encode(errors="replace"))) or self.code == -signal.SIGXFSZ
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How a call ended and what it printed."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return name_of(self.out).strip()
+
+    def names(self) -> list[str]:
+        """What was printed as a list of names, each ended by a NUL."""
+        return [name_of(name) for name in self.out.split(b"\0") if name]
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """Git on one repository: its folder, and the file that stands in for all home configuration.
+
+    The file exists because what is given on the command line does not reach the other end of a
+    fetch. `held` are descriptors each call inherits: whoever finds the lock on one of them free
+    knows that no git of an earlier process is still at work.
+    """
+
+    folder: Path
+    configuration: Path
+    held: tuple[int, ...] = ()
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def __call__(
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        files: Path | None = None,
+        index: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        codes: Sequence[int] = (0,),
+        time_s: float = TIME_S,
+    ) -> Said:
+        """Run it; an exit code that is not expected is a `GitFailed`.
+
+        `files` is the folder of files it works on, `index` the index it uses for them.
+        """
+        variables = environment(self.configuration)
+        if index is not None:
+            variables["GIT_INDEX_FILE"] = str(index)
+        if files is not None:
+            variables["GIT_WORK_TREE"] = str(files)
+        variables.update(env or {})
+        command = [program(), f"--git-dir={self.folder}"]
+        for setting in SETTINGS:
+            command += ["-c", setting]
+        async with self.room:
+            said = await _run([*command, *arguments], files, variables, stdin, time_s, self.held)
+        if said is None:
+            raise GitFailed(arguments, None, f"no answer within {time_s:g} s, or too much of it")
+        if said.code not in codes:
+            raise GitFailed(arguments, said.code, said.err)
+        return said
+
+
+def environment(configuration: Path) -> dict[str, str]:
+    """All that git is told, made from nothing."""
+    nobody = "Leadhand"
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/dev/null",
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": str(configuration),
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_GRAFT_FILE": "/nonexistent",
+        "GIT_LITERAL_PATHSPECS": "1",
+        "GIT_ASKPASS": "false",
+        "GIT_AUTHOR_NAME": nobody,
+        "GIT_AUTHOR_EMAIL": "leadhand@localhost",
+        "GIT_COMMITTER_NAME": nobody,
+        "GIT_COMMITTER_EMAIL": "leadhand@localhost",
+    }
+
+
+def program() -> str:
+    """The git of this machine."""
+    found = shutil.which("git")
+    if found is None:
+        raise UsageError("git is not installed, or not in PATH")
+    return found
+
+
+async def check_version() -> str:
+    """The version of git; one that is too old is said so in words."""
+    said = await _run([program(), "version"], None, environment(Path(os.devnull)), b"", TIME_S, ())
+    found = re.search(r"(\d+)\.(\d+)\S*", said.text if said else "")
+    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+        version = found[0] if found else "unknown"
+        raise UsageError(f"git {'.'.join(map(str, OLDEST))} or newer is needed; this is {version}")
+    return found[0]
+
+
+def name_of(raw: bytes) -> str:
+    """The bytes of a file name as text; `raw_of` gives the very same bytes back."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def raw_of(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def shown(name: str) -> str:
+    """A file name that can be printed and stored: what is not plain text is escaped."""
+    plain = raw_of(name).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)
+
+
+def lines_of(names: Iterable[str]) -> bytes:
+    """Names for a call that reads them ended by NULs."""
+    return b"".join(raw_of(name) + b"\0" for name in names)
+
+
+async def _run(
+    command: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str],
+    stdin: bytes,
+    time_s: float,
+    held: tuple[int, ...],
+) -> Said | None:
+    """None: it took too long or said too much, and is gone."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=cwd or "/",
+        env=env,
+        stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=held,
+    )
+    talk = asyncio.ensure_future(_talk(process, stdin))
+    try:
+        async with asyncio.timeout(time_s):
+            out, err = await asyncio.shield(talk)
+            code = await process.wait()
+    except (TimeoutError, _TooMuch):
+        return None
+    else:
+        return Said(code, out, name_of(err[-SAID_BYTES_MAX:]))
+    finally:
+        talk.cancel()
+        await _end(process, talk)
+
+
+class _TooMuch(Exception):
+    """More was printed than anybody asked for."""
+
+
+async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bytes]:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err, _ = await asyncio.gather(
+        _read(process.stdout, OUTPUT_BYTES_MAX, keep_last=False),
+        _read(process.stderr, SAID_BYTES_MAX, keep_last=True),
+        _feed(process, stdin),
+    )
+    return out, err
+
+
+async def _read(stream: asyncio.StreamReader, limit: int, *, keep_last: bool) -> bytes:
+    got = bytearray()
+    while chunk := await stream.read(1 << 16):
+        got += chunk
+        if len(got) > limit:
+            if not keep_last:
+                raise _TooMuch
+            del got[:-limit]
+    return bytes(got)
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
+    if process.stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _end(
+    process: asyncio.subprocess.Process, talk: asyncio.Future[tuple[bytes, bytes]]
+) -> None:
+    """See it gone, whatever it takes; also when we are cancelled meanwhile."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
+    with contextlib.suppress(asyncio.CancelledError, _TooMuch):
+        await talk

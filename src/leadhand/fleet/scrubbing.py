@@ -1,0 +1,107 @@
+"""Removing what an agent left, whatever it is, and making a plain ``.git`` from nothing.
+
+Nothing is followed: a link is removed, not what it points to. Folders that were made read-only are
+made writable first.
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from leadhand.fleet.git import raw_of
+
+CONFIGURATION = """\
+[core]
+\trepositoryformatversion = {version}
+\tfilemode = true
+\tbare = false
+[gc]
+\tauto = 0
+[user]
+\tname = Leadhand agent
+\temail = agent@localhost
+"""
+EXTENSION = """\
+[extensions]
+\tobjectformat = sha256
+"""
+
+
+def remove(path: Path | bytes) -> None:
+    """A file, a link, a pipe, or a folder with all that is in it; nothing there is fine."""
+    raw = path if isinstance(path, bytes) else os.fsencode(path)
+    try:
+        mode = os.lstat(raw).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        os.unlink(raw)  # noqa: PTH108 — bytes
+        return
+    open_all(raw)
+    shutil.rmtree(raw)
+
+
+def open_all(folder: Path | bytes) -> None:
+    """Make folders readable and writable that somebody closed."""
+    raw = folder if isinstance(folder, bytes) else os.fsencode(folder)
+    _open_up(raw)
+    for place, folders, _ in os.walk(raw):  # top down, and links are not walked into
+        for inner in folders:
+            _open_up(os.path.join(place, inner))  # noqa: PTH118 — bytes
+
+
+def remove_foreign(root: Path, tracked: Collection[str], keep: Sequence[str]) -> None:
+    """All that is not in the list; `.git` at the top and what is to be kept stay."""
+    wanted = {raw_of(name) for name in tracked}
+    kept = {raw_of(name.strip("/")) for name in keep}
+    folders = {parent for name in wanted | kept for parent in _parents(name)}
+    top = os.fsencode(root)
+    left = [b""]
+    while left:
+        inside = left.pop()
+        here = top + b"/" + inside if inside else top
+        _open_up(here)
+        with os.scandir(here) as entries:
+            found = list(entries)
+        for entry in found:
+            name = inside + b"/" + entry.name if inside else entry.name
+            if name in kept or name == b".git":
+                continue
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and (name in folders):
+                left.append(name)
+            elif is_folder and name in wanted:  # the place of a submodule: empty
+                remove(entry.path)
+                os.mkdir(entry.path)  # noqa: PTH102 — bytes
+            elif name not in wanted or is_folder:
+                remove(entry.path)
+
+
+def make_git_folder(slot: Path, hub: Path, base: str, index: Path) -> None:
+    """What `git clone --shared` would make, without a remote: refs, configuration, an index."""
+    folder = slot / ".git"
+    for inner in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
+        (folder / inner).mkdir(parents=True)
+    sha256 = len(base) > 40
+    configuration = CONFIGURATION.format(version=int(sha256)) + (EXTENSION if sha256 else "")
+    (folder / "config").write_text(configuration)
+    (folder / "objects/info/alternates").write_bytes(os.fsencode(hub / "objects") + b"\n")
+    (folder / "refs/heads/main").write_text(base + "\n")
+    (folder / "HEAD").write_text(base + "\n")
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(hub / "shallow", folder / "shallow")
+    shutil.copyfile(index, folder / "index")
+
+
+def _parents(name: bytes) -> list[bytes]:
+    parts = name.split(b"/")
+    return [b"/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _open_up(folder: bytes) -> None:
+    mode = os.stat(folder, follow_symlinks=False).st_mode  # noqa: PTH116 — bytes
+    if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101 — bytes

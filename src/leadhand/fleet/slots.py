@@ -1,0 +1,163 @@
+"""Slots: folders in which agents work, one task at a time.
+
+To an agent a slot is an ordinary checkout with a ``.git`` of its own, which borrows the hub's
+objects. To us it is a folder of files and nothing more. The agent may do there whatever it likes:
+plant hooks, filters and includes, rewrite history, replace ``.git`` by a link. None of it is ever
+read by our git, which works on the same files with the hub's repository and with an index that
+lies in the hub, out of the agent's reach. What it is told about a file by attributes that agents
+may write (line ends, encodings) starts no program.
+
+Laws
+    1. A slot is used by one holder at a time, and is exactly its base commit when it is handed
+       over: what is not of that commit is removed, its ``.git`` is made anew from nothing. What
+       cannot be cleaned is thrown away and made again.
+    2. ``take`` is what the agent left, as one commit of ours on the base. How it was left there
+       (committed, staged, changed, on what branch) makes no difference. It changes nothing in the
+       slot, and can be repeated.
+    3. What could not be taken is named, never dropped in silence: files too large, devices, names
+       git refuses (``left_out``), files that the project's rules ignore (``ignored``), commits on
+       branches and stashes that the files do not show (``elsewhere``).
+    4. Repositories inside the slot are taken as plain files. The project's own submodules stay as
+       they are in the base.
+    5. Before an agent is ended its work is saved (``save``), under a name in the hub. A later save
+       of the same attempt keeps the earlier one as its parent.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from leadhand.errors import LeadhandError
+from leadhand.fleet.git import GitFailed, shown
+from leadhand.fleet.hub import Hub
+from leadhand.fleet.scrubbing import make_git_folder, remove, remove_foreign
+from leadhand.fleet.taking import Limits, Taken, read_files
+
+COPY_S = 1800.0
+
+
+class SlotGone(LeadhandError):
+    """The slot is no longer a folder with files in it: the agent removed or replaced it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A folder at a commit, held by one task."""
+
+    hub: Hub
+    path: Path
+    name: str
+    base: str
+    limits: Limits
+
+    @property
+    def index(self) -> Path:
+        """Our index of the slot's files, as they were handed over."""
+        return self.hub.path / "index" / self.name
+
+    async def take(self, message: str = "Work of an agent", author: str = "") -> Taken:
+        """What the agent left, as one commit on the base."""
+        await asyncio.to_thread(self._check)
+        tree, read = await read_files(self.hub, self.path, self.index, self.base, self.limits)
+        changed = await self.hub.changed(await self.hub.tree(self.base), tree)
+        head = ""
+        if changed:
+            who = author or "Leadhand agent <agent@localhost>"
+            head = await self.hub.commit(tree, (self.base,), message, author=who)
+        return Taken(head, tree, changed, read.left_out, read.ignored, read.elsewhere)
+
+    async def save(self, ref: str) -> str | None:
+        """Keep what is there now under a name in the hub; None: nothing differs from the base."""
+        taken = await self.take("Work in progress")
+        if not (taken.head or any(taken.elsewhere.values())):
+            return None
+        before = (await self.hub.kept(ref)).get(ref)
+        older = [sha for sha in (before, *taken.elsewhere.values()) if sha]
+        parents = tuple(dict.fromkeys((self.base, *older)))
+        notes = [f"not taken: {shown(path)}: {why}" for path, why in taken.left_out.items()]
+        text = "\n".join(["Work in progress", "", *notes[:100]])
+        sha = await self.hub.commit(taken.tree, parents, text)
+        await self.hub.submit(ref, sha)
+        return sha
+
+    def _check(self) -> None:
+        if self.path.is_symlink() or not self.path.is_dir():
+            raise SlotGone(f"{self.name} is not a folder any more")
+        if not any(entry.name != ".git" for entry in self.path.iterdir()):
+            raise SlotGone(f"{self.name} was emptied")
+
+
+class Slots:
+    """A pool of slots in one folder; more are made as they are needed, up to `size`.
+
+    `keep` are paths that outlive a task, such as installed dependencies. They are written by
+    agents, so the next task works with what the last one left there.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        folder: Path,
+        size: int,
+        *,
+        keep: Sequence[str] = (),
+        limits: Limits | None = None,
+        prefix: str = "slot",
+    ) -> None:
+        self.hub, self.folder, self.size = hub, folder.absolute(), size
+        self.keep, self.limits = tuple(keep), limits or Limits()
+        names = [f"{prefix}-{number}" for number in range(size)]
+        # Those that exist already come first: cleaning is cheaper than making.
+        names.sort(key=lambda name: not (self.folder / name).is_dir())
+        self._free = deque(names)
+        self._waiting = asyncio.Semaphore(size)
+
+    @property
+    def free(self) -> int:
+        return len(self._free)
+
+    @contextlib.asynccontextmanager
+    async def lease(self, base: str, tree: str = "") -> AsyncIterator[Slot]:
+        """A slot at a commit, for as long as the block lasts.
+
+        `tree` are other files for it than the commit's own.
+        """
+        async with self._waiting:
+            name = self._free.popleft()
+            slot = Slot(self.hub, self.folder / name, name, base, self.limits)
+            try:
+                await self._hand_over(slot, tree or await self.hub.tree(base))
+                yield slot
+            finally:
+                # The last one used is the next one given: its files are likely the same.
+                self._free.appendleft(name)
+
+    async def _hand_over(self, slot: Slot, tree: str) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        slot.index.parent.mkdir(exist_ok=True)
+        try:
+            await self._check_out(slot, tree)
+        except (GitFailed, OSError) as error:
+            if isinstance(error, GitFailed) and error.full:
+                raise
+            await asyncio.to_thread(self._throw_away, slot)
+            await self._check_out(slot, tree)
+
+    async def _check_out(self, slot: Slot, tree: str) -> None:
+        git, index = self.hub.git, slot.index
+        index.with_name(index.name + ".lock").unlink(missing_ok=True)
+        if slot.path.is_symlink() or not slot.path.is_dir():
+            await asyncio.to_thread(self._throw_away, slot)
+        await asyncio.to_thread(remove, slot.path / ".git")
+        tracked = (await git("ls-files", "-z", index=index)).names()
+        await asyncio.to_thread(remove_foreign, slot.path, tracked, self.keep)
+        await git("read-tree", "--reset", "-u", tree, files=slot.path, index=index, time_s=COPY_S)
+        await asyncio.to_thread(make_git_folder, slot.path, self.hub.git.folder, slot.base, index)
+
+    def _throw_away(self, slot: Slot) -> None:
+        remove(slot.path)
+        slot.index.unlink(missing_ok=True)
+        slot.path.mkdir()

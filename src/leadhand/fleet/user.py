@@ -1,0 +1,113 @@
+"""The user's repository: read by fetching, given a branch, and otherwise as it was.
+
+Reading runs `git upload-pack` there, which writes nothing. Giving a branch runs one `git fetch`
+there, from the hub, with everything switched off that a fetch might set going (hooks, collection,
+tags, submodules, FETCH_HEAD): objects arrive, one ref appears or moves forward, and a branch that
+is checked out anywhere is refused. No file of a checkout, no index, no configuration is opened
+for writing; whether the tree is dirty, HEAD detached or the history shallow makes no difference.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from leadhand.errors import Conflict, UsageError
+from leadhand.fleet.git import Git, GitFailed
+
+USER = "refs/leadhand/user"
+COPY_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The user's commit, and whether it is the same as main, behind it, ahead, or diverged."""
+
+    tip: str
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Where the user's repository is, and what is taken from it: a branch, or HEAD."""
+
+    repo: Path
+    git: Git
+    ref: str
+
+    @classmethod
+    async def find(cls, repo: Path, branch: str, git: Git) -> Self:
+        """The repository a path lies in: a checkout, a linked worktree, or a bare one."""
+        repo = Path.cwd() / repo
+        folder = await _git_folder(repo, git)
+        theirs = Git(folder, git.configuration, git.held)
+        if not branch:
+            said = await theirs("symbolic-ref", "--quiet", "HEAD", codes=(0, 1))
+            ref = said.text or "HEAD"
+        else:
+            whole = branch == "HEAD" or branch.startswith("refs/")
+            ref = branch if whole else f"refs/heads/{branch}"
+        found = await theirs("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", codes=(0, 1))
+        if found.code:
+            name = ref.removeprefix("refs/heads/")
+            raise UsageError(f"{repo} has no branch {name!r} with a commit on it")
+        return cls(repo, theirs, ref)
+
+    async def object_format(self) -> str:
+        return (await self.git("rev-parse", "--show-object-format")).text
+
+    async def fetch(self, into: Git) -> str:
+        """Copy what the branch holds, and say where it is."""
+        await into(
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-recurse-submodules",
+            "--update-shallow",
+            str(self.git.folder),
+            f"+{self.ref}:{USER}",
+            time_s=COPY_S,
+        )
+        return (await into("rev-parse", "--verify", f"{USER}^{{commit}}")).text
+
+    async def publish(self, hub: Git, sha: str, branch: str) -> None:
+        """A branch of the user's is made, or moved forward, to a commit of the hub."""
+        valid = await self.git("check-ref-format", "--branch", branch, codes=(0, 1, 128))
+        if valid.code or valid.text != branch:
+            raise UsageError(f"{branch!r} cannot be the name of a branch")
+        try:
+            await self.git(
+                "fetch",
+                "--no-tags",
+                "--no-write-fetch-head",
+                "--no-recurse-submodules",
+                "--update-shallow",
+                str(hub.folder),
+                f"{sha}:refs/heads/{branch}",
+                time_s=COPY_S,
+            )
+        except GitFailed as error:
+            if "non-fast-forward" in error.err:
+                raise Conflict(f"branch {branch!r} holds commits that main does not") from error
+            if "refusing to fetch into" in error.err:
+                raise Conflict(f"branch {branch!r} is checked out; choose another") from error
+            raise
+
+
+async def _git_folder(repo: Path, git: Git) -> Path:
+    """What git itself would find from there; the file `.git` of a worktree is followed."""
+    for place in (repo, *repo.parents):
+        inner = place / ".git"
+        bare = (place / "HEAD").is_file() and (place / "objects").is_dir()
+        if not (inner.exists() or bare):
+            continue
+        folder = inner if inner.is_dir() else place
+        if inner.is_file():
+            said = inner.read_text(errors="surrogateescape").removeprefix("gitdir:").strip()
+            folder = place / said
+        theirs = Git(folder, git.configuration, git.held)
+        try:
+            return Path((await theirs("rev-parse", "--absolute-git-dir")).text)
+        except GitFailed as error:
+            raise UsageError(f"{place} is not a repository git can read: {error.err}") from error
+    raise UsageError(f"{repo} is in no git repository")

@@ -1,0 +1,28 @@
+"""A user's repository, a hub made from it, and slots."""
+
+import pytest
+
+from leadhand.fleet.hub import Hub
+from leadhand.fleet.slots import Slots
+from tests.fleet.places import make_repo
+
+
+@pytest.fixture
+def user(tmp_path):
+    """The user's repository."""
+    make_repo(tmp_path / "user")
+    return tmp_path / "user"
+
+
+@pytest.fixture
+async def hub(tmp_path, user):
+    """A hub made from it."""
+    hub = await Hub.open(tmp_path / "fleet", user)
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def slots(tmp_path, hub):
+    """A pool of three."""
+    return Slots(hub, tmp_path / "slots", 3)
