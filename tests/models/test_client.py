@@ -181,3 +181,28 @@ def test_a_wrong_name_is_told_with_a_fix(word, words):
 def test_an_answer_goes_on_as_a_turn():
     assert Answer(text="x").turn().text == "x"
     assert Usage(1, 2, 3, 4) + Usage(1, 1, 1, 1) == Usage(2, 3, 4, 5)
+
+
+def test_without_the_package_no_price_is_known(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    prices._published.cache_clear()
+    assert prices.cost(ModelName("anthropic", "claude-sonnet-4-5"), Usage(1, 1)) is None
+    prices._published.cache_clear()
+
+
+def test_what_is_missing_is_said_before_anything_begins(monkeypatch):
+    from leadhand.errors import UsageError
+    from leadhand.models import book as books
+
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    book = Book({"lead": ("anthropic:claude-opus-4-5",)})
+    with pytest.raises(UsageError, match="set ANTHROPIC_API_KEY"):
+        book.refuse_unready("lead")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    book.refuse_unready("lead")
+    book.refuse_unready("chat:m@http://127.0.0.1:1/v1")
+    monkeypatch.setattr(books, "find_spec", lambda _name: None)
+    with pytest.raises(UsageError, match="pip install"):
+        book.refuse_unready("lead")

@@ -90,7 +90,7 @@ def planner_of(name: str, settings: Settings) -> Any:
     if is_model_name(name, (*TIERS, *settings.models)):
         from leadhand.app.planning import model_planner
 
-        settings.book.refuse_keyless(name)
+        settings.book.refuse_unready(name)
         return model_planner(name, settings.book, **settings.planning)
     from leadhand.planners.script import ScriptPlanner
     from leadhand.workers.loading import load_module

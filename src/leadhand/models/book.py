@@ -5,6 +5,7 @@ tiers = {"lead": ("anthropic:claude-opus-4-5",), "hand": ("small", "openai:gpt-5
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from leadhand.core.wording import closest, listed
@@ -86,11 +87,18 @@ class Book:
         """Everything that is not written as `provider:model`."""
         return tuple(dict.fromkeys([*TIERS, *self.tiers, *self.models]))
 
-    def refuse_keyless(self, wanted: str) -> None:
-        """Say which key is missing before anything is begun with a model that needs one."""
+    def refuse_unready(self, wanted: str) -> None:
+        """Say what is missing before anything is begun with a model: the packages, or the key."""
+        if current() is not None:
+            return
+        if find_spec("pydantic_ai") is None:
+            raise UsageError(
+                f"{wanted}: asking models needs packages that are not installed. "
+                "Fix: pip install 'leadhand[models]', or play a tape with LEADHAND_TAPE=FILE."
+            )
         known = [getattr(model, "known", None) for model in self.client(wanted).models]
         missing = [key_variable(name) for name in known if name is not None and not has_key(name)]
-        if len(missing) == len(known) and current() is None:
+        if len(missing) == len(known):
             raise UsageError(
                 f"{wanted}: no key is there. Fix: set {listed(dict.fromkeys(missing))} to yours, "
                 "or play a tape with LEADHAND_TAPE=FILE."
