@@ -1,0 +1,254 @@
+"""Epics and tasks: what people hand to a fleet, and the plan that it comes to.
+
+    # Add a search                      <- the first heading is the title
+    What is wanted, in words.           <- all of it is the goal that the planner reads
+
+    ```yaml
+    priority: 5
+    acceptance: [["python", "-m", "pytest", "-q"]]
+    tasks:                              <- optional: with tasks nobody needs to plan
+      - id: index
+        goal: Build an index of words.
+        writes: [src/index.py, tests/test_index.py]
+        acceptance: ["python -m pytest -q tests/test_index.py"]
+      - id: query
+        goal: Answer queries from the index.
+        writes: [src/query.py]
+        depends_on: [index]
+    ```
+
+A task is a step of the worker `coder`. Two tasks that write the same are put in order, whether or
+not the first succeeds, so that they never run at once; tasks of different epics are kept apart
+when they start (`boundaries`). A command is a list of arguments, or a line that is split into one:
+no shell ever reads it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from leadhand.codec.documents import read_document
+from leadhand.core import paths
+from leadhand.core.graph import Order
+from leadhand.core.wording import listed
+from leadhand.errors import UsageError
+
+CODER = "coder"
+EPIC_BYTES_MAX = 1 << 20
+TASKS_MAX = 5000
+GOAL_CHARS_MIN = 10
+WRITES_MAX = 20
+"""More paths than this in one task: it is too large to be given to one agent."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+_BLOCK = re.compile(r"^```ya?ml\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
+
+Command = tuple[str, ...]
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One bounded change, by one agent."""
+
+    id: str
+    goal: str
+    acceptance: list[str | list[str]] = []
+    """Commands that must succeed on the result."""
+    writes: list[str] = []
+    """Paths it may change; everything else is out of bounds."""
+    reads: list[str] = []
+    depends_on: list[str] = []
+    tier: str = ""
+    budget: float | None = None
+    timeout: str | float | None = None
+    brief: str = ""
+    """What the agent should know besides the goal."""
+
+
+class Epic(msgspec.Struct, frozen=True, kw_only=True):
+    """What was handed in."""
+
+    name: str
+    title: str
+    text: str
+    priority: int = 0
+    acceptance: tuple[Command, ...] = ()
+    tasks: tuple[Task, ...] = ()
+    budget: float | None = None
+
+
+class _Head(msgspec.Struct, forbid_unknown_fields=True):
+    priority: int = 0
+    acceptance: list[str | list[str]] = []
+    tasks: list[Task] = []
+    budget: float | None = None
+
+
+def read_epic(path: Path) -> Epic:
+    """An epic from its file; UsageError names everything that is wrong with it."""
+    try:
+        if path.stat().st_size > EPIC_BYTES_MAX:
+            raise UsageError(f"{path}: an epic has at most {EPIC_BYTES_MAX:,} bytes")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: the epic cannot be read ({error})") from None
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-")[:60] or "epic"
+    return parse_epic(text, name, str(path))
+
+
+def parse_epic(text: str, name: str, place: str) -> Epic:
+    """An epic from its text."""
+    block = _BLOCK.search(text)
+    head = _Head()
+    if block is not None:
+        try:
+            doc = read_document(block[1].encode(), name=f"{place}, its yaml block")
+            head = msgspec.convert(doc, _Head)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{place}: in its yaml block: {error}") from None
+    title = _TITLE.search(text)
+    words = (text[: block.start()] + text[block.end() :] if block else text).strip()
+    if not words:
+        raise UsageError(f"{place}: says nothing. Fix: write a heading, and what is wanted.")
+    epic = Epic(
+        name=name,
+        title=(title[1].strip() if title else words.splitlines()[0])[:200],
+        text=words,
+        priority=head.priority,
+        acceptance=commands(head.acceptance, f"{place}: acceptance"),
+        tasks=tuple(head.tasks),
+        budget=head.budget,
+    )
+    wrong = [f"{place}: {finding}" for finding in lint_wave(epic.tasks)]
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    return epic
+
+
+def commands(given: list[str | list[str]], place: str) -> tuple[Command, ...]:
+    """Commands as argument lists."""
+    found = []
+    for each in given:
+        try:
+            argv = shlex.split(each) if isinstance(each, str) else list(each)
+        except ValueError as error:
+            raise UsageError(f"{place}: {each!r} cannot be split ({error})") from None
+        if not argv or any(word in ("|", "&&", "||", ";", ">", "<") for word in argv):
+            raise UsageError(
+                f"{place}: {each!r} needs a shell, and none reads it. Fix: put it into a script."
+            )
+        found.append(tuple(argv))
+    return tuple(found)
+
+
+def lint_wave(tasks: tuple[Task, ...]) -> list[str]:
+    """What speaks against handing out these tasks: size, boundaries, order."""
+    wrong: list[str] = []
+    seen: set[str] = set()
+    if len(tasks) > TASKS_MAX:
+        return [f"{len(tasks):,} tasks at once are too many; {TASKS_MAX:,} is the most"]
+    for task in tasks:
+        here = f"task {task.id!r}"
+        if not _ID.fullmatch(task.id):
+            wrong.append(f"{here}: an id has letters, digits, - and _")
+        if task.id in seen:
+            wrong.append(f"{here}: stands twice")
+        seen.add(task.id)
+        if len(task.goal.strip()) < GOAL_CHARS_MIN:
+            wrong.append(f"{here}: its goal says too little")
+        if not task.writes:
+            wrong.append(f'{here}: has no "writes". Fix: name the paths that it may change.')
+        if len(task.writes) > WRITES_MAX:
+            wrong.append(f"{here}: may change {len(task.writes)} paths; split it")
+        wrong += [f"{here}: {path!r} is outside the repository" for path in _outside(task)]
+        wrong += _wrong_commands(task, here)
+    for task in tasks:
+        unknown = [name for name in task.depends_on if name not in seen]
+        if unknown:
+            wrong.append(f"task {task.id!r}: waits for {listed(unknown)}, which is no task")
+    order = Order({task.id: tuple(task.depends_on) for task in tasks})
+    if not wrong and not order.complete:
+        circle = [task.id for task in tasks if task.id not in order.number]
+        wrong.append(f"tasks wait for each other in a circle: {listed(circle)}")
+    return wrong
+
+
+def _outside(task: Task) -> list[str]:
+    """Paths that lead out of the repository, or into git's own folder."""
+    every = [*task.writes, *task.reads]
+    return [p for p in every if p.startswith("/") or {"..", ".git"} & set(p.split("/"))]
+
+
+def _wrong_commands(task: Task, here: str) -> list[str]:
+    try:
+        commands(task.acceptance, here)
+    except UsageError as error:
+        return [str(error)]
+    return []
+
+
+def plan_of(epic: Epic, tasks: tuple[Task, ...] | None = None) -> dict[str, Any]:
+    """The plan document that an epic with tasks comes to."""
+    chosen = epic.tasks if tasks is None else tasks
+    steps = [step_of(task, epic.priority) for task in chosen]
+    for step, extra in zip(steps, in_turn(chosen), strict=True):
+        step["depends_on"] += [{"step": name, "if": "finished"} for name in extra]
+    doc: dict[str, Any] = {
+        "plan_id": epic.name,
+        "goal": {"text": epic.title},
+        "steps": steps,
+        "final": True,
+    }
+    return doc if epic.budget is None else {**doc, "budget": epic.budget}
+
+
+def step_of(task: Task, priority: int = 0) -> dict[str, Any]:
+    """A task as a step."""
+    parameters: dict[str, Any] = {
+        "goal": task.goal,
+        "acceptance": [list(argv) for argv in commands(task.acceptance, task.id)],
+        "writes": list(task.writes),
+        "reads": list(task.reads),
+    }
+    if priority:
+        parameters["priority"] = priority
+    if task.brief:
+        parameters["brief"] = task.brief
+    if task.budget is not None:
+        parameters["budget"] = task.budget
+    step: dict[str, Any] = {
+        "id": task.id,
+        "worker": CODER,
+        "parameters": parameters,
+        "depends_on": list(task.depends_on),
+        "writes": list(task.writes),
+    }
+    if task.tier:
+        step["tier"] = task.tier
+    if task.timeout is not None:
+        step["timeout"] = task.timeout
+    return step
+
+
+def in_turn(tasks: tuple[Task, ...]) -> list[list[str]]:
+    """For each task those that write the same, come first, and that it does not wait for yet.
+
+    "First" is the order in which all that is waited for comes before; so no circle is made.
+    """
+    order = Order({task.id: tuple(task.depends_on) for task in tasks})
+    writers: dict[str, list[str]] = {}
+    for task in tasks:
+        for path in task.writes:
+            writers.setdefault(path, []).append(task.id)
+    found: dict[str, dict[str, None]] = {task.id: {} for task in tasks}
+    for one, other in paths.overlaps(writers, writers):
+        for first in writers[one]:
+            for second in writers[other]:
+                early = order.number[first] < order.number[second]
+                if early and not order.before(first, second):
+                    found[second][first] = None
+    return [list(names) for names in found.values()]

@@ -1,0 +1,177 @@
+"""How many agents work at once: as many as there is room, work and patience for.
+
+The number of places rises by one after a stretch without trouble and is halved by trouble
+(additive increase, multiplicative decrease), between 1 and the configured most. Trouble is what
+more agents would make worse: a provider that says "too many", a machine short of memory or disk,
+a load far above its cores, a train that falls behind. Starts are staggered. A stop flag is read
+by whoever wants a place, so that "stop" means no new start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from bisect import insort
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+CROWDED = frozenset({"rate_limited", "transient", "unavailable"})
+SAMPLES_MIN = 5
+"""Fewer outcomes than this say nothing about a kind of agent."""
+SAMPLES = 20
+BAD_SHARE = 0.5
+LOOK_S = 2.0
+STAGGERED = "starts are staggered"
+
+
+class Room(NamedTuple):
+    """What the machine has left."""
+
+    memory_mb: float
+    disk_mb: float
+    load: float
+    """Load for each core."""
+
+
+class Needs(NamedTuple):
+    """What an agent needs before another may start."""
+
+    memory_mb: float = 300.0
+    disk_mb: float = 500.0
+    load: float = 8.0
+
+
+class Governor:
+    """Gives places to agents."""
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        stagger_s: float = 0.2,
+        folder: Path | None = None,
+        needs: Needs | None = None,
+        behind: Callable[[], int] = lambda: 0,
+        behind_max: int = 50,
+        room: Callable[[Path | None], Room] | None = None,
+    ) -> None:
+        """`behind` tells how many changes wait for the train."""
+        self.most, self.limit = most, float(most)
+        self.busy = self.peak = 0
+        self.stopped = False
+        self.held_back = ""
+        """Why nobody starts right now, if so."""
+        self._needs = needs or Needs()
+        self._folder, self._room = folder, room or room_of
+        self._stagger_s, self._last = stagger_s, 0.0
+        self._behind, self._behind_max = behind, behind_max
+        self._until = 0.0
+        self._outcomes: dict[str, deque[bool]] = {}
+        self._changed = asyncio.Event()
+        self._line: list[tuple[int, int]] = []
+        self._came = 0
+
+    @asynccontextmanager
+    async def place(self, kind: str, priority: int = 0) -> AsyncIterator[None]:
+        """A place for one agent of a kind, when there is one; the most urgent come first."""
+        self._came += 1
+        ticket = (-priority, self._came)
+        insort(self._line, ticket)
+        try:
+            await self._turn(kind, ticket)
+        finally:
+            self._line.remove(ticket)
+            self._changed.set()
+        self._last = time.monotonic()
+        self.busy += 1
+        self.peak = max(self.peak, self.busy)
+        try:
+            yield
+        finally:
+            self.busy -= 1
+            self._changed.set()
+
+    async def _turn(self, kind: str, ticket: tuple[int, int]) -> None:
+        """Wait to be first in line, with a place free and nothing against it."""
+        while True:
+            first = self._line[0] == ticket
+            why = self._not_now(kind) if first else ""
+            if first and not why and self.busy < int(self.limit):
+                self.held_back = ""
+                return
+            if first:
+                self.held_back = why
+            soon = self._last + self._stagger_s - time.monotonic() if why == STAGGERED else LOOK_S
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.01, soon)):
+                    await self._changed.wait()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place."""
+        return len(self._line)
+
+    def heard(self, kind: str, failure: str, retry_after_s: float | None = None) -> None:
+        """How an agent's run ended."""
+        crowded = failure in CROWDED
+        self._outcomes.setdefault(kind, deque(maxlen=SAMPLES)).append(crowded)
+        if crowded:
+            self.limit = max(1.0, self.limit / 2)
+            self._until = max(self._until, time.monotonic() + min(retry_after_s or 0.0, 600.0))
+        else:
+            self.limit = min(float(self.most), self.limit + 1 / max(1.0, self.limit))
+        self._changed.set()
+
+    def stop(self) -> None:
+        """Nobody starts any more."""
+        self.stopped = True
+
+    def go_on(self) -> None:
+        """Places are given again."""
+        self.stopped = False
+        self._changed.set()
+
+    def _not_now(self, kind: str) -> str:
+        now = time.monotonic()
+        if self.stopped:
+            return "stopped"
+        if now < self._until:
+            return "a provider asked for a pause"
+        if now - self._last < self._stagger_s:
+            return STAGGERED
+        seen = self._outcomes.get(kind, ())
+        if self.busy and len(seen) >= SAMPLES_MIN and sum(seen) > BAD_SHARE * len(seen):
+            return f"{kind} fails again and again"
+        if self._behind() > self._behind_max:
+            return "the train is behind"
+        return self._no_room() if self.busy else ""
+
+    def _no_room(self) -> str:
+        room, needs = self._room(self._folder), self._needs
+        if room.memory_mb < needs.memory_mb:
+            return f"{room.memory_mb:.0f} MB of memory are left"
+        if room.disk_mb < needs.disk_mb:
+            return f"{room.disk_mb:.0f} MB of disk are left"
+        return f"the load is {room.load:.0f} for each core" if room.load > needs.load else ""
+
+
+def room_of(folder: Path | None) -> Room:
+    """What this machine has left; without limits where that cannot be told."""
+    memory = float("inf")
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 - no path of a user
+            fields = dict(line.split(":", 1) for line in file if ":" in line)
+        memory = float(fields["MemAvailable"].split()[0]) / 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    disk = shutil.disk_usage(folder).free / 1e6 if folder is not None else float("inf")
+    return Room(memory, disk, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -1,0 +1,147 @@
+"""Epics: read, refused with reasons, and turned into plans that keep writers apart."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from leadhand.core.check import lint
+from leadhand.core.graph import Order, dependencies
+from leadhand.errors import UsageError
+from leadhand.fleet.boundaries import Boundaries, outside
+from leadhand.fleet.epics import parse_epic, plan_of, read_epic
+
+EPIC = """# Add a search
+
+People want to find things.
+
+```yaml
+priority: 5
+acceptance: ["python -m pytest -q"]
+tasks:
+  - id: index
+    goal: Build an index of words.
+    writes: [src/index.py]
+    acceptance: ["python -m pytest -q tests/test_index.py", [python, "-c", "a b"]]
+  - id: query
+    goal: Answer queries from the index.
+    writes: [src/query.py]
+    depends_on: [index]
+  - id: speed
+    goal: Make the index twice as fast.
+    writes: ["src/*.py"]
+    tier: strong
+    budget: 2
+```
+
+And more words.
+"""
+
+
+def test_an_epic_becomes_a_plan():
+    epic = parse_epic(EPIC, "search", "search.md")
+    assert (epic.title, epic.priority) == ("Add a search", 5)
+    assert epic.acceptance == (("python", "-m", "pytest", "-q"),)
+    assert "And more words." in epic.text
+    assert "yaml" not in epic.text
+    plan = plan_of(epic)
+    assert [each for each in lint(plan, None) if each.level == "error"] == []
+    steps = {step["id"]: step for step in plan["steps"]}
+    assert steps["index"]["parameters"]["acceptance"][1] == ["python", "-c", "a b"]
+    assert steps["speed"]["tier"] == "strong"
+    assert dependencies(steps["query"])["index"] is False
+    apart = {**dependencies(steps["speed"]), **dependencies(steps["query"])}
+    assert apart == {"index": False, "speed": True}, "one after the other, come what may"
+
+
+def test_no_two_writers_of_one_path_may_run_at_once():
+    tasks = "\n".join(
+        f"  - {{id: t{i}, goal: change it somehow, writes: [src/{i % 3}.py],"
+        f" depends_on: [{f't{i + 4}' if i % 5 == 0 and i < 20 else ''}]}}"
+        for i in range(30)
+    )
+    epic = parse_epic(f"# x\n```yaml\ntasks:\n{tasks}\n```\n", "x", "x.md")
+    steps = plan_of(epic)["steps"]
+    order = Order({step["id"]: tuple(dependencies(step)) for step in steps})
+    assert order.complete
+    for one in steps:
+        for other in steps:
+            if one is not other and one["writes"] == other["writes"]:
+                pair = one["id"], other["id"]
+                assert order.before(*pair) or order.before(*reversed(pair))
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ("tasks: [{id: a, goal: short, writes: [x]}]", "says too little"),
+        ("tasks: [{id: a, goal: long enough to read}]", 'no "writes"'),
+        ("tasks: [{id: 'a b', goal: long enough to read, writes: [x]}]", "an id has"),
+        ("tasks: [{id: a, goal: long enough to read, writes: [../x]}]", "outside the repository"),
+        ("tasks: [{id: a, goal: long enough to read, writes: [.git/config]}]", "outside"),
+        ("tasks: [{id: a, goal: long enough to read, writes: [x], depends_on: [b]}]", "no task"),
+        ("tasks: [{id: a, goal: long enough to read, writes: [x], depends_on: [a]}]", "circle"),
+        ("tasks: [{id: a, goal: long enough to read, wirtes: [x]}]", "wirtes"),
+        ("acceptance: ['make test | tee log']", "needs a shell"),
+        ('acceptance: ["echo \'open"]', "cannot be split"),
+        ("prio: 3", "prio"),
+        ("tasks: 5", "tasks"),
+    ],
+)
+def test_what_is_wrong_is_said(block, words):
+    with pytest.raises(UsageError, match=words):
+        parse_epic(f"# Title\n\nWords.\n\n```yaml\n{block}\n```\n", "x", "x.md")
+
+
+def test_an_epic_that_cannot_be_read(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_epic(Path(tmp_path / "none.md"))
+    (tmp_path / "e.md").write_text("\n")
+    with pytest.raises(UsageError, match="says nothing"):
+        read_epic(tmp_path / "e.md")
+
+
+async def test_holders_of_the_same_path_take_turns_and_others_do_not_wait():
+    boundaries, running, most = Boundaries(), [], []
+
+    async def work(name, *writes):
+        async with boundaries.hold(writes):
+            running.append(name)
+            most.append(sorted(running))
+            await asyncio.sleep(0.01)
+            running.remove(name)
+
+    await asyncio.gather(
+        work("a", "src/a.py"),
+        work("b", "src/b.py"),
+        work("all", "src"),
+        work("a2", "src/a.py"),
+        work("doc", "docs/x.md"),
+    )
+    assert max(map(len, most)) == 3
+    assert ["all", "doc"] in most or ["all"] in most
+    assert not any({"a", "all"} <= set(each) or {"a", "a2"} <= set(each) for each in most)
+    assert boundaries.held == 0
+
+
+async def test_one_who_gives_up_waiting_holds_nobody_up():
+    boundaries = Boundaries()
+
+    async def wait():
+        async with boundaries.hold(["x"]):
+            pass
+
+    async with boundaries.hold(["x"]):
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    async with asyncio.timeout(1), boundaries.hold(["x"]):
+        pass
+
+
+def test_what_is_out_of_bounds():
+    writes = ["src", "tests/*.py"]
+    changed = ["src/a/b.py", "tests/x.py", "tests/deep/x.py", "README.md", "srcs/a.py"]
+    assert outside(changed, writes) == ["tests/deep/x.py", "README.md", "srcs/a.py"]
+    assert outside(["**", "src/*"], ["src"]) == ["**", "src/*"], "a name is no pattern"
