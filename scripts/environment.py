@@ -1,4 +1,4 @@
-"""Make a virtual environment ready: `python3 scripts/environment.py run|dev|model|bench|lock`.
+"""Make a virtual environment ready: `python3 scripts/environment.py NAME`, see ENVIRONMENTS below.
 
 Standard library only, since it runs before anything is installed. What was installed, from
 which lock files and by which Python, is recorded inside the environment; when that still
@@ -36,6 +36,7 @@ ENVIRONMENTS = {
     "run": Environment(".venv", ("base", "build"), project=True),
     "dev": Environment(".venv", ("dev",), project=True),
     "model": Environment(".venv-model", ("model",), project=False, alone=True),
+    "coders": Environment(".venv-coders", ("coders",), project=False, alone=True),
     "bench": Environment(".venv-bench", ("bench",), project=False),
     "lock": Environment(".venv-lock", ("lock",), project=False),
     "node": Environment(".venv-node", ("node",), project=False),

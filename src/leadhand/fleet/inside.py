@@ -19,21 +19,19 @@ what the filter forbids, so it is not there. Key rings, perf and bpf are for nob
 """
 
 # ruff: noqa: PTH123  (pathlib is slow to import)
-import contextlib
 import ctypes
 import errno
 import fcntl
 import json
 import os
-import platform
 import resource
 import signal
-import socket
 import struct
 import sys
-from typing import NoReturn
 
+MACHINE = os.uname().machine
 LIBC = ctypes.CDLL(None, use_errno=True)
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
@@ -66,12 +64,12 @@ CALLS = {
 }
 
 
-def main() -> NoReturn:
+def main() -> None:
     spec, argv = json.loads(sys.argv[1]), sys.argv[2:]
     stage = "arguments"
     try:
         rules = spec["landlock"]
-        families: list[int] = [socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK]
+        families = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
         if rules:
             stage = "landlock"
             check_abi()
@@ -126,9 +124,9 @@ def separate(writable: list[str]) -> bool:
     attribute(b"/", MOUNT_ATTR_RDONLY, 0, AT_RECURSIVE)
     for name in writable:
         attribute(os.fsencode(name), 0, MOUNT_ATTR_RDONLY, 0)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        request = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # up, running
-        fcntl.ioctl(sock, 0x8914, request)  # SIOCSIFFLAGS
+    sock = check(LIBC.socket(AF_INET, 2, 0), "socket")
+    fcntl.ioctl(sock, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))  # up, running
+    os.close(sock)
     os.chdir(os.getcwd())  # noqa: PTH109 - into the mount that lies over the folder now
     return True
 
@@ -143,6 +141,8 @@ def attribute(path: bytes, add: int, remove: int, flags: int) -> None:
 
 def forward(port: int, path: str) -> None:
     """Listen on loopback before anybody runs; a process of its own does the rest."""
+    import socket
+
     listener = socket.create_server(("127.0.0.1", port), backlog=128)
     if os.fork():
         os.wait()
@@ -154,13 +154,15 @@ def forward(port: int, path: str) -> None:
         null = os.open("/dev/null", os.O_RDWR)
         for fd in range(3):
             os.dup2(null, fd)
-        serve(listener, path)
+        serve(listener.detach(), path)
     finally:
         os._exit(1)
 
 
-def serve(listener: socket.socket, path: str) -> None:
+def serve(listener: int, path: str) -> None:
     import asyncio
+    import contextlib
+    import socket
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -180,7 +182,7 @@ def serve(listener: socket.socket, path: str) -> None:
             writer.close()
 
     async def run() -> None:
-        server = await asyncio.start_server(connected, sock=listener)
+        server = await asyncio.start_server(connected, sock=socket.socket(fileno=listener))
         await server.serve_forever()
 
     asyncio.run(run())
@@ -205,8 +207,8 @@ def check_abi() -> None:
     abi = LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if abi < LANDLOCK_ABI_MIN:
         raise OSError(errno.ENOSYS, f"the kernel has version {max(abi, 0)} of it, and 6 is needed")
-    if platform.machine() not in CALLS:
-        raise OSError(errno.ENOSYS, f"no seccomp filter for {platform.machine()}")
+    if MACHINE not in CALLS:
+        raise OSError(errno.ENOSYS, f"no seccomp filter for {MACHINE}")
 
 
 def lock(rules: dict[str, list[str]] | None, families: list[int]) -> None:
@@ -216,7 +218,7 @@ def lock(rules: dict[str, list[str]] | None, families: list[int]) -> None:
     check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     if rules:
         restrict(rules)
-    if platform.machine() in CALLS:
+    if MACHINE in CALLS:
         program = filtered(families)
         buffer = ctypes.create_string_buffer(program)
         handle = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
@@ -247,7 +249,7 @@ def restrict(rules: dict[str, list[str]]) -> None:
 
 def filtered(families: list[int]) -> bytes:
     """The program of the seccomp filter: (code, if true, if false, value) for each step."""
-    machine, socket_call, ring, forbidden = CALLS[platform.machine()]
+    machine, socket_call, ring, forbidden = CALLS[MACHINE]
     load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
     allow, refuse = 0x7FFF0000, 0x00050000
     steps: list[tuple[int, int, int, int]] = [

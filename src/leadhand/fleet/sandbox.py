@@ -57,6 +57,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = (
     "alternatives",
+    "bash.bashrc",
     "ca-certificates",
     "ca-certificates.conf",
     "debian_version",
@@ -122,6 +123,8 @@ class Sandbox:
     limits: Limits = Limits()
     proxy: Path | None = None
     """The socket of the proxy, for programs that may use the network."""
+    bwrap: str = ""
+    """The program of bubblewrap; empty: the one on our PATH."""
 
     @property
     def gateway(self) -> str:
@@ -157,7 +160,8 @@ class Sandbox:
         shown = tuple(_shown([*self.readable, *readable]))
         forward = self.proxy if network else None
         if self.kind == "bubblewrap":
-            words = _bubblewrap(slot, home, shown, forward)
+            program = self.bwrap or which_bwrap()
+            words = [program, *_bubblewrap(program, slot, home, shown, forward)]
             spec = self._spec(SOCKET if forward else "")
             # A signal that is ignored stays so across exec: TERM passes bubblewrap by.
             outer = ["/bin/sh", "-c", 'trap "" TERM; exec "$@"', "sh", *words]
@@ -190,6 +194,7 @@ def choose(
     readable: Sequence[Path] = (),
     limits: Limits | None = None,
     proxy: Path | None = None,
+    bwrap: str = "",
 ) -> Sandbox:
     """The sandbox that was asked for, or the best there is; NoSandbox says what to do about it."""
     if wanted not in ("auto", *KINDS, "none"):
@@ -197,8 +202,10 @@ def choose(
     kinds: tuple[Kind, ...] = KINDS if wanted == "auto" else (wanted,)  # type: ignore[assignment]
     troubles = []
     for kind in kinds:
-        made = Sandbox(kind=kind, readable=tuple(readable), limits=limits or Limits(), proxy=proxy)
-        trouble = "" if kind == "none" else trial(kind, network=proxy is not None)
+        made = Sandbox(
+            kind=kind, readable=tuple(readable), limits=limits or Limits(), proxy=proxy, bwrap=bwrap
+        )
+        trouble = "" if kind == "none" else trial(kind, bwrap, network=proxy is not None)
         if not trouble:
             return made
         troubles.append(f"{kind}: {trouble}")
@@ -217,21 +224,19 @@ def probe() -> str:
 
 
 @lru_cache
-def trial(kind: Kind, *, network: bool) -> str:
+def trial(kind: Kind, bwrap: str = "", *, network: bool) -> str:
     """Run a program that does nothing; empty, or what is wrong."""
     from tempfile import TemporaryDirectory
 
-    if kind == "bubblewrap" and not bwrap():
-        return "not installed"
     with TemporaryDirectory(prefix="leadhand-") as folder:
         slot = Path(folder, "slot")
         slot.mkdir()
         door = Path(folder, "door") if network else None
         if door:
             door.touch()
-        made = Sandbox(kind=kind, proxy=door)
-        tried = made.wrap(["/bin/true"], slot, home=Path(folder, "home"), network=network)
+        made = Sandbox(kind=kind, proxy=door, bwrap=bwrap)
         try:
+            tried = made.wrap(["/bin/true"], slot, home=Path(folder, "home"), network=network)
             done = subprocess.run(
                 tried.argv,
                 cwd=tried.cwd,
@@ -241,15 +246,18 @@ def trial(kind: Kind, *, network: bool) -> str:
                 timeout=TRIAL_S_MAX,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except (OSError, NoSandbox, subprocess.TimeoutExpired) as error:
             return str(error)
     said = done.stderr.decode(errors="replace").strip().splitlines()
     return "" if done.returncode == 0 else (said or [f"ended with {done.returncode}"])[-1][:300]
 
 
-def bwrap() -> str:
-    """The program, found on our own PATH; empty if it is not there."""
-    return shutil.which("bwrap") or ""
+def which_bwrap() -> str:
+    """The program of bubblewrap on our own PATH."""
+    program = shutil.which("bwrap")
+    if program is None:
+        raise NoSandbox("bubblewrap is not installed")
+    return program
 
 
 @lru_cache
@@ -258,10 +266,11 @@ def _options(program: str) -> frozenset[str]:
     return frozenset(re.findall(r"--[a-z-]+", done.stdout + done.stderr))
 
 
-def _bubblewrap(slot: Path, home: Path, shown: Sequence[Path], door: Path | None) -> list[str]:
-    program = bwrap()
+def _bubblewrap(
+    program: str, slot: Path, home: Path, shown: Sequence[Path], door: Path | None
+) -> list[str]:
     known = _options(program)
-    words = [program, "--unshare-all", "--unshare-user", "--die-with-parent", "--cap-drop", "ALL"]
+    words = ["--unshare-all", "--unshare-user", "--die-with-parent", "--cap-drop", "ALL"]
     words += [word for word in ("--disable-userns",) if word in known]
     for name in SYSTEM:
         if Path(name).is_symlink():

@@ -7,8 +7,8 @@
 A coder is silent when neither an event nor a change came for `silence_s`: a compiler that writes
 for ten minutes is no hang. It is stalled when it talks on while nothing has changed for
 `stall_s`. Tries at the same request are counted apart: a coder that waits for its provider by
-itself, ten times and for minutes, keeps a slot that others could use; after `RETRIES_MAX` it is
-ended, and the ladder waits without holding one.
+itself, ten times and for minutes, keeps a slot that others could use; after `RETRIES_MAX`, or when
+it would wait longer than `WAIT_S_MAX`, it is ended, and the ladder waits without holding one.
 
 The end is always the same: result, then a grace to leave by itself; `ending` is awaited so that
 work in progress can be saved; then TERM to the group, KILL to all of it, and it is seen dead. All
@@ -44,6 +44,7 @@ ENDING_S_MAX = 60.0
 TICK_S_MAX = 1.0
 LOOKS = 4  # at the slot, in the time after which it would be too late
 RETRIES_MAX = 3
+WAIT_S_MAX = 30.0
 TAIL_LINES = 200
 NOISE_LINES = 20
 TAIL_CHARS = 8_000
@@ -171,7 +172,11 @@ class Attendance:
             self._error = event
         elif event.kind == "result" and self._result is None:
             self._result, self._result_at = event, time.monotonic()
-        self._heard(event)
+        try:
+            self._heard(event)
+        except Exception as error:  # noqa: BLE001 - a view that fails must not deafen the clocks
+            context = {"message": "heard failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
         self._check_limits()
         self._wake.set()
 
@@ -181,10 +186,13 @@ class Attendance:
             self.stop("limit", "too_complex", f"more than {task.turns} turns")
         if task.cost and self.cost > task.cost:
             self.stop("limit", "budget", f"{self.cost:.2f} spent, and {task.cost:.2f} allowed")
-        if self._retries > RETRIES_MAX:
-            failure = self._failure(self._error) or "transient"
-            ended: Ended = "rate_limited" if failure == "rate_limited" else "failed"
-            self.stop(ended, failure, f"{self._retries} tries in vain: {self._error.text}"[:500])
+        waits = self._retries and (self._error.retry_after_s or 0.0) > WAIT_S_MAX
+        if self._retries > RETRIES_MAX or waits:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        failure = self._failure(self._error) or "transient"
+        self.stop(_ended(failure), failure, f"{self._retries} tries: {self._error.text}"[:500])
 
     # --- the clocks ---
 
@@ -227,6 +235,8 @@ class Attendance:
         if seen.digest == self._before.digest:
             unchanged = now - self._begun
         if quiet >= task.silence_s and unchanged >= task.silence_s:
+            if self._retries:
+                self._give_up()
             self.stop("silent", "timeout", f"neither a word nor a change for {task.silence_s:g} s")
         elif quiet >= task.silence_s:
             self._event_at = now - max(0.0, min(unchanged, task.silence_s))

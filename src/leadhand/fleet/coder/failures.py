@@ -30,7 +30,10 @@ SAID: tuple[tuple[str, str], ...] = (
     ("denied", r"permission_error|oauth|\b40[13]\b"),
     ("policy", r"usage polic|content[ _-](?:filter|policy)|refus|cyber_policy"),
     ("transient", r"overloaded|timed? ?out|connection|stream (?:disconnected|closed|error)|ECONN"),
-    ("transient", r"\b5\d\d\b|internal server error|bad gateway|unavailable|try again|network"),
+    (
+        "transient",
+        r"\b5\d\d\b|internal server error|bad gateway|unavailable|try again|network|temporar",
+    ),
 )
 _SAID = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in SAID)
 _AFTER = re.compile(

@@ -68,7 +68,7 @@ class ProcessCoder:
         """What to start for an assignment."""
         raise NotImplementedError
 
-    def reading(self) -> Reading:
+    def reading(self, assignment: Assignment) -> Reading:
         """How to read what it prints."""
         raise NotImplementedError
 
@@ -116,7 +116,7 @@ class ProcessCoder:
         home = self.home(assignment)
         attendance = Attendance(
             assignment,
-            self.reading(),
+            self.reading(assignment),
             heard,
             ending=ending,
             plain=self.plain,

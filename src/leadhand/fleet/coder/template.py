@@ -82,7 +82,7 @@ class TemplateCoder(ProcessCoder):
         session = places["session"] if self.talks else ""
         return Launch(argv, session=session, network=self._network, readable=self._readable)
 
-    def reading(self) -> TemplateReading:
+    def reading(self, assignment: Assignment) -> TemplateReading:
         """Events in our own form."""
         return TemplateReading()
 
