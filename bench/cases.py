@@ -84,6 +84,7 @@ CASES = [
     _ours("resume", 10_000, 2000, "resume"),
     _ours("coldstart", 21, 7, "coldstart"),
     _ours("memory", 10_000, 2000, "memory"),
+    _ours("streaming", 200, 50, "streaming"),
     Case("deciding", "leadhand deciding", "deciding", "few", 400, 400),
     Case("deciding2000", "leadhand deciding2000", "deciding", "many", 2000, 2000),
 ]
@@ -133,6 +134,11 @@ GOALS = [
     Goal("resume", "resume, to reading the log", "alone", most=2, field="ratio"),
     Goal("coldstart", "leadhand --help, to python -c pass", "alone", most=6, field="ratio"),
     Goal("memory", "memory at its highest", "alone", most=150, field="peak_mb", unit="MB"),
+    Goal(
+        *("streaming", "a commit beside 200 stream readers, to one alone", "alone"),
+        most=1.5,
+        field="ratio",
+    ),
     Goal(
         *("deciding", "a decision, 10 of 400 workers matter, scaled", "alone"),
         most=20,

@@ -198,9 +198,9 @@ def check_line(text: str, at: str) -> None:
     verb, *rest = words[words.index("leadhand") + 1 :]
     assert verb in COMMANDS, f"{at}: there is no such command"
     command = group.get_command(click.Context(group), verb)
-    if isinstance(command, click.Group) and rest:
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         assert rest[0] in command.commands, f"{at}: there is no {verb} {rest[0]}"
-        command = command.commands[rest[0]]
+        command = command.commands[rest.pop(0)]
     known = {option for each in command.params for option in each.opts} | {"--help"}
     used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
     assert used <= known, f"{at}: {sorted(used - known)} are no options of {verb}"

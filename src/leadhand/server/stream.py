@@ -53,8 +53,10 @@ CATCH_UP_MAX = 100_000
 PAGE = 200
 PING_S = 15.0
 WAKE_S = 0.005
-WAKE_READER_S = 0.0005
+WAKE_READER_S = 0.001
 """How long readers wait for more to come together; longer, the more of them there are."""
+WAKE_AT_ONCE = 8
+"""Readers that are woken together: the others follow, so that commits come in between."""
 STATES_MAX = 2000
 STEPS_MAX = 200_000
 TEXT_MAX = 2000
@@ -153,6 +155,8 @@ class Hub:
         self._floor = 0
         """The ring holds what comes after this position."""
         self._head = 0
+        self._told = 0
+        """The position up to which readers have been woken."""
         self._wakers: set[asyncio.Event] = set()
         self._follower: asyncio.Task[None] | None = None
         self._waking: asyncio.TimerHandle | None = None
@@ -237,13 +241,21 @@ class Hub:
             self._bytes -= len(self._ring.pop(oldest).data)
             self._floor = oldest
         if self._waking is None:
-            delay = WAKE_S + WAKE_READER_S * len(self._wakers)
-            self._waking = asyncio.get_running_loop().call_later(delay, self._wake)
+            self._waking = asyncio.get_running_loop().call_later(WAKE_S, self._wake)
 
-    def _wake(self) -> None:
-        self._waking = None
-        for waker in self._wakers:
+    def _wake(self, left: list[asyncio.Event] | None = None) -> None:
+        """Wake all readers, a few at a time; and again if something came meanwhile."""
+        if left is None:
+            left, self._told = list(self._wakers), self._head
+        many = len(left) if self._closed else WAKE_AT_ONCE
+        for waker in left[:many]:
             waker.set()
+        rest = left[many:]
+        self._waking = None
+        if rest or self._head > self._told:
+            delay = WAKE_READER_S * WAKE_AT_ONCE
+            loop = asyncio.get_running_loop()
+            self._waking = loop.call_later(delay, self._wake, rest or None)
 
     # Frames.
 

@@ -1,0 +1,189 @@
+"""What readers of the event stream cost those who commit: 200 of them, one of which is stalled.
+
+A server starts small runs at a steady pace and times each append until it is durable: without
+readers, with 199 that read and one that does not, and without again. The readers are a process of
+their own. What counts is the median with readers against the mean of the medians without: a ratio
+of one run on one machine. Every reader must get every event once and in order, or there is no
+figure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from frame import arguments, emit, memory
+
+PACE_S = 0.05
+"""A run of four steps so often: some 240 events a second."""
+STEPS = 4
+QUIET = 200
+
+
+def main() -> None:
+    """Serve and measure; or read, as the other process."""
+    given = arguments(
+        ["streaming", "readers"],
+        url={"default": ""},
+        token={"default": ""},
+        seconds={"type": float, "default": 8.0},
+    )
+    asyncio.run(read_all(given) if given.shape == "readers" else measured(given))
+
+
+# Reading.
+
+
+async def read_one(given: Any, found: list[int]) -> None:
+    """Everything from the beginning, by position."""
+    host, port = given.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(asked(host, port, given.token))
+    try:
+        async for line in reader:
+            if line.startswith(b"id: "):
+                number = int(line[4:])
+            elif line.startswith(b"event: "):
+                found.append(number)
+    except (OSError, asyncio.CancelledError):
+        pass
+    finally:
+        writer.close()
+
+
+def asked(host: str, port: str, token: str) -> bytes:
+    """A request for the stream from now on."""
+    lines = (
+        *("GET /api/v1/events HTTP/1.1", f"Host: {host}:{port}"),
+        *(f"Authorization: Bearer {token}", "", ""),
+    )
+    return "\r\n".join(lines).encode()
+
+
+async def read_all(given: Any) -> None:
+    """All readers, and one that never reads; ends when its standard input does."""
+    host, port = given.url.removeprefix("http://").split(":")
+    stalled = socket.socket()
+    stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    stalled.connect((host, int(port)))
+    stalled.sendall(asked(host, port, given.token))
+    found: list[list[int]] = [[] for _ in range(given.size - 1)]
+    tasks = [asyncio.create_task(read_one(given, each)) for each in found]
+    print("reading", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await asyncio.sleep(2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    stalled.close()
+    whole = all(each == list(range(each[0], each[0] + len(each))) for each in found if each)
+    last = {each[-1] for each in found if each}
+    same = len(last) == 1 and all(found)
+    print(json.dumps({"whole": whole, "same": same, "events": len(found[0])}), flush=True)
+
+
+# Serving.
+
+
+async def measured(given: Any) -> None:
+    """Three phases on one server."""
+    from leadhand.server.gate import Limits
+    from leadhand.server.serving import Serve, running
+    from leadhand.settings import load_settings
+
+    folder = given.dir.resolve() / "served"
+    folder.mkdir(parents=True)
+    (folder / "workers.py").write_text(
+        "from leadhand import worker\n\n\n@worker(name='say')\n"
+        "async def say(text: str = 'x') -> str:\n    return text\n"
+    )
+    (folder / "leadhand.toml").write_text('[project]\nworkers = ["workers.py"]\n')
+    settings = load_settings(environ={}, folder=folder)
+    wanted = Serve(
+        settings=settings,
+        actor="bench",
+        bind="127.0.0.1",
+        port=0,
+        limits=Limits(streams=given.size + 10),
+        tell=lambda _text: None,
+    )
+    async with running(wanted) as up:
+        taken: list[float] = []
+        timed(up.office.host.store, taken)
+        before = await phase(up, taken, given.seconds)
+        readers = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "streaming", "readers", "--size", str(given.size)),
+            *("--url", up.url, "--token", token_of(settings.store)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert readers.stdout is not None
+        await readers.stdout.readline()
+        while up.office.hub.readers < given.size:
+            await asyncio.sleep(0.05)
+        rested = memory()["rss_mb"]
+        among = await phase(up, taken, given.seconds)
+        grown = memory()["rss_mb"] - rested
+        said, _ = await readers.communicate(b"")
+        after = await phase(up, taken, given.seconds)
+    verdict = json.loads(said.splitlines()[-1])
+    if not (verdict["whole"] and verdict["same"]):
+        raise SystemExit(f"a reader missed something: {verdict}")
+    alone = (before + after) / 2
+    figures = {"alone_ms": round(alone * 1e3, 3), "among_ms": round(among * 1e3, 3)}
+    emit(
+        given.size,
+        3 * given.seconds,
+        ratio=round(among / alone, 3),
+        events=verdict["events"],
+        grown_mb=round(grown, 1),
+        **figures,
+    )
+
+
+def token_of(store: Path) -> str:
+    """The owner's token."""
+    return store.with_name(f"{store.name}.token").read_text().strip()
+
+
+def timed(store: Any, taken: list[float]) -> None:
+    """Time every append until it is durable."""
+    append = store.append
+
+    def timing(*args: Any, **more: Any) -> Any:
+        began = time.perf_counter()
+        future = append(*args, **more)
+        future.add_done_callback(lambda _: taken.append(time.perf_counter() - began))
+        return future
+
+    store.append = timing
+
+
+async def phase(up: Any, taken: list[float], seconds: float) -> float:
+    """Start runs at a steady pace; the median time of an append."""
+    from leadhand.app.lead import Lead
+
+    conductor = up.office.conductor
+    lead = Lead(conductor.registry, store=up.office.settings.store, actor="bench")
+    plan = {"goal": "x", "steps": [{"id": f"s{n}", "worker": "say"} for n in range(STEPS)]}
+    until = time.monotonic() + seconds
+    del taken[:]
+    while time.monotonic() < until:
+        began = time.monotonic()
+        await lead.begin(up.office.host, plan)
+        await asyncio.sleep(max(0.0, PACE_S - (time.monotonic() - began)))
+    await asyncio.sleep(0.5)
+    with suppress(IndexError):
+        return median(taken[QUIET // 10 :])
+    raise SystemExit("nothing was committed")
+
+
+if __name__ == "__main__":
+    main()
