@@ -79,3 +79,28 @@ def test_what_is_no_tape_is_refused(tmp_path, content):
         path.write_text(content)
     with pytest.raises(UsageError, match="tape"):
         Tape(path)
+
+
+async def test_words_that_could_not_be_used_are_on_the_tape_too(tmp_path):
+    tape = tmp_path / "one.json"
+    form = Request(system="s", turns=(Told("plan"),), schema={"type": "object"})
+    async with Endpoint([Say("1. fetch\n2. write")]) as endpoint:
+        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        with recording(tape), pytest.raises(ModelFailure) as first:
+            await client.ask(form)
+    with playing(tape), pytest.raises(ModelFailure) as again:
+        await client.ask(form)
+    assert again.value.text == first.value.text == "1. fetch\n2. write"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"answer": None}, {"failed": {"failure": "nonsense", "message": "x"}, "answer": None}],
+)
+def test_a_tape_that_was_edited_wrongly_says_where(tmp_path, change):
+    exchange = {"key": "k", "model": "m", "request": {"system": "s", "turns": []}}
+    exchange |= {"answer": {"text": "x"}} | change
+    tape = tmp_path / "one.json"
+    tape.write_text(json.dumps({"format": "leadhand-tape/1", "exchanges": [exchange]}))
+    with pytest.raises(UsageError, match=r"exchanges\[0\]"):
+        Tape(tape)

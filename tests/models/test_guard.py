@@ -1,5 +1,8 @@
 """What looks like a secret is taken out, and what does not is left alone."""
 
+import json
+import time
+
 import pytest
 
 from leadhand.models.guard import MARK, finds, scrub, scrubbed
@@ -62,3 +65,23 @@ def test_data_is_looked_through():
 def test_a_long_text_is_looked_through_quickly():
     text = "password: " * 20_000 + "a" * 200_000
     assert scrub(text) == text
+
+
+def test_json_within_json_is_looked_through():
+    inner = json.dumps({"password": "Tr0ub4dor&3xyz"})
+    assert "Tr0ub4dor" not in scrub(json.dumps({"log": inner}))
+    assert "Tr0ub4dor" not in scrub(json.dumps([json.dumps({"log": inner})]))
+
+
+TIRING = ("token=", "eyJabcdefghijk-", "secret_", "-----BEGIN A", "://a:b", "sk-a ", "bearer:")
+
+
+@pytest.mark.parametrize("word", TIRING)
+def test_nothing_keeps_it_busy(word):
+    def took(size):
+        text = word * (size // len(word))
+        began = time.process_time()
+        scrub(text)
+        return time.process_time() - began
+
+    assert took(300_000) < 5  # By the square of the length, some of these took four minutes.

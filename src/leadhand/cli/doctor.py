@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -240,6 +241,9 @@ def _models(settings: Settings) -> Iterator[Look]:
         return
     from leadhand.models.names import key_variable, parse_model
 
+    if find_spec("pydantic_ai") is None:
+        missing_packages = "their packages are not installed"
+        yield Look("models", "cannot be asked", missing_packages, "pip install 'leadhand[models]'")
     for tier, words in settings.tiers.items():
         names = [settings.models.get(word) or parse_model(word) for word in words]
         wanted = [variable for name in names if (variable := key_variable(name))]

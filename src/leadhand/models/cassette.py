@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.errors import UsageError
 from leadhand.models.failures import ModelFailure
 from leadhand.models.guard import scrubbed
@@ -43,6 +44,8 @@ class Failed(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     retry_after_s: float | None = None
     usage: Usage = Usage()
+    text: str = ""
+    """What the model said, where that could not be used as it was."""
 
 
 class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -75,7 +78,8 @@ class Tape:
         try:
             answer = await model.ask(request, heard)
         except ModelFailure as failure:
-            kept = Failed(failure.failure_class, str(failure), failure.retry_after_s, failure.usage)
+            wait, said = failure.retry_after_s, failure.text
+            kept = Failed(failure.failure_class, str(failure), wait, failure.usage, said)
             self._keep(model, request, failed=kept)
             raise
         self._keep(model, request, answer=answer)
@@ -92,9 +96,13 @@ class Tape:
         if exchange.failed is not None:
             kept = exchange.failed
             raise ModelFailure(
-                kept.failure, kept.message, retry_after_s=kept.retry_after_s, usage=kept.usage
+                kept.failure,
+                kept.message,
+                retry_after_s=kept.retry_after_s,
+                usage=kept.usage,
+                text=kept.text,
             )
-        assert exchange.answer is not None
+        assert exchange.answer is not None, "a tape is checked when it is read"
         if heard is not None and exchange.answer.text:
             heard(exchange.answer.text)
         return exchange.answer
@@ -204,4 +212,9 @@ def _read(path: Path) -> list[Exchange]:
         raise UsageError(f"{path}: is no tape ({error})") from None
     if document.format != FORMAT:
         raise UsageError(f"{path}: is a tape of another kind ({document.format})")
+    for number, each in enumerate(document.exchanges):
+        if (each.answer is None) == (each.failed is None):
+            raise UsageError(f"{path}: exchanges[{number}] needs an answer or a failure")
+        if each.failed is not None and each.failed.failure not in FAILURE_CLASSES:
+            raise UsageError(f"{path}: exchanges[{number}]: no failure is {each.failed.failure!r}")
     return document.exchanges

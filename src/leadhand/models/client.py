@@ -14,7 +14,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from leadhand.models import prices
 from leadhand.models.failures import ELSEWHERE, ModelFailure
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ANSWER_TOKENS_MIN = 64
 """A call that can pay for fewer tokens of an answer is not made."""
+TOKENS_MAX = 10**12
 
 
 class Client:
@@ -75,12 +76,12 @@ class Client:
         call = Call(model=model.name, tier=self.tier, failure="lost", prompt=prompt)
         began = time.monotonic()
         # Until it is known what was used, a call that was broken off counts as its question.
-        used, answered = Usage(input=prices.question_tokens(request) // 2), False
+        used, said = Usage(input=prices.question_tokens(request) // 2), 0.0
         try:
             with chatting(model.name, request) as span:
                 answer = await model.ask(request, heard)
                 span.answered(answer)
-            used, answered = answer.usage, True
+            used, said = _counted(answer, used), answer.cost
             call = replace(call, failure="")
         except ModelFailure as failure:
             call = replace(call, failure=failure.failure_class)
@@ -89,11 +90,33 @@ class Client:
                 used = failure.usage
             raise
         finally:
-            cost = _cost(name, used, answer.cost if answered else 0.0)
+            used = _sane(used)
+            cost = _cost(name, used, said)
             call = replace(call, usage=used, cost=cost, seconds=time.monotonic() - began)
             paying.settle(reserved, call)
-        return replace(answer, model=model.name, cost=cost)
+        return replace(answer, model=model.name, usage=used, cost=cost)
+
+
+def _counted(answer: Answer, asked: Usage) -> Usage:
+    """What a call used. A provider that does not count, or says nonsense, is counted by length:
+    what it does not report would else be free, and no budget would ever end."""
+    used = _sane(answer.usage)
+    if not used.input and not used.cache_read and not used.cache_write:
+        used = replace(used, input=asked.input)
+    return used if used.output else replace(used, output=prices.answer_tokens(answer))
+
+
+def _sane(used: Usage) -> Usage:
+    """Token counts that are counts: a negative one would pay into the budget."""
+    return Usage(*(_count(each) for each in astuple(used)))
+
+
+def _count(value: float) -> int:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return 0
+    return min(TOKENS_MAX, max(0, math.ceil(value)))
 
 
 def _cost(name: ModelName | None, used: Usage, said: float) -> float:
-    return said if name is None else prices.cost(name, used) or 0.0
+    found = said if name is None else prices.cost(name, used) or 0.0
+    return found if math.isfinite(found) and found > 0 else 0.0

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MESSAGE_CHARS_MAX = 500
 TOO_LARGE = 413
+REDIRECTS = range(300, 400)
 
 ELSEWHERE = frozenset({"rate_limited", "transient", "timeout", "unavailable", "denied"})
 """Failures of this model, not of the question: the next one in line may answer."""
@@ -74,7 +75,10 @@ def of_provider(error: ModelAPIError, name: str) -> ModelFailure:
         (ex.ModelNotFoundError, "unavailable", "there is no such model at that address"),
         (ex.ModelRequestRejectedError, "permanent", "it rejects the request"),
     )
-    status = getattr(error, "status_code", None)
+    status = getattr(error, "status_code", None) or getattr(error.__cause__, "status_code", None)
+    if status in REDIRECTS:
+        words = f"{name}: it sends us elsewhere (HTTP {status}), which is not followed"
+        return ModelFailure("unavailable", words)
     if status == TOO_LARGE:
         return ModelFailure("context_overflow", f"{name}: the question is too long (HTTP 413)")
     for kind, failure_class, words in table:

@@ -16,7 +16,7 @@ from leadhand.models.talk import Usage
 
 if TYPE_CHECKING:
     from leadhand.models.names import ModelName
-    from leadhand.models.talk import Request
+    from leadhand.models.talk import Answer, Request
 
 MILLION = 1_000_000
 TOKEN_BYTES = 2.0
@@ -45,13 +45,21 @@ def bound(name: ModelName, request: Request) -> tuple[float, float]:
     """The most that a call can cost: for the question, and for each token of the answer."""
     tokens = question_tokens(request)
     asked = cost(name, Usage(tokens, 0)) or 0.0
+    # Some answers cost more after a long question.
+    both = cost(name, Usage(tokens, MILLION)) or 0.0
     # A cached question can cost a quarter more to write.
-    return asked * 1.25, (cost(name, Usage(0, MILLION)) or 0.0) / MILLION
+    return asked * 1.25, max(0.0, both - asked) / MILLION
 
 
 def question_tokens(request: Request) -> int:
     """No fewer tokens than a question has."""
     return int(len(msgspec.json.encode(request)) / TOKEN_BYTES) + OVERHEAD_TOKENS
+
+
+def answer_tokens(answer: Answer) -> int:
+    """About how many tokens an answer has, for when nobody counted them."""
+    said = msgspec.json.encode([answer.text, [[c.tool, c.arguments] for c in answer.calls]])
+    return max(1, len(said) // 4)
 
 
 @lru_cache(maxsize=1024)

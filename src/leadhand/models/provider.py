@@ -17,7 +17,9 @@ import msgspec
 
 from leadhand.errors import UsageError
 from leadhand.models.failures import ModelFailure, of_provider
+from leadhand.models.guard import MARK
 from leadhand.models.names import key_variable
+from leadhand.models.reading import arguments, clean, data_in
 from leadhand.models.talk import Answer, Listener, Request, Result, Said, Told, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 ANSWER_CHARS_MAX = 2_000_000
 """An answer longer than this is cut off by us: no model is asked for that much."""
+KEY_CHARS_MIN = 8
 DATA_TOOL = "answer"
 """The tool whose arguments are the data, where a model has no better way to keep to a form."""
 
@@ -47,6 +50,25 @@ class ProviderModel:
 
     async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
         """The whole answer, or a ModelFailure."""
+        try:
+            return await self._ask(request, heard)
+        except ModelFailure as failure:
+            raise self._without_key(failure) from None
+
+    def _without_key(self, failure: ModelFailure) -> ModelFailure:
+        """A failure whose words do not hold our key: some servers say which one they refuse."""
+        key = os.environ.get(key_variable(self.known) or "", "")
+        if len(key) < KEY_CHARS_MIN or key not in f"{failure}{failure.text}":
+            return failure
+        return ModelFailure(
+            failure.failure_class,
+            str(failure).replace(key, MARK),
+            retry_after_s=failure.retry_after_s,
+            usage=failure.usage,
+            text=failure.text.replace(key, MARK),
+        )
+
+    async def _ask(self, request: Request, heard: Listener | None) -> Answer:
         try:
             from pydantic_ai import exceptions as ex
         except ImportError as error:
@@ -65,7 +87,9 @@ class ProviderModel:
             raise ModelFailure("invalid_output", f"{self.name}: {error}"[:500]) from None
         except ex.UserError as error:
             raise ModelFailure("unavailable", f"{self.name}: {error}"[:500]) from None
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ModelFailure, UsageError):
+            raise
+        except Exception as error:  # noqa: BLE001 - packages of others, fed by a stranger
             # What a server sent could not be read by the provider's package.
             words = f"{self.name}: the answer cannot be read ({type(error).__name__})"
             raise ModelFailure("invalid_output", words) from None
@@ -115,7 +139,8 @@ class ProviderModel:
         from pydantic_ai.messages import TextPart, ToolCallPart
 
         usage = _usage(response.usage)
-        text = "".join(part.content for part in response.parts if isinstance(part, TextPart))
+        said = [part.content for part in response.parts if isinstance(part, TextPart)]
+        text = clean("".join(said))
         match response.finish_reason if ended else None:
             case None:
                 raise ModelFailure("transient", f"{self.name}: the answer was cut off", usage=usage)
@@ -133,14 +158,14 @@ class ProviderModel:
             case _:
                 pass
         calls = tuple(
-            ToolCall(part.tool_call_id, part.tool_name, _arguments(part.args))
+            ToolCall(clean(part.tool_call_id), clean(part.tool_name), arguments(part.args))
             for part in response.parts
             if isinstance(part, ToolCallPart)
         )
         data = None
         if request.schema is not None:
             wanted = [call for call in calls if call.tool == DATA_TOOL]
-            data = wanted[0].arguments if wanted else _json(text)
+            data = wanted[0].arguments if wanted else data_in(text)
             calls = ()
             if data is None:
                 words = f"{self.name}: the answer is no JSON: {text[:200]!r}"
@@ -251,11 +276,10 @@ def _by_name(name: ModelName) -> ProviderClient:
 
 
 def _by_address(name: ModelName) -> ProviderClient:
-    import httpx2
+    from leadhand.models import wire
 
     key = os.environ[name.key] if name.key else "none"
-    # A redirect could carry the key elsewhere, and proxies of the environment are not asked for.
-    http = httpx2.AsyncClient(timeout=600, follow_redirects=False, trust_env=not name.url)
+    http = wire.client(own=bool(name.url))
     if name.provider == "anthropic":
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -315,33 +339,6 @@ def _usage(usage: Any) -> Usage:
         usage.cache_read_tokens or 0,
         usage.cache_write_tokens or 0,
     )
-
-
-def _arguments(args: Any) -> Any:
-    """What a model wrote for a tool: JSON where it is that, else its words."""
-    if not isinstance(args, str):
-        return args if args is not None else {}
-    if not args.strip():
-        return {}
-    try:
-        return msgspec.json.decode(args)
-    except msgspec.DecodeError:
-        return args
-
-
-def _json(text: str) -> Any:
-    """The JSON of an answer; a fence around it, or a sentence before it, does no harm."""
-    for candidate in (text, text.partition("```json")[2].partition("```")[0], _outer(text)):
-        try:
-            return msgspec.json.decode(candidate)
-        except msgspec.DecodeError:
-            continue
-    return None
-
-
-def _outer(text: str) -> str:
-    start, end = text.find("{"), text.rfind("}")
-    return text[start : end + 1] if 0 <= start < end else ""
 
 
 def _missing(provider: str, error: ImportError) -> UsageError:

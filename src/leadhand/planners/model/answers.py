@@ -14,6 +14,7 @@ import msgspec
 from leadhand.core.plan import Step
 from leadhand.core.report import Ask, Finish, GiveUp, Propose
 from leadhand.core.wording import listed
+from leadhand.models.reading import clean, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -123,7 +124,9 @@ def _proposal(data: Doc, because: str, workers: Collection[str]) -> Propose:
     expected = [
         {"id": f"later-{i}", "worker": str(each.get("worker", "")), **_because(each)}
         for i, each in enumerate(outlook if isinstance(outlook, list) else [], 1)
-        if isinstance(each, dict) and each.get("worker") in workers
+        if isinstance(each, dict)
+        and isinstance(each.get("worker"), str)
+        and each["worker"] in workers
     ]
     return Propose(
         tuple(_step(step) for step in steps),
@@ -140,7 +143,7 @@ def _step(raw: Doc) -> Doc:
     parameters = raw.get("parameters")
     if isinstance(parameters, str) and parameters.strip():
         try:
-            step["parameters"] = msgspec.json.decode(parameters)
+            step["parameters"] = decoded(clean(parameters))
         except msgspec.DecodeError:
             raise Misread(f'"parameters" of {raw.get("id")!r} is no JSON object') from None
     if isinstance(step.get("id"), str):

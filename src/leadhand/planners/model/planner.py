@@ -172,7 +172,7 @@ class ModelPlanner:
             else:
                 decision, notes = found
                 assert not isinstance(decision, answers.Look)
-                kept.said = notes[:NOTES_CHARS_MAX] or kept.said
+                kept.said = scrub(notes)[:NOTES_CHARS_MAX] or kept.said
                 mark = _mark(decision)
                 again = bool(mark) and mark in seen
                 seen.add(mark)
@@ -261,7 +261,8 @@ class ModelPlanner:
                 return ""
 
     def _over(self, why: str, kept: Notes) -> Decision:
-        told = f"{self._client.name}: {why} ({kept.accepted} of {kept.asked} proposals were usable)"
+        usable = f"{kept.accepted} of {kept.asked} proposals were usable"
+        told = f"{self._client.name}: {scrub(why)} ({usable})"
         if not self.asks:
             return GiveUp(told)
         return Ask(f"The model cannot plan this: {told}. What should it know?")
@@ -276,13 +277,25 @@ class ModelPlanner:
 
 
 def _without_secrets(decision: Decision) -> Decision:
+    """What it says to people and to the log; steps that carry a secret are refused instead."""
     match decision:
         case Finish():
-            return replace(decision, result=scrubbed(decision.result))
+            told = {"result": scrubbed(decision.result), "because": scrub(decision.because)}
         case Ask():
-            return replace(decision, question=scrub(decision.question))
+            told = {
+                "question": scrub(decision.question),
+                "choices": tuple(map(scrub, decision.choices)),
+            }
+        case GiveUp():
+            told = {"reason": scrub(decision.reason)}
+        case Propose():
+            told = {
+                "because": scrub(decision.because),
+                "outlook": tuple(scrubbed(list(decision.outlook))),
+            }
         case _:
-            return decision
+            told = {}
+    return replace(decision, **told)
 
 
 def _mark(decision: Decision) -> str:

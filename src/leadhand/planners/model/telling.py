@@ -29,12 +29,22 @@ BRIEF_CHARS = 400
 """How much of a result is told when there is room for all of them."""
 FAILURES_TOLD = 12
 STEPS_TOLD = 200
+ERROR_CHARS = 200
+FINDING_CHARS = 500
+FENCE_CHARS = 140
+"""About what stands around the data of one result: its name and two marks."""
+MARK_CHARS = 16
+"""Of the digest around data: nobody finds a text that holds its own."""
+READ_CHARS_MAX = 200_000
+"""What is looked through for secrets beyond what is told: a result may be very long."""
 WHOLE_SHARE = 0.5
 """How much of the budget whole results may take that were asked for."""
 
 
 _UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
 )
 
 
@@ -44,19 +54,20 @@ def clean(text: str) -> str:
 
 
 def told(view: PlannerView, tokens: int) -> dict[str, str]:
-    """The parts of the state, by the names that the prompts know."""
+    """The parts of the state, by the names that the prompts know, without secrets."""
     room = tokens * TOKEN_CHARS
-    return {
+    parts = {
         "goal": view.goal.text or f"Make these true: {', '.join(view.goal.want)}",
         "criteria": _criteria(view.goal),
         "given": _given(view.goal, room // 8),
         "workers": _workers(view, room // 3),
-        "steps": _steps(view),
+        "steps": _steps(view, room // 6),
         "results": _results(view, room // 3),
         "failures": _failures(view),
-        "heard": _heard(view),
+        "heard": _heard(view, room // 8),
         "now": _now(view),
     }
+    return {name: scrub(text) for name, text in parts.items()}
 
 
 def whole(view: PlannerView, names: list[str], tokens: int) -> str:
@@ -73,10 +84,11 @@ def whole(view: PlannerView, names: list[str], tokens: int) -> str:
 
 def fenced(text: str, limit: int) -> str:
     """Data between marks that carry its digest; what is too long says how much is missing."""
-    text = scrub(clean(text))
-    if len(text) > limit:
-        text = f"{text[:limit]} … ({len(text) - limit:,} more characters)"
-    mark = digest(text.encode("utf-8", "backslashreplace"))[:8]
+    unread = max(0, len(text) - limit - READ_CHARS_MAX)
+    text = scrub(clean(text[: limit + READ_CHARS_MAX]))
+    if len(text) + unread > limit:
+        text = f"{text[:limit]} … ({len(text) + unread - limit:,} more characters)"
+    mark = digest(text.encode("utf-8", "backslashreplace"))[:MARK_CHARS]
     return f"<data {mark}>\n{text}\n</data {mark}>"
 
 
@@ -151,20 +163,24 @@ def _schema(schema: Mapping[str, Any]) -> str:
     return ", ".join(parts) or "none"
 
 
-def _steps(view: PlannerView) -> str:
+def _steps(view: PlannerView, room: int) -> str:
     planned = {name: i for i, name in enumerate(view.steps)}
     steps = sorted(view.timeline, key=lambda step: planned.get(step.id, 0))
     if not steps:
         return "Nothing has been done yet."
     lines = [_step(step) for step in steps[-STEPS_TOLD:]]
-    if len(steps) > STEPS_TOLD:
-        lines.insert(0, f"({len(steps) - STEPS_TOLD} earlier steps are not shown)")
+    if sum(map(len, lines)) > room:  # What failed is told below, the newest of it.
+        lines = [line.partition("\n")[0] for line in lines]
+    while len(lines) > 1 and sum(map(len, lines)) > room:
+        del lines[: len(lines) // 4 + 1]
+    if len(steps) > len(lines):
+        lines.insert(0, f"({len(steps) - len(lines)} earlier steps are not shown)")
     return "\n".join(lines)
 
 
 def _step(step: StepView) -> str:
     who = f"{step.worker} {step.action}".strip()
-    why = f" ({_cut(clean(step.error.message), 200)})" if step.error is not None else ""
+    why = f":\n{fenced(step.error.message, ERROR_CHARS)}" if step.error is not None else ""
     return f"- {step.id}: {who}: {step.status}{why}"
 
 
@@ -172,8 +188,8 @@ def _results(view: PlannerView, room: int) -> str:
     names = list(view.results)
     if not names:
         return ""
-    each = max(60, min(BRIEF_CHARS, room // len(names)))
-    newest = names[-(room // 60) :]
+    each = max(60, min(BRIEF_CHARS, room // len(names) - FENCE_CHARS))
+    newest = names[-max(1, room // (each + FENCE_CHARS)) :]
     lines = [f"{name}:\n{fenced(_json(view.results[name]), each)}" for name in newest]
     return "\n".join(["Results in brief:", *lines])
 
@@ -190,14 +206,15 @@ def _failures(view: PlannerView) -> str:
     return "Failed attempts:\n" + "\n".join(lines)
 
 
-def _heard(view: PlannerView) -> str:
+def _heard(view: PlannerView, room: int) -> str:
     parts = []
     if view.recommendations:
         told = "\n".join(f"- {word}" for word in view.recommendations[-FAILURES_TOLD:])
         parts.append(f"Workers recommend:\n{fenced(told, 2000)}")
     if view.answers:
-        said = [_json(answer) for answer in view.answers[-FAILURES_TOLD:]]
-        parts.append("People answered:\n" + "\n".join(_cut(line, 1000) for line in said))
+        said = [clean(_json(answer)) for answer in view.answers[-FAILURES_TOLD:]]
+        each = room // len(said)
+        parts.append("People answered:\n" + "\n".join(_cut(line, each) for line in said))
     return "\n".join(parts)
 
 
@@ -207,7 +224,8 @@ def _now(view: PlannerView) -> str:
         lines.append(f"Under way: {listed(view.in_flight, 50)}")
     if view.budget_left is not None:
         lines.append(f"Budget left: {view.budget_left:g}")
-    lines += [f"Your last proposal was refused: {finding}" for finding in view.findings[:5]]
+    findings = [_cut(clean(finding), FINDING_CHARS) for finding in view.findings[:5]]
+    lines += [f"Your last proposal was refused: {finding}" for finding in findings]
     return "\n".join(lines)
 
 

@@ -16,6 +16,8 @@ from leadhand.models.guard import scrub
 
 RESULT_CHARS_MAX = 20_000
 """What a model is shown of one result; the rest is left out, and that is said."""
+READ_CHARS_MAX = 1_000_000
+"""What is looked through for secrets of one result: far more than is shown."""
 MARK_CHARS = 16
 
 
@@ -39,6 +41,6 @@ def shortened(text: str, most: int) -> str:
 
 def marked(source: str, text: str) -> str:
     """A text from outside, without what looks like a secret, between marks it cannot know."""
-    data = shortened(scrub(text), RESULT_CHARS_MAX)
+    data = shortened(scrub(shortened(text, READ_CHARS_MAX)), RESULT_CHARS_MAX)
     mark = digest("untrusted", source, data)[:MARK_CHARS]
     return f'<data from="{source}" mark="{mark}">\n{data}\n</data mark="{mark}">'
