@@ -245,6 +245,15 @@ def test_a_session_is_for_browsers(gate, spy):
         ask(gate, "DELETE", "/api/v1/stop-all", sent | {"sec-fetch-site": "same-origin"})[0] == 204
     )
     assert ask(gate, "DELETE", "/api/v1/stop-all", sent | {"sec-fetch-site": "none"})[0] == 403
+    words, _, mac = cookie.rpartition(".")
+    short, ends, nonce = words.split(".")
+    for forged in (
+        f"{words}.{'0' * 64}",
+        f"{short}.{int(ends) + 1}.{nonce}.{mac}",
+        f"{digest_of(TOKENS['operator'])[7:27]}.{ends}.{nonce}.{mac}",
+    ):
+        sent_too = {"cookie": f"leadhand_session={forged}"}
+        assert ask(gate, "GET", "/api/v1/runs", sent_too)[0] == 401
     double = {"cookie": f"leadhand_session={cookie}; leadhand_session={cookie}"}
     assert ask(gate, "GET", "/api/v1/runs", double)[0] == 401
     assert [person.name for _, _, person in spy.passed] == ["approver"] * 3
