@@ -72,6 +72,21 @@ async def _head(server):
     return server.up.office.host.store.last_position()
 
 
+def test_a_live_reader_gets_everything_as_it_comes(server):
+    """From the ring: without holes from where it began, in several goes."""
+    with server.client("operator") as client, client.stream("GET", "/events") as response:
+        lines = response.iter_lines()
+        begun = next(int(line[4:]) for line in lines if line.startswith("id: "))
+        found = []
+        for _ in range(3):
+            run = client.post("/runs", json={"plan": many(20)}).json()["run"]
+            for position, kind, data in sse(lines):
+                found.append(position)
+                if run_over(run)(kind, data):
+                    break
+        assert found == list(range(begun + 1, begun + 1 + len(found)))
+
+
 def test_a_reader_goes_on_where_it_was(server):
     """Last-Event-ID: nothing twice, nothing left out, wherever it broke off."""
     with server.client("operator") as client:

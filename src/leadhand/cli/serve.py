@@ -30,6 +30,11 @@ class _Serve(click.Group):
         formatter.write("  leadhand serve token add ann --role approver\n")
         super().format_help_text(ctx, formatter)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Those of serving, and then the words that do something else."""
+        click.Command.format_options(start, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The options of `leadhand serve` are those of its unnamed command."""
         if not args or args[0] not in ("token", "-h", "--help"):
@@ -41,7 +46,9 @@ class _Serve(click.Group):
 def serve() -> None:
     """Serve the HTTP API and the page, and host all runs of the database.
 
-    `leadhand serve start --help` lists the options, which may be given without the word start.
+    It owns the database, takes up its open runs, and answers until Ctrl-C, which lets running
+    steps finish; twice ends at once. The first start makes a token and prints it once. The other
+    commands speak to the server while it runs.
     """
 
 
@@ -202,5 +209,6 @@ def list_(console: Console) -> int:
 token.add_command(add)
 token.add_command(remove)
 token.add_command(list_)
+start.hidden = True  # what `leadhand serve` does without a further word
 serve.add_command(start)
 serve.add_command(token)
