@@ -4,6 +4,7 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.check import lint
+from leadhand.core.hashing import canonical, digest
 from leadhand.core.rollback import rollback_id, rollback_of
 from leadhand.errors import Conflict, UsageError
 from tests.core.driver import Drive, step
@@ -50,10 +51,10 @@ def test_what_succeeded_is_undone_the_last_first_one_after_the_other():
         step("b", "a"),
         step("c", "b", undo=undo("c")),
     )
-    plan, params = rollback_of(run.state, nowhere)
+    plan, params, _ = rollback_of(run.state, nowhere)
     assert [(s["id"], s.get("depends_on", [])) for s in plan["steps"]] == [
         ("undo-c", []),
-        ("undo-a", ["undo-c"]),
+        ("undo-a", [{"step": "undo-c", "if": "finished"}]),
     ]
     assert params == {}
     assert plan["goal"].startswith("Take back what run r1 did")
@@ -64,7 +65,7 @@ def test_results_go_over_as_values_and_are_never_read_as_references():
     """Even if a worker returned something that looks like one."""
     run = failed(step("a", undo=undo("a", ident="${{ steps.a.data.id }}", mode="x")))
     run.state.steps["a"].data = {"id": "${{ params.evil }}"}
-    plan, params = rollback_of(run.state, nowhere)
+    plan, params, _ = rollback_of(run.state, nowhere)
     assert plan["steps"][0]["parameters"] == {"ident": "${{ params.undo_1 }}", "mode": "x"}
     assert params == {"undo_1": "${{ params.evil }}"}
 
@@ -77,7 +78,7 @@ def test_results_take_the_names_of_no_other_parameters():
         params={"undo_1": 99},
     )
     run.state.steps["a"].data = {"id": 7}
-    plan, params = rollback_of(run.state, nowhere)
+    plan, params, _ = rollback_of(run.state, nowhere)
     wanted = {"ident": "${{ params.undo_2 }}", "other": "${{ params.undo_1 }}"}
     assert plan["steps"][0]["parameters"] == wanted
     assert params == {"undo_1": 99, "undo_2": 7}
@@ -92,7 +93,7 @@ def test_a_secret_may_stand_beside_a_result():
         params={"token": "env:T"},
     )
     run.state.steps["a"].data = {"id": 7}
-    plan, params = rollback_of(run.state, nowhere)
+    plan, params, _ = rollback_of(run.state, nowhere)
     (text,) = plan["steps"][0]["parameters"]["auth"]["both"]
     assert text == "$${{ steps.a.data.id }} ${{ params.token }}/${{ params.undo_1 }}"
     assert params == {"token": "env:T", "undo_1": 7}
@@ -105,7 +106,7 @@ def test_the_runs_own_parameters_are_handed_on():
         plan={"params": {"place": {"default": "here"}}},
         params={"place": "there"},
     )
-    plan, params = rollback_of(run.state, nowhere)
+    plan, params, _ = rollback_of(run.state, nowhere)
     assert plan["steps"][0]["parameters"] == {"where": "${{ params.place }}"}
     assert params == {"place": "there"}
 
@@ -117,7 +118,7 @@ def test_a_plan_for_it_comes_before_undos():
     assert [s["id"] for s in rollback_of(run.state, nowhere).plan["steps"]] == ["x"]
     named = failed(step("a"), plan={"rollback_plan": "put-back"}, params={"v": 2})
     library = {"put-back": {"steps": [step("y")], "params": {"v": {"default": 1}}}}
-    plan, params = rollback_of(named.state, library.__getitem__)
+    plan, params, _ = rollback_of(named.state, library.__getitem__)
     assert ([s["id"] for s in plan["steps"]], params) == (["y"], {"v": 2})
     with pytest.raises(UsageError, match="no plan put-back"):
         rollback_of(named.state, nowhere)
@@ -132,3 +133,23 @@ def test_what_cannot_be_rolled_back_says_why():
     back = failed(step("a", undo=undo("a")), run=rollback_id("r1"))
     with pytest.raises(UsageError, match="a rollback itself"):
         rollback_of(back.state, nowhere)
+
+
+@pytest.mark.parametrize("data", [None, {"other": 1}])
+def test_an_undo_without_its_result_keeps_no_other_from_running(data):
+    """Its turn comes, it is refused with the reason, and a person is asked; never with null."""
+    run = failed(
+        step("a", undo=undo("a")), step("b", "a", undo=undo("b", ident="${{ steps.b.data.id }}"))
+    )
+    run.state.steps["b"].data = data
+    plan, params, undos = rollback_of(run.state, nowhere)
+    assert undos
+    assert [f for f in lint(plan, run.state.catalog) if f.level == "error"] == []
+    linted = digest(canonical(plan["steps"]))
+    head = {"params": plan["params"]}
+    back = Drive(*plan["steps"], params=params, plan=head, linted=linted)
+    assert back.running == []
+    (question,) = back.state.questions.values()
+    assert "has no key" in question.text
+    assert back.reply("skip").running == ["undo-a"]
+    assert back.done("undo-a").ended == "succeeded"

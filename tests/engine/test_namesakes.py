@@ -1,4 +1,4 @@
-"""Names that are taken for others: of rollbacks, of undos, of people with one key."""
+"""Rollbacks and their undos, of odd names and odd results; people with one key."""
 
 import pytest
 
@@ -69,3 +69,32 @@ async def test_two_approvals_by_one_key_are_one_person():
     given = [each.approve(plan("a")) for each in leads]
     with pytest.raises(UsageError, match="by one key, so by one person"):
         await leads[0].run(plan("a"), approval=given)
+
+
+async def test_an_undo_that_gets_what_does_not_fit_is_asked_about_in_its_turn(tmp_path):
+    """It is no reason to take nothing back: the others are undone, the person's word given."""
+    UNDONE.clear()
+    results = {"a": 1, "b": None}
+
+    @worker(effects=[], idempotent=True)
+    def give(name: str) -> int | None:
+        return results[name]
+
+    steps = [
+        {
+            "id": name,
+            "worker": "give",
+            "parameters": {"name": name},
+            "undo": {"worker": "unmake", "parameters": {"number": f"${{{{ steps.{name}.data }}}}"}},
+        }
+        for name in results
+    ]
+    steps[1]["depends_on"] = ["a"]
+    lead = Lead([give, unmake], store=tmp_path / "runs.db", actor="ann")
+    assert (await lead.run({"steps": steps}, run_id="r")).ok
+    waiting = await lead.rollback("r")
+    assert (waiting.status, UNDONE) == ("waiting", [])
+    (question,) = waiting.waiting_for
+    await lead.answer("r-rollback", question["id"].rpartition("/")[2], "skip")
+    assert (await lead.rollback("r")).ok
+    assert UNDONE == [1]

@@ -236,11 +236,17 @@ class Lead(People):
             started = structs.replace(started, approvals=list(approvals))
         return await host.start(started, self.registry, planner)
 
-    def check(self, what: Plan | Doc | str | Path, params: Doc) -> Checked:
-        """A plan that can be run, the values of its parameters, and the digest of its steps."""
+    def check(
+        self, what: Plan | Doc | str | Path, params: Doc, *, values_too: bool = True
+    ) -> Checked:
+        """A plan that can be run, the values of its parameters, and the digest of its steps.
+
+        Without `values_too` it may hold values that do not fit: a step that gets one fails then.
+        """
         doc = as_document(what)
         catalog, pools = self.registry.catalog(), self.policy.resources
-        refuse_errors(lint(doc, catalog, params=params, resources=pools, advice=False))
+        looked_at = params if values_too else None
+        refuse_errors(lint(doc, catalog, params=looked_at, resources=pools, advice=False))
         values, _found = bind_params(doc.get("params", {}), params)
         check_secrets(doc, values)
         return doc, values, digest(canonical(doc["steps"]))

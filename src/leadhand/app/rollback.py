@@ -38,9 +38,11 @@ async def roll_back(lead: Lead, host: Host, run_id: str, sources: tuple[str, ...
         name: load_apart(value, lambda part: decoded(host.store, part.ref), hidden)
         for name, value in wanted.params.items()
     }
+    # An undo that gets what does not fit fails when its turn comes: no reason to undo nothing.
+    checked = lead.check(wanted.plan, params, values_too=not wanted.undos)
     origin = {"rollback_of": run_id}
     return await lead.begin(
-        host, wanted.plan, params=params, run_id=ident, sources=sources, origin=origin
+        host, wanted.plan, run_id=ident, sources=sources, origin=origin, checked=checked
     )
 
 

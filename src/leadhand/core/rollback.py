@@ -11,6 +11,7 @@ and whatever dies in between, each undo is done once.
 
 from __future__ import annotations
 
+import re
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from leadhand.core.state import State, StepState
 
 SUFFIX = "-rollback"
+_NO_PATH = re.compile(r"[^\w ,.:;'-]+")
 
 
 class Rollback(NamedTuple):
@@ -34,6 +36,8 @@ class Rollback(NamedTuple):
 
     plan: Doc
     params: Doc
+    undos: bool = False
+    """Whether it was made of the undos of steps, rather than given."""
 
 
 def rollback_id(run: str) -> str:
@@ -77,15 +81,17 @@ def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
             taken = {**declared, **state.params}
             name = next(n for i in count(1) if (n := f"undo_{i}") not in taken)
             declared[name] = {"description": f"{ref.text.strip('${ }')}, to take {ident} back"}
-            values[name] = _known(state, ref.text, ident)
-            return f"${{{{ params.{name} }}}}"
+            values[name], path = _known(state, ref)
+            return f"${{{{ params.{name}{path} }}}}"
 
         given = with_references(undo.get("parameters") or {}, known)
         name = _named(step.id, number)
         doc = {**undo, "id": name, **({"parameters": given} if given else {})}
-        docs.append({**doc, "depends_on": [docs[-1]["id"]]} if docs else doc)
+        if docs:  # One that a person lets go leaves the others to be undone.
+            doc["depends_on"] = [{"step": docs[-1]["id"], "if": "finished"}]
+        docs.append(doc)
     plan: Doc = {"steps": docs, **({"params": declared} if declared else {})}
-    return _titled(state, plan, values)
+    return _titled(state, plan, values)._replace(undos=True)
 
 
 def _named(ident: str, number: int) -> str:
@@ -100,11 +106,15 @@ def _given(state: State, declared: Doc) -> Doc:
     return {name: v.source if isinstance(v, Secret) else v for name, v in found.items()}
 
 
-def _known(state: State, value: Json, step: str) -> Json:
+def _known(state: State, ref: Ref) -> tuple[Json, str]:
+    """What a reference stands for, and the path from there: where it stands for nothing, one that
+    leads nowhere and says why, so that this undo is asked about, and keeps no other from running.
+    """
     try:
-        return resolve(value, state.lookup)
+        return resolve(ref.text, state.lookup), ""
     except LookupError as error:
-        raise UsageError(f"what step {step} did cannot be taken back: {error}") from None
+        why = _NO_PATH.sub(" ", str(error).partition("has no value: ")[2] or str(error))
+        return None, f'["{why[:100].strip()}"]'
 
 
 def _titled(state: State, plan: Doc, params: Doc) -> Rollback:
