@@ -15,7 +15,8 @@ why: an agent that is half locked up is not run.
 The seccomp filter is a short list. Sockets: only loopback's own families, since others (vsock)
 know no namespaces; none but those of a namespace of their own, and none of Unix, where paths alone
 are the sandbox, since Landlock lets a process connect to any socket it can name. io_uring can do
-what the filter forbids, so it is not there. Key rings, perf and bpf are for nobody here.
+what the filter forbids, so it is not there. Key rings, perf and bpf are for nobody here, nor is a
+user namespace, in which one is root again and a good part of the kernel can be played with.
 """
 
 # ruff: noqa: PTH123  (pathlib is slow to import)
@@ -36,6 +37,7 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 22, 24, 38
+PR_CAP_AMBIENT = 47
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_ABI_MIN = 6  # the first that keeps signals in
 FILE_RIGHTS = 0b1100_0000_0000_0111  # execute, write, read, truncate, ioctl
@@ -57,11 +59,13 @@ PROC = (
 )
 """Of /proc only what is nobody's; a process also sees itself as it was when it began."""
 
-# How a system call is numbered: architecture for seccomp, socket, io_uring_setup, the forbidden.
+# How system calls are numbered: the architecture for seccomp, socket, those that make namespaces
+# by a flag (clone, unshare), the forbidden (key rings, perf, bpf, userfaultfd).
 CALLS = {
-    "x86_64": (0xC000003E, 41, 425, (248, 249, 250, 298, 321, 323)),
-    "aarch64": (0xC00000B7, 198, 425, (217, 218, 219, 241, 280, 282)),
+    "x86_64": (0xC000003E, 41, (56, 272), (248, 249, 250, 298, 321, 323)),
+    "aarch64": (0xC00000B7, 198, (220, 97), (217, 218, 219, 241, 280, 282)),
 }
+ABSENT = (425, 435)  # io_uring_setup, and clone3, whose flags no filter can see; libc has others
 
 
 def main() -> None:
@@ -206,15 +210,15 @@ def limit(memory: int, files: int, processes: int, file_bytes: int) -> None:
 def check_abi() -> None:
     abi = LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1)
     if abi < LANDLOCK_ABI_MIN:
-        raise OSError(errno.ENOSYS, f"the kernel has version {max(abi, 0)} of it, and 6 is needed")
+        needed = f"and {LANDLOCK_ABI_MIN} is needed"
+        raise OSError(errno.ENOSYS, f"the kernel has version {max(abi, 0)} of it, {needed}")
     if MACHINE not in CALLS:
         raise OSError(errno.ENOSYS, f"no seccomp filter for {MACHINE}")
 
 
 def lock(rules: dict[str, list[str]] | None, families: list[int]) -> None:
     if rules:
-        for number in range(64):
-            LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+        drop()
     check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     if rules:
         restrict(rules)
@@ -223,6 +227,15 @@ def lock(rules: dict[str, list[str]] | None, families: list[int]) -> None:
         buffer = ctypes.create_string_buffer(program)
         handle = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
         check(LIBC.prctl(PR_SET_SECCOMP, 2, handle, 0, 0), "seccomp")
+
+
+def drop() -> None:
+    """Every privilege, and the means to get one back: also those that root would inherit."""
+    for number in range(64):
+        LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+    LIBC.prctl(PR_CAP_AMBIENT, 4, 0, 0, 0)
+    header, nothing = struct.pack("Ii", 0x20080522, 0), struct.pack("6I", *[0] * 6)
+    check(LIBC.capset(header, nothing), "capset")
 
 
 def restrict(rules: dict[str, list[str]]) -> None:
@@ -249,8 +262,8 @@ def restrict(rules: dict[str, list[str]]) -> None:
 
 def filtered(families: list[int]) -> bytes:
     """The program of the seccomp filter: (code, if true, if false, value) for each step."""
-    machine, socket_call, ring, forbidden = CALLS[MACHINE]
-    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
+    machine, socket_call, flagged, forbidden = CALLS[MACHINE]
+    load, equal, at_least, has, give = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, refuse = 0x7FFF0000, 0x00050000
     steps: list[tuple[int, int, int, int]] = [
         (load, 0, 0, 4),
@@ -259,9 +272,12 @@ def filtered(families: list[int]) -> bytes:
         (load, 0, 0, 0),
         (at_least, 0, 1, 0x40000000),
         (give, 0, 0, refuse | errno.ENOSYS),
-        (equal, 0, 1, ring),
-        (give, 0, 0, refuse | errno.ENOSYS),
     ]
+    for number in ABSENT:
+        steps += [(equal, 0, 1, number), (give, 0, 0, refuse | errno.ENOSYS)]
+    for number in flagged:
+        steps += [(equal, 0, 4, number), (load, 0, 0, 16), (has, 0, 1, CLONE_NEWUSER)]
+        steps += [(give, 0, 0, refuse | errno.EPERM), (give, 0, 0, allow)]
     for number in forbidden:
         steps += [(equal, 0, 1, number), (give, 0, 0, refuse | errno.EPERM)]
     steps += [(equal, 1, 0, socket_call), (give, 0, 0, allow), (load, 0, 0, 16)]

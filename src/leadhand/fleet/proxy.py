@@ -34,6 +34,7 @@ from urllib.parse import urlsplit
 HEAD_BYTES_MAX = 64 << 10
 HEAD_S_MAX = 30.0
 CONNECT_S_MAX = 20.0
+LINGER_S_MAX = 2.0
 CONNECTIONS_MAX = 2_000
 PIECE_BYTES = 64 << 10
 HOP_BY_HOP = frozenset(
@@ -49,6 +50,11 @@ HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
+
+
+Answered = Callable[[str, int, float | None], None]
+"""Told of every answer on a route: its name, the status, and after how many seconds to ask again.
+A rate limit is the account's, not one agent's; and agents do not always say how long it lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class _Target:
     secure: bool
     head: bytes
     """What is sent on before the rest; empty for a tunnel."""
+    route: str = ""
 
 
 class Refused(Exception):
@@ -87,13 +94,14 @@ class Proxy:
         routes: Mapping[str, Route] | None = None,
         *,
         refused: Callable[[str], None] | None = None,
+        answered: Answered | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> None:
         self._hosts = frozenset(_host(each) for each in hosts)
         self._routes = dict(routes or {})
         for route in self._routes.values():
             _parts(route.address)
-        self._refused, self._trust = refused, trust
+        self._refused, self._answered, self._trust = refused, answered, trust
         self._folder: Path | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -134,8 +142,8 @@ class Proxy:
         except Refused as refusal:
             if self._refused is not None and refusal.status == 403:
                 self._refused(str(refusal))
-            with suppress(OSError):
-                await _answer(writer, refusal)
+            with suppress(OSError, TimeoutError):
+                await asyncio.wait_for(_answer(reader, writer, refusal), LINGER_S_MAX)
         except (OSError, asyncio.CancelledError):
             writer.transport.abort()
         finally:
@@ -192,7 +200,7 @@ class Proxy:
             headers,
             route.headers,
         )
-        return _Target(host, port, secure=secure, head=head)
+        return _Target(host, port, secure=secure, head=head, route=name)
 
     async def _lead(
         self, target: _Target, near: asyncio.StreamReader, back: asyncio.StreamWriter
@@ -213,12 +221,34 @@ class Proxy:
                 back.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             sending = asyncio.ensure_future(_pump(near, out))
             try:
+                if target.route and self._answered is not None:
+                    head = await _head_of(far)
+                    self._answered(target.route, *_said(head))
+                    back.write(head)
                 await _pump(far, back)
             finally:
                 sending.cancel()
                 await asyncio.wait([sending])
         finally:
             out.close()
+
+
+async def _head_of(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+    except asyncio.LimitOverrunError as error:
+        return await reader.read(error.consumed or 1)
+
+
+def _said(head: bytes) -> tuple[int, float | None]:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    status = [*first.split(" "), "", ""][1]
+    after = [line.partition(":")[2] for line in lines if line.lower().startswith("retry-after:")]
+    seconds = after[0].strip() if after else ""
+    number = seconds.replace(".", "", 1).isdecimal()
+    return int(status) if status.isdecimal() else 0, float(seconds) if number else None
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -230,7 +260,10 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write_eof()
 
 
-async def _answer(writer: asyncio.StreamWriter, refusal: Refused) -> None:
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: Refused
+) -> None:
+    """Say it; and read what was still being sent, or the answer would be lost with it."""
     body = f"leadhand: {refusal}\n".encode()
     writer.write(
         f"HTTP/1.1 {refusal.status} Refused\r\ncontent-type: text/plain\r\n"
@@ -238,6 +271,9 @@ async def _answer(writer: asyncio.StreamWriter, refusal: Refused) -> None:
         + body
     )
     await writer.drain()
+    writer.write_eof()
+    while await reader.read(PIECE_BYTES):
+        pass
 
 
 def _head(

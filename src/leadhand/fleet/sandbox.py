@@ -279,7 +279,8 @@ def _bubblewrap(
             words += ["--ro-bind-try", name, name]
     for name in _etc():
         words += ["--ro-bind", name, name]
-    words += ["--proc", "/proc", "--dev", "/dev"]
+    # Root owns the switches of the kernel there, with or without privileges.
+    words += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
     words += ["--size", str(TMP_BYTES)] if "--size" in known else []
     words += ["--tmpfs", "/tmp"]  # noqa: S108 - one of its own
     for path in (Path(sys.base_prefix), INSIDE, *shown):

@@ -47,13 +47,17 @@ class CodexCoder(ProcessCoder):
         *,
         route: str = "",
         price: Price | None = None,
+        settings: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
         **common: Any,
     ) -> None:
-        """`route`: the name of the proxy's route to its provider, which adds the credentials."""
+        """`route`: the name of the proxy's route to its provider, which adds the credentials.
+
+        `settings`: more of its configuration, each value as TOML has it.
+        """
         super().__init__(name, **common)
         self._program, self._route, self._price = str(program), route, price
-        self._readable = tuple(readable)
+        self._readable, self._more = tuple(readable), dict(settings or {})
 
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
         """`codex exec`, the brief on its standard input."""
@@ -89,6 +93,7 @@ class CodexCoder(ProcessCoder):
 
     def _settings(self, sandbox: Sandbox) -> dict[str, str]:
         settings = {"check_for_update_on_startup": "false", "analytics.enabled": "false"}
+        settings |= self._more
         if not self._route:
             return settings
         if not sandbox.gateway:

@@ -1,0 +1,202 @@
+"""The one door: what is on the list comes through, with the credentials; the rest is refused."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leadhand.fleet import proxy as proxies
+from leadhand.fleet.proxy import Proxy, Route
+from leadhand.fleet.sandbox import Sandbox
+from leadhand.testing.endpoint import Cut, Endpoint, Fail, Say
+
+PYTHON = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
+
+
+async def ask(path, head, body=b""):
+    """One request over the proxy's socket, and all that comes back."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer.decode()
+
+
+def status(answer):
+    return int(answer.split()[1])
+
+
+def place(endpoint):
+    return endpoint.url.removeprefix("http://")
+
+
+BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
+MESSAGE = (
+    "POST {} HTTP/1.1\nHost: whatever\nx-api-key: of-the-agent\nConnection: keep-alive\n"
+    f"anthropic-version: 1\nContent-Length: {len(BODY)}\n"
+)
+
+
+async def test_a_route_adds_what_the_agent_never_holds():
+    """Its own header of that name is replaced, its body is passed on."""
+    async with (
+        Endpoint([Say("hello")]) as endpoint,
+        Proxy(routes={"llm": Route(endpoint.url, {"X-Api-Key": "the-real-one"})}) as proxy,
+    ):
+        answer = await ask(proxy.socket, MESSAGE.format("/llm/v1/messages?beta=true"), BODY)
+        (request,) = endpoint.requests
+    assert status(answer) == 200
+    assert "hello" in answer
+    assert request.headers["x-api-key"] == "the-real-one"
+    assert request.headers["host"] == place(endpoint)
+    assert request.path.startswith("/v1/messages")
+    assert not proxy.socket.exists()
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (Say("hello"), (200, None)),
+        (Fail(429, retry_after_s=90), (429, 90.0)),
+        (Cut(Say("hello"), size=5), (200, None)),
+    ],
+)
+async def test_how_a_service_answers_is_told(reply, expected):
+    """Whose account is limited, and until when; the agent gets every byte all the same."""
+    told = []
+    async with Endpoint([reply, reply]) as endpoint:
+        routes = {"llm": Route(endpoint.url)}
+        async with Proxy(routes=routes, answered=lambda *it: told.append(it)) as proxy:
+            heard = await ask(proxy.socket, MESSAGE.format("/llm/v1/messages"), BODY)
+        async with Proxy(routes=routes) as proxy:
+            plain = await ask(proxy.socket, MESSAGE.format("/llm/v1/messages"), BODY)
+    assert told == [("llm", *expected)]
+    assert len(heard) == len(plain)
+
+
+async def test_credentials_are_not_shown():
+    """Not in a trace, not in a log."""
+    assert "secret" not in repr(Route("https://example.com", {"authorization": "secret"}))
+
+
+async def test_hosts_on_the_list_are_reached_by_tunnel_and_by_plain_requests():
+    """By their exact name and port."""
+    async with Endpoint([Say("one"), Say("two")]) as endpoint:
+        listed = [place(endpoint)]
+        async with Proxy(listed) as proxy:
+            reader, writer = await asyncio.open_unix_connection(proxy.socket)
+            writer.write(f"CONNECT {place(endpoint)} HTTP/1.1\r\n\r\n".encode())
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+            writer.write(MESSAGE.format("/v1/messages").replace("\n", "\r\n").encode())
+            writer.write(b"\r\n" + BODY)
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            plain = await ask(proxy.socket, MESSAGE.format(f"{endpoint.url}/v1/messages"), BODY)
+    assert "two" in plain
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("CONNECT example.com:443 HTTP/1.1\n", 403),
+        ("CONNECT allowed.test:444 HTTP/1.1\n", 403),
+        ("CONNECT sub.allowed.test:443 HTTP/1.1\n", 403),
+        ("CONNECT allowed.test.evil.test:443 HTTP/1.1\n", 403),
+        ("CONNECT allowed.test@evil.test:443 HTTP/1.1\n", 403),
+        ("CONNECT 127.0.0.1:22 HTTP/1.1\n", 403),
+        ("GET http://evil.test/ HTTP/1.1\n", 403),
+        ("GET http://allowed.test:443@evil.test/ HTTP/1.1\n", 403),
+        ("GET http://allowed.test/ HTTP/1.1\n", 403),
+        ("GET https://allowed.test/ HTTP/1.1\n", 403),
+        ("GET /other/x HTTP/1.1\n", 403),
+        ("GET / HTTP/1.1\n", 403),
+        ("GET ftp://allowed.test/ HTTP/1.1\n", 403),
+        ("CONNECT :0 HTTP/1.1\n", 400),
+        ("CONNECT allowed.test:99999 HTTP/1.1\n", 400),
+        ("nonsense\n", 400),
+        ("GET /llm/x HTTP/1.1\nbad header\n", 400),
+        ("GET /llm/x HTTP/1.1\n folded: x\n", 400),
+        ("GET /llm/x HTTP/2\n", 505),
+        ("GET /llm/x HTTP/1.1\nlong: " + "x" * (128 << 10) + "\n", 400),
+    ],
+)
+async def test_what_is_not_on_the_list_is_refused(head, expected):
+    """Exactly, whatever it looks like; and it is told of."""
+    refused = []
+    routes = {"llm": Route("http://127.0.0.1:1")}
+    async with Proxy(["allowed.test:443"], routes, refused=refused.append) as proxy:
+        assert status(await ask(proxy.socket, head)) == expected
+    assert len(refused) == (expected == 403)
+
+
+async def test_who_cannot_be_reached_is_a_bad_gateway():
+    """The agent hears of it, and goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    async with Proxy(routes={"llm": Route(f"http://127.0.0.1:{port}")}) as proxy:
+        assert status(await ask(proxy.socket, "GET /llm/x HTTP/1.1\n")) == 502
+
+
+async def test_connections_are_bounded_and_end_with_the_proxy(monkeypatch):
+    """An agent cannot use up the host's descriptors."""
+    monkeypatch.setattr(proxies, "CONNECTIONS_MAX", 2)
+    async with Proxy() as proxy:
+        held = [await asyncio.open_unix_connection(proxy.socket) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert status(await ask(proxy.socket, "GET / HTTP/1.1\n")) == 503
+    for reader, writer in held:
+        assert await reader.read() == b""
+        writer.close()
+
+
+@pytest.mark.parametrize("address", ["", "example.com", "ftp://example.com", "https://"])
+def test_an_address_that_is_none_is_said_at_once(address):
+    """When the fleet starts, not when an agent asks."""
+    with pytest.raises(ValueError, match="no address"):
+        Proxy(routes={"llm": Route(address)})
+
+
+@pytest.mark.real
+async def test_from_inside_a_sandbox_only_the_door_is_open(kind, bwrap, tmp_path):
+    """Loopback leads to the proxy; the endpoint itself, on the host's loopback, is not there."""
+    (tmp_path / "slot").mkdir()
+    script = """
+import json, os, socket, sys, urllib.request as u
+def ask(url, opener):
+    try:
+        return opener.open(u.Request(url, data=sys.argv[2].encode()), timeout=5).status
+    except OSError as error:
+        return getattr(error, "code", type(error).__name__)
+direct = u.build_opener(u.ProxyHandler({}))
+by_name = u.build_opener()
+gateway = os.environ["HTTP_PROXY"]
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
+print(json.dumps([
+    ask(gateway + "/llm/v1/messages", direct),
+    ask(sys.argv[1] + "/v1/messages", by_name),
+    ask(sys.argv[1] + "/v1/messages", direct),
+    ask("http://192.0.2.1/", by_name),
+]))
+"""
+    async with Endpoint([Say("a"), Say("b")]) as endpoint:
+        routes = {"llm": Route(endpoint.url)}
+        async with Proxy([place(endpoint)], routes) as proxy:
+            sandbox = Sandbox(kind=kind, bwrap=bwrap, proxy=proxy.socket)
+            argv = [PYTHON, "-c", script, endpoint.url, BODY.decode()]
+            wrapped = sandbox.wrap(argv, tmp_path / "slot", home=tmp_path / "home", network=True)
+            done = await asyncio.to_thread(
+                subprocess.run,
+                wrapped.argv,
+                cwd=wrapped.cwd,
+                env=wrapped.env,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [200, 200, "URLError", 403]
