@@ -137,6 +137,7 @@ ALLOWED = {
     "read the hub": lambda: Path(PLAN["hub"], "HEAD").read_text(),
     "a shell": lambda: os.spawnlp(os.P_WAIT, "sh", "sh", "-c", "exit 0") and 1 / 0,
     "nothing into nowhere": lambda: Path("/dev/null").write_text("x"),
+    "a semaphore": lambda: __import__("multiprocessing").Lock(),
     "a pair of sockets": socket.socketpair,
     "do without privileges": no_privileges,
     "loopback of its own": lambda: socket.create_server(("127.0.0.1", 0)).close(),

@@ -294,6 +294,21 @@ async def test_a_message_goes_on_with_the_same_conversation(coder, slot):
     await working
 
 
+async def test_links_that_an_agent_leaves_at_home_lead_us_nowhere(
+    coder, slot, tmp_path, kind, bwrap
+):
+    """We write for the next attempt, and are not bound by the sandbox."""
+    (tmp_path / "precious").write_text("precious")
+    links = "for i in brief.md tmp .codex .claude given; do rm -rf $HOME/$i; "
+    links += f"ln -s {tmp_path}/precious $HOME/$i; done"
+    sandbox = Sandbox(kind=kind, bwrap=bwrap)
+    agent = coder("/bin/sh", "-c", links + "; cat {brief_file}; echo x > {brief_file} || true")
+    for attempt in (1, 2):
+        done, _ = await work(agent, slot, sandbox=sandbox, attempt=attempt)
+        assert (done.ended, done.said) == ("result", "Add a file.")
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
 async def test_a_slot_that_is_a_link_is_not_worked_in(coder, slot, tmp_path):
     """It would lead the sandbox to wherever the last agent pointed it."""
     (tmp_path / "link").symlink_to(tmp_path)

@@ -45,6 +45,7 @@ READ_RIGHTS = 0b1101
 ALL_RIGHTS = 0xFFFF
 WRITE_RIGHTS = ALL_RIGHTS & ~0b1000_0100_0000  # no device files
 SCOPES = 0b11  # abstract sockets, signals
+SHARED = "/dev/shm"  # noqa: S108 - an empty one of its own, for semaphores
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 PROC = (
     "cpuinfo",
@@ -125,6 +126,11 @@ def separate(writable: list[str]) -> bool:
     for name in writable:
         path = os.fsencode(name)
         check(LIBC.mount(path, path, None, MS_BIND, None), f"mount {name}")
+    shared = os.path.isdir(SHARED) and not LIBC.mount(  # noqa: PTH112
+        b"none", SHARED.encode(), b"tmpfs", 0, b"size=1g,mode=0700"
+    )
+    if shared:
+        writable.append(SHARED)
     attribute(b"/", MOUNT_ATTR_RDONLY, 0, AT_RECURSIVE)
     for name in writable:
         attribute(os.fsencode(name), 0, MOUNT_ATTR_RDONLY, 0)

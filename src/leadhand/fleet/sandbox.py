@@ -320,6 +320,12 @@ def _folder(path: Path) -> Path:
 
 
 def _private(home: Path) -> Path:
-    (home / "tmp").mkdir(parents=True, exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
+    if home.is_symlink():
+        raise NoSandbox(f"{home} is no home for an agent")
     home.chmod(0o700)
+    temporary = home / "tmp"
+    if temporary.is_symlink() or (temporary.exists() and not temporary.is_dir()):
+        temporary.unlink()
+    temporary.mkdir(exist_ok=True)
     return home.resolve()

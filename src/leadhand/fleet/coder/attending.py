@@ -182,6 +182,8 @@ class Attendance:
 
     def _check_limits(self) -> None:
         task = self.assignment
+        if self._result is not None:
+            return  # what was spent is spent, and the work is there
         if task.turns and self.turns > task.turns:
             self.stop("limit", "too_complex", f"more than {task.turns} turns")
         if task.cost and self.cost > task.cost:

@@ -18,7 +18,6 @@ What was learned by running it (2.1), and is handled here:
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ from leadhand.fleet.coder.process import ProcessCoder
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
 
 RETRIES = 2
+MOVE = """mkdir -p "$2"; for found in "$1"/*/"$3.jsonl"; do
+[ -e "$2/$3.jsonl" ] || cp "$found" "$2/$3.jsonl"; done; shift 3; exec "$@" """
 SESSION = re.compile(r"[0-9a-fA-F-]{8,64}")
 SUBTYPES = {
     "error_max_turns": "too_complex",
@@ -73,7 +74,8 @@ class ClaudeCoder(ProcessCoder):
         if assignment.model:
             argv += ["--model", assignment.model]
         if assignment.session:
-            argv += ["--resume", _moved(assignment.session, slot, home)]
+            argv = [*_moving(assignment.session, slot, home), *argv]
+            argv += ["--resume", assignment.session]
         folder = Path(self._program).resolve().parent
         return Launch(
             tuple(argv),
@@ -198,15 +200,13 @@ def _text(message: Mapping[str, Any]) -> str:
     return "".join(str(each.get("text", "")) for each in blocks if isinstance(each, dict))
 
 
-def _moved(session: str, slot: Path, home: Path) -> str:
-    """Put the conversation where it is looked for from this slot."""
+def _moving(session: str, slot: Path, home: Path) -> list[str]:
+    """Put the conversation where it is looked for from this slot, then go on.
+
+    Done inside the sandbox: whatever the agent made of its home, it is led no further than that.
+    """
     if not SESSION.fullmatch(session):
         raise NoSandbox(f"{session[:80]!r} is no conversation of Claude Code")
     projects = home / ".claude" / "projects"
-    wanted = projects / re.sub(r"[^A-Za-z0-9]", "-", str(slot)) / f"{session}.jsonl"
-    found = [path for path in projects.glob(f"*/{session}.jsonl") if not path.is_symlink()]
-    if found and not wanted.exists():
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        newest = max(found, key=lambda path: path.stat().st_mtime)
-        shutil.copyfile(newest, wanted, follow_symlinks=False)
-    return session
+    wanted = projects / re.sub(r"[^A-Za-z0-9]", "-", str(slot))
+    return ["/bin/sh", "-c", MOVE, "sh", str(projects), str(wanted), session]

@@ -75,10 +75,7 @@ class CodexCoder(ProcessCoder):
             argv += ["--model", assignment.model]
         settings = self._settings(sandbox)
         argv += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        env = {"CODEX_HOME": str(home / ".codex")}
-        (home / ".codex").mkdir(exist_ok=True)
-        if self._route:
-            env["LEADHAND_PROVIDER_KEY"] = "added-by-the-proxy"
+        env = {"LEADHAND_PROVIDER_KEY": "added-by-the-proxy"} if self._route else {}
         folders = [Path(self._program).resolve().parents[1]] if "/" in self._program else []
         return Launch(
             (*argv, "-"),

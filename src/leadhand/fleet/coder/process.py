@@ -136,7 +136,7 @@ class ProcessCoder:
                 readable=launch.readable,
             )
             return await attendance.attend(self._processes, wrapped, launch.stdin)
-        except (NoSandbox, SpawnError) as error:
+        except (NoSandbox, OSError, SpawnError) as error:
             return CoderResult(ended="failed", failure="unavailable", why=str(error))
         except ProcessError as error:
             # The supervisor was lost and nothing lives on; or something could not be killed.
@@ -166,15 +166,26 @@ class ProcessCoder:
 
     def home(self, assignment: Assignment) -> Path:
         """The private home of a task: its conversations are there, from attempt to attempt."""
+        return self._folder(assignment) / "home"
+
+    def given(self, assignment: Assignment) -> Path:
+        """What we write for the agent, and it can only read.
+
+        Never into its home: it may have put a link there, to where it cannot write and we can.
+        """
+        given = self._folder(assignment) / "given"
+        given.mkdir(exist_ok=True)
+        return given
+
+    def _folder(self, assignment: Assignment) -> Path:
         named = f"{assignment.run}\0{assignment.task}\0{self.name}"
-        home = self._homes / sha256(named.encode()).hexdigest()[:20]
-        home.mkdir(parents=True, exist_ok=True)
-        home.chmod(0o700)
-        return home
+        folder = self._homes / sha256(named.encode()).hexdigest()[:20]
+        (folder / "home").mkdir(parents=True, exist_ok=True)
+        return folder
 
     def forget(self, assignment: Assignment) -> None:
         """Its task is over: nothing of its conversations is kept."""
-        shutil.rmtree(self.home(assignment), ignore_errors=True)
+        shutil.rmtree(self._folder(assignment), ignore_errors=True)
 
 
 def _key(assignment: Assignment) -> tuple[str, str, int]:

@@ -64,8 +64,8 @@ class TemplateCoder(ProcessCoder):
             _fill(word, dict.fromkeys(PLACES, ""))
 
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
-        """Its command line, filled in; the brief is a file in its home."""
-        brief = home / "brief.md"
+        """Its command line, filled in; the brief is a file that it can only read."""
+        brief = self.given(assignment) / "brief.md"
         brief.write_text(assignment.told)
         places = {
             "attempt": str(assignment.attempt),
@@ -80,7 +80,9 @@ class TemplateCoder(ProcessCoder):
         }
         argv = tuple(_fill(word, places) for word in self._command)
         session = places["session"] if self.talks else ""
-        return Launch(argv, session=session, network=self._network, readable=self._readable)
+        return Launch(
+            argv, session=session, network=self._network, readable=(*self._readable, brief.parent)
+        )
 
     def reading(self, assignment: Assignment) -> TemplateReading:
         """Events in our own form."""
