@@ -1,5 +1,11 @@
 """Spans: none unless switched on, no contents unless asked for."""
 
+import os
+import socket
+import subprocess
+import sys
+import time
+
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -114,3 +120,30 @@ async def test_a_run_is_one_tree_of_spans(spans):
     assert run.attributes["gen_ai.conversation.id"] == outcome.run
     assert run.attributes["leadhand.status"] == "succeeded"
     assert "is fine" not in " ".join(span.to_json() for span in found)
+
+
+async def test_no_secret_is_in_the_contents(spans, monkeypatch):
+    key, known = "sk-ant-" + "a1b2c3d4" * 4, "correct horse battery"
+    monkeypatch.setenv("HORSE", known)
+    exporter = spans(contents=True)
+    agent = Agent("clerk", ScriptedModel([f"I say {key} and {known}"]))
+    plan = {
+        "params": {"horse": {"type": "secret", "env": "HORSE"}},
+        "steps": [{"id": "a", "worker": "clerk", "parameters": {"x": "${{ params.horse }}"}}],
+    }
+    outcome = await Lead([agent], store=MemoryStore()).run(plan)
+    assert outcome.status == "succeeded"
+    told = str([dict(span.attributes) for span in exporter.get_finished_spans()])
+    assert "I say" in told
+    assert key not in told
+    assert known not in told
+
+
+def test_a_collector_that_hangs_does_not_keep_a_program(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        code = "from leadhand.models import telemetry as t\nt.export()\nwith t.span('chat'): pass"
+        environ = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", code], env=environ, check=True, cwd=tmp_path)
+        assert time.monotonic() - began < 8

@@ -4,10 +4,13 @@ import time
 
 import pytest
 
+from leadhand import Lead, ModelPlanner
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.plan import Goal
 from leadhand.core.report import Failure, PlannerView, StepView
+from leadhand.errors import UsageError
 from leadhand.planners.model import answers, telling
+from leadhand.testing import ScriptedModel
 
 KEY = "sk-ant-" + "a1b2c3d4" * 4
 TOKENS = 12_000
@@ -94,3 +97,28 @@ def test_odd_answers_are_misread_rather_than_fallen_over(odd):
     except answers.Misread:
         return
     assert decision.outlook == ()
+
+
+@pytest.mark.parametrize("mode", ["whole", "next_step"])
+async def test_nothing_done_and_nothing_to_check_is_not_finished(mode, tmp_path):
+    claim = {"kind": "finish", "because": "trust me", "result": "deployed"}
+    model = ScriptedModel([claim] * 3)
+    lead = Lead([], ModelPlanner(model, style=mode, asks=False), store=tmp_path / "runs.db")
+    outcome = await lead.run(Goal(text="Deploy the site"))
+    assert outcome.status == "failed"
+    assert "nothing was done" in outcome.reason
+
+
+@pytest.mark.parametrize("text", [b"{{goal}} {{nonsense}}", b"\xff\xfe"])
+def test_a_prompt_that_cannot_be_filled_is_refused_at_once(tmp_path, text):
+    (tmp_path / "question.md").write_bytes(text)
+    with pytest.raises(UsageError, match=r"question\.md"):
+        ModelPlanner(ScriptedModel([]), prompts=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rounds": 0}, {"rounds": "3"}, {"tokens": -5}, {"max_tokens": 0}, {"timeout_s": -1}]
+)
+def test_bounds_that_bound_nothing_are_refused(wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        ModelPlanner(ScriptedModel([]), **wrong)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.values import progress_note
-from leadhand.core import control
+from leadhand.core import control, refs
 from leadhand.core import events as ev
 from leadhand.core.moves import Move
 from leadhand.core.views import failure_of, fresh, goal_of
@@ -66,6 +66,16 @@ class AttemptContext:
         """What people answered about this step."""
         answers = self._run.state.answers
         return tuple(fresh(answer) for answer in answers if answer["step"] == self.step)
+
+    @property
+    def quoted(self) -> frozenset[str]:
+        """Parameters of the step that hold what other steps gave."""
+        planned = self._run.state.steps[self.step].doc.get("parameters") or {}
+        return frozenset(
+            name
+            for name, value in planned.items()
+            if any(ref.kind == "steps" for ref in refs.find(value))
+        )
 
     @property
     def results(self) -> dict[str, Any]:

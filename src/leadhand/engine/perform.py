@@ -70,7 +70,7 @@ async def attempt(
             effect.deadline,
         )
         payer.set(context)
-        run.host.spans.enter(run.id)
+        run.host.spans.enter(run.id, run.secrets.text if run.secrets else None)
         report = await worker.perform(task, context)
     except asyncio.CancelledError:
         report = Report.failed("lost", "it was stopped before it reported", effect="unknown")
@@ -275,7 +275,7 @@ async def ask(run: Run, effect: CallPlanner) -> None:
         load = partial(data_of, run.host.store)
         view = planner_view(run.state, effect.call, effect.why, load)
         payer.set(PlannerPays(run, effect.call))
-        run.host.spans.enter(run.id)
+        run.host.spans.enter(run.id, run.secrets.text if run.secrets else None)
         decision = await run.planner.decide(view)
         doc = plain(decision_doc(decision), place="decision")
         if run.secrets is not None:

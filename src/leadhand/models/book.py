@@ -104,6 +104,13 @@ class Book:
                 "or play a tape with LEADHAND_TAPE=FILE."
             )
 
+    def key_variables(self, wanted: str | Model | Client) -> list[str]:
+        """The variables that hold the keys of what a word stands for, and of all tiers besides."""
+        clients = [self.client(wanted), *(self.client(tier) for tier in self.tiers)]
+        names = [getattr(model, "known", None) for each in clients for model in each.models]
+        found = (key_variable(name) for name in names if name is not None)
+        return [variable for variable in dict.fromkeys(found) if variable]
+
     def client(self, wanted: str | Model | Client) -> Client:
         """The client for a tier, a model by name, or a model."""
         if isinstance(wanted, Client):

@@ -14,19 +14,31 @@ are asked for.
 
 from __future__ import annotations
 
+import logging
+import os
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from leadhand.errors import UsageError
+from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from leadhand.models.talk import Answer, Request
 
 CONTENT_CHARS_MAX = 20_000
+
+
+TIMEOUTS = ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
+EXPORT_S = 2
+"""How long spans may take to be sent: a program that ends waits for the last of them."""
+
+_hide: ContextVar[Callable[[str], str]] = ContextVar("hide", default=str)
+"""Takes out the secrets that the run of this task knows by value."""
 
 
 class _Switch:
@@ -60,7 +72,11 @@ def export(*, contents: bool = False) -> None:
     if _switch.tracer is not None:
         return
     provider = TracerProvider(resource=Resource.create({"service.name": "leadhand"}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    said = any(os.environ.get(name) for name in TIMEOUTS)
+    exporter = OTLPSpanExporter() if said else OTLPSpanExporter(timeout=EXPORT_S)
+    # A collector that is away is said once for each batch, not for each try.
+    logging.getLogger(OTLPSpanExporter.__module__).setLevel(logging.ERROR)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     switch_on(contents=contents, provider=provider)
 
 
@@ -85,7 +101,7 @@ class Span:
         """Something that was said, told only where contents are asked for."""
         if self._inner is not None and _switch.contents:
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            self._inner.set_attribute(name, text[:CONTENT_CHARS_MAX])
+            self._inner.set_attribute(name, scrub(_hide.get()(text))[:CONTENT_CHARS_MAX])
 
     def failed(self, failure_class: str) -> None:
         """The class of its failure."""
@@ -132,10 +148,11 @@ class Runs:
     def __init__(self) -> None:
         self._open: dict[str, Any] = {}
 
-    def enter(self, run: str) -> None:
-        """From here on in this task, spans belong to the run's."""
+    def enter(self, run: str, hide: Callable[[str], str] | None = None) -> None:
+        """From here on in this task, spans belong to the run's, without its secrets."""
         if _switch.tracer is None:
             return
+        _hide.set(hide or str)
         from opentelemetry import context, trace
 
         if run not in self._open:

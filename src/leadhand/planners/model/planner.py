@@ -65,10 +65,15 @@ TOKENS = 12_000
 """About how much the model is told."""
 ANSWER_TOKENS = 4096
 NOTES_CHARS_MAX = 4000
+TIMEOUT_MAX_S = 1e6
 
 CARRIES = (
     "a step carries what looks like a secret; name the parameter that holds it, as in "
     "${{ params.NAME }}"
+)
+
+NOTHING_DONE = (
+    "nothing was done and nothing can be checked; a result is put together from what workers did"
 )
 
 STYLE = {
@@ -114,6 +119,11 @@ class ModelPlanner:
         """`asks`: whether a person is asked when the rounds are over; else it gives up."""
         if style not in STYLES:
             raise UsageError(f"style is one of {', '.join(STYLES)}, not {style!r}")
+        for name, value in (("rounds", rounds), ("tokens", tokens), ("max_tokens", max_tokens)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"{name} is a whole number from 1, not {value!r}")
+        if not isinstance(timeout_s, int | float) or not 0 < timeout_s < TIMEOUT_MAX_S:
+            raise UsageError(f"timeout_s is a number above 0, not {timeout_s!r}")
         self.model, self.style, self.rounds, self.tokens = model, style, rounds, tokens
         self._limits: dict[str, Any] = {
             "max_tokens": max_tokens,
@@ -256,7 +266,9 @@ class ModelPlanner:
                 )
             case Finish():
                 missing = [fact for fact in view.goal.want if fact not in world.facts]
-                return f"it is not done: {not_true(missing)}" if missing else ""
+                if missing:
+                    return f"it is not done: {not_true(missing)}"
+                return "" if _can_be_checked(view) else NOTHING_DONE
             case _:
                 return ""
 
@@ -274,6 +286,11 @@ class ModelPlanner:
 
     def _world(self, view: PlannerView) -> World:
         return fold(view, self._operators(view), {})
+
+
+def _can_be_checked(view: PlannerView) -> bool:
+    """Whether more than a model's word stands for a result: a criterion, or something done."""
+    return bool(view.goal.want or view.goal.acceptance or view.results or view.answers)
 
 
 def _without_secrets(decision: Decision) -> Decision:

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NAMES = ("system", "question", "wrong", "list")
+HOLES = {
+    "question": frozenset(
+        {"goal", "criteria", "given", "workers", "steps"}
+        | {"results", "failures", "heard", "now", "style"}
+    ),
+    "wrong": frozenset({"problem", "facts"}),
+}
+"""What each of them can be filled with; the others are taken as they are."""
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -39,19 +47,27 @@ class Prompts:
     def _read(self, name: str) -> str:
         own = self.folder / f"{name}.md" if self.folder is not None else None
         if own is not None and own.exists():
-            return own.read_text(encoding="utf-8")
+            return _checked(name, own)
         ours = files("leadhand.planners.model").joinpath("prompts", f"{name}.md")
         return ours.read_text(encoding="utf-8")
 
     def fill(self, name: str, values: Mapping[str, str] = {}) -> str:
         """A template with its holes filled."""
-
-        def put(hole: re.Match[str]) -> str:
-            if hole[1] not in values:
-                known = ", ".join(sorted(values)) or "none"
-                raise UsageError(f"prompts: {name}.md has {hole[0]}, and there is only: {known}")
-            return values[hole[1]]
-
         text = self._texts[name]
-        filled = _HOLE.sub(put, text) if values else text
+        filled = _HOLE.sub(lambda hole: values[hole[1]], text) if values else text
         return re.sub(r"\n{3,}", "\n\n", filled).strip()
+
+
+def _checked(name: str, path: Path) -> str:
+    """A template of one's own; what is wrong with it is said before anybody is asked."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"prompts: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"prompts: {path} is not a text in UTF-8") from None
+    for hole in _HOLE.finditer(text) if name in HOLES else ():
+        if hole[1] not in HOLES[name]:
+            known = ", ".join(sorted(HOLES[name]))
+            raise UsageError(f"prompts: {path} has {hole[0]}, and there is only: {known}")
+    return text

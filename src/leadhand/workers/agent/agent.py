@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -178,8 +179,12 @@ class Agent:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Variables whose values must not get into the log: those of its tools."""
-        return tuple(name for tool in self._tools for name in getattr(tool, "secret_names", ()))
+        """Variables whose values must not get into the log: those of its tools, and of its models,
+        whose servers could say them back."""
+        found = [name for tool in self._tools for name in getattr(tool, "secret_names", ())]
+        with suppress(UsageError):
+            found += self._book.key_variables(self.model)
+        return tuple(found)
 
     def use_models(self, book: Book) -> None:
         """Tell it what tiers and models are called in this configuration."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.hashing import digest
 from leadhand.errors import UsageError
 from leadhand.models.guard import scrub
-from leadhand.workers.agent.untrusted import as_text, marked
+from leadhand.workers.agent.untrusted import READ_CHARS_MAX, as_text, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,12 @@ def told(task: Task, context: Context, hide: Callable[[Any], Any]) -> str:
     if task.action:
         parts.append(f"action: {task.action}")
     parameters = hide(task.parameters)
+    quoted: frozenset[str] = getattr(context, "quoted", frozenset())
     for name, value in parameters.items():
-        parts.append(f"{name}: {scrub(as_text(value))}")
+        if name in quoted:  # What other steps gave is data, however it gets here.
+            parts.append(f"{name}:\n{marked(name, as_text(value), READ_CHARS_MAX)}")
+        else:
+            parts.append(f"{name}: {scrub(as_text(value))}")
     if not task.action and not parameters:
         parts.append("as your instructions say")
     results = hide(context.results)

@@ -39,8 +39,8 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
-def marked(source: str, text: str) -> str:
+def marked(source: str, text: str, most: int = RESULT_CHARS_MAX) -> str:
     """A text from outside, without what looks like a secret, between marks it cannot know."""
-    data = shortened(scrub(shortened(text, READ_CHARS_MAX)), RESULT_CHARS_MAX)
+    data = shortened(scrub(shortened(text, READ_CHARS_MAX)), most)
     mark = digest("untrusted", source, data)[:MARK_CHARS]
     return f'<data from="{source}" mark="{mark}">\n{data}\n</data mark="{mark}">'
