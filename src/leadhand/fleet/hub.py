@@ -45,6 +45,7 @@ OLDER_MAX = 5_000
 """Commits older than the hub that are looked at for what has landed."""
 TRIES = 3
 PAUSE_S = 0.2
+TREES_MAX = 10_000
 CONFIGURATION = """\
 [safe]
 \tdirectory = *
@@ -53,7 +54,7 @@ REPOSITORY = (
     ("gc.auto", "0"),
     ("gc.pruneExpire", "never"),
     ("receive.autogc", "false"),
-    ("core.logAllRefUpdates", "false"),
+    ("core.logAllRefUpdates", "true"),
     ("receive.denyNonFastForwards", "true"),
     ("uploadpack.allowAnySHA1InWant", "true"),
 )
@@ -99,7 +100,8 @@ class Hub:
         self._lock = lock
         self._main = ""
         self._moving = asyncio.Lock()
-        self._landed: dict[tuple[str, str], str] = {}
+        self._trees: dict[str, str] = {}
+        self._landed: dict[tuple[str, str], Commit] = {}
 
     # --- opening ---------------------------------------------------------------------------
 
@@ -182,7 +184,7 @@ class Hub:
             if ancestor.code:
                 raise Bug(f"main would lose commits: {new} does not come after {old}")
             try:
-                await self.git("update-ref", MAIN, new, old)
+                await self.git("update-ref", "-m", "advance", MAIN, new, old)
             except GitFailed:
                 # It may have moved all the same, or another was first, or git met trouble.
                 self._main = await self.resolve(MAIN)
@@ -199,6 +201,11 @@ class Hub:
 
     def landed(self, run: str, task: str) -> str | None:
         """The commit on main with the work of a task, if there is one."""
+        found = self.landing(run, task)
+        return found.sha if found else None
+
+    def landing(self, run: str, task: str) -> Commit | None:
+        """The same, with what it says of itself; of several the last."""
         return self._landed.get((run, task))
 
     async def commits(self, since: str = START) -> list[Commit]:
@@ -209,10 +216,15 @@ class Hub:
         """The commits from one to another that touch these paths, or any."""
         return await self._log(f"{old}..{new}", "--", *paths)
 
+    async def tips(self) -> list[str]:
+        """Where main has been, oldest first: each of these was gated as a whole."""
+        said = await self.git("log", "--walk-reflogs", "--format=%H", MAIN)
+        return said.text.split()[::-1]
+
     def _note(self, commit: Commit) -> None:
         said = commit.trailers
         if "Leadhand-Run" in said and "Leadhand-Task" in said:
-            self._landed[said["Leadhand-Run"], said["Leadhand-Task"]] = commit.sha
+            self._landed[said["Leadhand-Run"], said["Leadhand-Task"]] = commit
 
     async def _log(self, *what: str) -> list[Commit]:
         form = "--format=tformat:%H%x00%P%x00%T%x00%ct%x00%an%x00%B"
@@ -236,7 +248,12 @@ class Hub:
         return said.text
 
     async def tree(self, commit: str) -> str:
-        return (await self.git("rev-parse", "--verify", f"{_sha(commit)}^{{tree}}")).text
+        if commit not in self._trees:
+            if len(self._trees) >= TREES_MAX:
+                self._trees.clear()
+            said = await self.git("rev-parse", "--verify", f"{_sha(commit)}^{{tree}}")
+            self._trees[commit] = said.text
+        return self._trees[commit]
 
     async def merge(self, onto: str, head: str, base: str) -> Merge:
         """The change from `base` to `head` put on top of `onto`."""

@@ -1,0 +1,372 @@
+"""The conductor: does what the train decides, and is the only one who moves main.
+
+`land` returns when a change is on main, or when it has to go back to its owner. In between the
+change is merged onto those before it, in memory, commit by commit; the tip of each prefix that the
+train wants tested goes through the gate; and main moves by compare-and-swap to a commit that was
+tested, the very one.
+
+Laws
+    1. Nothing needed for recovery is held in memory. Who was waiting when the process died asks
+       again; a change that has landed is then found by its trailers, and is not landed twice.
+    2. A conflict is never resolved here, and no side is picked. The owner gets the paths, both
+       differences and both goals.
+    3. A change touches what it may touch: outside its paths it is foreign, and protected paths
+       need somebody's leave. A merge that is not the change is a conflict (`sameness.py`).
+    4. Trouble of git or of the gate is nobody's fault: it is tried again after a while, and when it
+       does not pass, those who wait are told of the trouble (an exception), not of a verdict.
+    5. A newer attempt of a task takes the place of an older one.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+from leadhand.errors import Bug, LeadhandError
+from leadhand.fleet import signals
+from leadhand.fleet.boundaries import outside, within
+from leadhand.fleet.gate import Command, Verdict
+from leadhand.fleet.git import GitFailed, shown
+from leadhand.fleet.hub import Hub
+from leadhand.fleet.signals import Kind
+from leadhand.fleet.train import Rules, Train
+
+PATIENCE_S = 120.0
+PAUSE_S = 0.5
+LOG_MAX = 60_000
+LOGS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One commit (`head`) on its base, that wants to be on main."""
+
+    run: str
+    task: str
+    attempt: int
+    base: str
+    head: str
+    goal: str
+    paths: tuple[str, ...] = ()
+    """What it may write; nothing said: anything."""
+    cleared: tuple[str, ...] = ()
+    """Protected paths it may write all the same."""
+    acceptance: tuple[Command, ...] = ()
+    trailers: Mapping[str, str] = field(default_factory=dict)
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """On main: its commit, and the tip that was gated with it."""
+
+    sha: str
+    tip: str
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ejected:
+    """Back to its owner, and why."""
+
+    kind: Kind
+    log: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Checks(Protocol):
+    """The gate, as far as the conductor knows it."""
+
+    async def check(self, sha: str, acceptance: Sequence[Command] = ()) -> Verdict: ...
+
+
+@dataclass(slots=True)
+class _Waiting:
+    change: Change
+    since: float
+    answer: "asyncio.Future[Landed | Ejected]"
+    merged: "dict[str, str | Ejected]" = field(default_factory=dict)
+    """By the commit it was put on: the commit that came out, or why none did."""
+    landing: bool = False
+
+
+class Conductor:
+    """Open it with `async with`; `land` from as many tasks as you like."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        gate: Checks,
+        rules: Rules | None = None,
+        *,
+        protected: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        pause_s: float = PAUSE_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.train = Train(rules or Rules())
+        self._hub, self._gate, self._protected = hub, gate, tuple(protected)
+        self._clock, self._pause_s, self._patience_s = clock, pause_s, patience_s
+        self._main = hub.main()
+        self._waiting: dict[str, _Waiting] = {}
+        self._events: asyncio.Queue[signals.Event] = asyncio.Queue()
+        self._probes: dict[int, asyncio.Task[None]] = {}
+        self._logs: dict[int, Ejected] = {}
+        self._merging = asyncio.Lock()
+        self._serving: asyncio.Task[None] | None = None
+        self._trouble_since: float | None = None
+        self._count = 0
+        self.counts: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        self._serving = asyncio.create_task(self._serve())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [task for task in (self._serving, *self._probes.values()) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._give_up(LeadhandError("the train has stopped"), list(self._waiting))
+
+    # --- for those who wait ----------------------------------------------------------------
+
+    async def land(self, change: Change) -> Landed | Ejected:
+        """Until it is on main, or has to go back. Being cancelled withdraws it."""
+        told = self._before(change) or await self._refusal(change)
+        if told is not None:
+            return self._counted(told)
+        self._count += 1
+        name = f"{self._count}"
+        answer: asyncio.Future[Landed | Ejected] = asyncio.get_running_loop().create_future()
+        self._replace_older(change)
+        self._waiting[name] = _Waiting(change, self._clock(), answer)
+        if self._serving is None or self._serving.done():
+            raise Bug("the conductor is not running")
+        self._events.put_nowait(signals.Added(name))
+        try:
+            return self._counted(await answer)
+        finally:
+            if name in self._waiting:
+                self._events.put_nowait(signals.Withdrawn(name))
+
+    def status(self) -> dict[str, Any]:
+        """The train now, for views."""
+        oldest = min((waiting.since for waiting in self._waiting.values()), default=self._clock())
+        return {
+            "waiting": len(self._waiting),
+            "oldest_s": self._clock() - oldest,
+            "gates": len(self._probes),
+            "gate_runs": self.train.tests,
+            "batch": self.train.batch,
+            "window": self.train.window,
+            "failure_rate": self.train.failure_rate,
+            **self.counts,
+        }
+
+    def _before(self, change: Change) -> Landed | Ejected | None:
+        """What is known of it already: it has landed, or a later attempt has."""
+        found = self._hub.landing(change.run, change.task)
+        attempt = int(found.trailers.get("Leadhand-Attempt", "0")) if found else 0
+        if found is None or attempt < change.attempt:
+            return None
+        if attempt == change.attempt:
+            return Landed(found.sha, self._hub.main(), 0.0)
+        return Ejected("stale", f"attempt {attempt} of this task has landed already")
+
+    def _replace_older(self, change: Change) -> None:
+        for waiting in list(self._waiting.values()):
+            other = waiting.change
+            same = (other.run, other.task) == (change.run, change.task)
+            if same and not (waiting.landing or waiting.answer.done()):
+                told = Ejected("stale", f"attempt {change.attempt} of this task took its place")
+                waiting.answer.set_result(told)
+
+    async def _refusal(self, change: Change) -> Ejected | None:
+        """What keeps it from the train, whatever main is."""
+        paths = list(await self._hub.changed(change.base, change.head))
+        if not paths:
+            return Ejected("empty", "nothing differs from the base")
+        foreign = outside(paths, change.paths) if change.paths else []
+        if foreign:
+            return _told("foreign", "it touches what is not its own", foreign)
+        kept = [path for path in outside(paths, change.cleared) if within(path, self._protected)]
+        return _told("protected", "it touches what is protected", kept) if kept else None
+
+    def _counted(self, told: Landed | Ejected) -> Landed | Ejected:
+        kind = told.kind if isinstance(told, Ejected) else "landed"
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        return told
+
+    # --- what the train wants --------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        while True:
+            event = await self._events.get()
+            try:
+                await self._do(self.train.step(event))
+                if isinstance(event, signals.Withdrawn):
+                    self._waiting.pop(event.change, None)
+            except Exception as error:
+                self._give_up(error, list(self._waiting))
+                raise
+
+    async def _do(self, actions: Sequence[signals.Action]) -> None:
+        for action in actions:
+            match action:
+                case signals.Probe(test, names):
+                    probe = self._probe(test, names, self._main)
+                    self._probes[test] = asyncio.create_task(probe)
+                case signals.Cancel(test):
+                    self._logs.pop(test, None)
+                    if test in self._probes:
+                        self._probes.pop(test).cancel()
+                case signals.Land(names):
+                    await self._move_main(names)
+                case signals.Eject(name, kind, test):
+                    told = self._logs.pop(test, None) or Ejected(kind, "")
+                    self._answer(name, told)
+
+    def _answer(self, name: str, told: Landed | Ejected) -> None:
+        """It is settled: forgetting it here is what keeps it from being withdrawn later."""
+        waiting = self._waiting.pop(name, None)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_result(told)
+
+    def _give_up(self, error: Exception, names: Sequence[str]) -> None:
+        """Those who wait are told of trouble; the train forgets them."""
+        for name in names:
+            waiting = self._waiting.get(name)
+            if waiting is not None and not waiting.answer.done():
+                waiting.answer.set_exception(error)
+
+    async def _probe(self, test: int, names: Sequence[str], main: str) -> None:
+        """Build a prefix and gate its tip."""
+        try:
+            event = await self._verdict(test, names, main)
+            self._trouble_since = None
+        except Exception as error:  # noqa: BLE001 — whatever it is, it is no verdict
+            event = signals.Trouble(test)
+            await self._endure(error, names)
+        self._probes.pop(test, None)
+        self._events.put_nowait(event)
+
+    async def _endure(self, error: Exception, names: Sequence[str]) -> None:
+        """Wait a little; after a long time without any verdict, tell those who wait."""
+        since = self._trouble_since = self._trouble_since or self._clock()
+        if self._clock() - since >= self._patience_s:
+            self._give_up(error, names)
+        await asyncio.sleep(self._pause_s)
+
+    async def _verdict(self, test: int, names: Sequence[str], main: str) -> signals.Event:
+        tip = main
+        for name in names:
+            made = await self._merged(name, tip)
+            if isinstance(made, Ejected):
+                alone = made if tip == main else await self._merged(name, self._main)
+                final = isinstance(alone, Ejected)
+                told = alone if isinstance(alone, Ejected) else made
+                self._keep(test, told)
+                return signals.Unmerged(test, name, told.kind, final)
+            tip = made
+        waiting = [self._waiting[name] for name in names if name in self._waiting]
+        wanted = [command for each in waiting for command in each.change.acceptance]
+        verdict = await self._gate.check(tip, list(dict.fromkeys(wanted)))
+        if not verdict.ok:
+            log = verdict.log[-LOG_MAX:]
+            self._keep(test, Ejected("red", log, {"failed": verdict.failed, "tip": tip}))
+        return signals.Verdict(test, verdict.ok)
+
+    def _keep(self, test: int, told: Ejected) -> None:
+        self._logs[test] = told
+        if len(self._logs) > LOGS_MAX:
+            del self._logs[next(iter(self._logs))]
+
+    async def _merged(self, name: str, onto: str) -> str | Ejected:
+        """The commit that puts a change on top of another commit, made once."""
+        async with self._merging:
+            waiting = self._waiting.get(name)
+            if waiting is None:
+                raise Bug(f"the train holds a change that nobody waits for: {name}")
+            if onto not in waiting.merged:
+                waiting.merged[onto] = await self._merge(waiting.change, onto)
+            return waiting.merged[onto]
+
+    async def _merge(self, change: Change, onto: str) -> str | Ejected:
+        merged = await self._hub.merge(onto, change.head, change.base)
+        if merged.tree is None:
+            return await self._conflict(change, onto, merged.conflicts)
+        if merged.tree == await self._hub.tree(onto):
+            return Ejected("empty", "all of it is on main already")
+        trailers = {
+            "Leadhand-Task": change.task,
+            "Leadhand-Run": change.run,
+            "Leadhand-Attempt": str(change.attempt),
+            **({} if self.train.rules.strict else {"Leadhand-Gate": "tip"}),
+            "Assisted-by": "unknown",
+            **change.trailers,
+        }
+        author = {"author": change.author} if change.author else {}
+        return await self._hub.commit(merged.tree, (onto,), change.goal, trailers, **author)
+
+    async def _conflict(self, change: Change, onto: str, paths: tuple[str, ...]) -> Ejected:
+        """Both differences and both goals, for the one who will settle it."""
+        hub, base, named = self._hub, change.base, [shown(path) for path in paths]
+        others = await hub.commits_between(base, onto, paths)
+        details = {
+            "paths": named,
+            "goal": change.goal,
+            "yours": await hub.patch(base, change.head, paths, LOG_MAX // 2),
+            "theirs": await hub.patch(base, onto, paths, LOG_MAX // 2),
+            "others": [
+                {
+                    "sha": other.sha,
+                    "task": other.trailers.get("Leadhand-Task", ""),
+                    "goal": other.message,
+                }
+                for other in others[-20:]
+            ],
+        }
+        return Ejected("conflict", "in conflict: " + ", ".join(named), details)
+
+    async def _move_main(self, names: Sequence[str]) -> None:
+        old = tip = self._main
+        commits = {}
+        try:
+            for name in names:
+                if name in self._waiting:
+                    self._waiting[name].landing = True
+                made = await self._merged(name, tip)
+                if isinstance(made, Ejected):
+                    raise Bug(f"what was tested cannot be built again: {made.log}")
+                commits[name] = tip = made
+            moved = await self._advance(tip, old)
+        except LeadhandError as error:
+            self._give_up(error, names)
+            moved = False
+        self._main = self._hub.main()
+        if not moved:
+            # Somebody else was first, or there was trouble: nothing that was tested holds now.
+            for waiting in self._waiting.values():
+                waiting.landing = False
+            await self._do(self.train.step(signals.Moved(tuple(names))))
+            return
+        for name in names:
+            waited = self._clock() - self._waiting[name].since if name in self._waiting else 0.0
+            self._answer(name, Landed(commits[name], tip, waited))
+
+    async def _advance(self, new: str, old: str) -> bool:
+        until = self._clock() + self._patience_s
+        while True:
+            try:
+                return await self._hub.advance(new, old)
+            except GitFailed:
+                if self._clock() >= until:
+                    raise
+                await asyncio.sleep(self._pause_s)
+
+
+def _told(kind: Kind, why: str, paths: Sequence[str]) -> Ejected:
+    named = [shown(path) for path in paths[:100]]
+    return Ejected(kind, f"{why}: {', '.join(named)}", {"paths": named})

@@ -1,0 +1,214 @@
+"""The gate: exactly one commit, main's own copy of the gate, and no process left behind."""
+
+import asyncio
+import os
+import shutil
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from leadhand.fleet.gate import Flakes, Gate, GateRules, GateTrouble
+from leadhand.fleet.sandbox import NoSandbox, choose
+from leadhand.fleet.slots import Slots
+from leadhand.workers.processes import Processes
+from tests.fleet.places import write
+from tests.support.need import need
+
+RUN = ("sh", "gate.sh")
+
+
+@pytest.fixture
+async def processes():
+    async with Processes("gate-test") as made:
+        yield made
+
+
+@pytest.fixture
+def make(tmp_path, hub, processes):
+    """A gate with some rules."""
+    slots = Slots(hub, tmp_path / "gates", 2, prefix="gate")
+
+    def made(**rules):
+        given = GateRules(**{"commands": (RUN,), "time_s": 20.0, **rules})
+        return Gate(hub, slots, given, processes=processes, sandbox=choose("none"))
+
+    return made
+
+
+async def commit(hub, slots, files):
+    """A commit on main with these files."""
+    async with slots.lease(hub.main()) as slot:
+        write(slot.path, files)
+        return (await slot.take()).head
+
+
+def pid_lives(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+async def test_green_and_red(hub, slots, make):
+    """By the exit code of every command; the log shows what was run and what it said."""
+    gate = make()
+    green = await gate.check(await commit(hub, slots, {"gate.sh": "echo fine; exit 0\n"}))
+    assert green.ok
+    assert green.log == "$ sh gate.sh\nfine\nexit 0\n"
+    red = await gate.check(await commit(hub, slots, {"gate.sh": "echo no >&2; exit 3\n"}))
+    assert (red.ok, red.failed, red.flaky) == (False, "sh gate.sh", ())
+    assert red.log == "$ sh gate.sh\nno\nexit 3\n"
+
+
+async def test_the_checkout_is_exactly_the_commit(hub, slots, make):
+    """Nothing of the run before is there: not its files, not its home."""
+    script = 'test ! -e left && test ! -e "$HOME/left" && touch left "$HOME/left" extra.txt\n'
+    sha = await commit(hub, slots, {"gate.sh": script})
+    gate = make()
+    for _ in range(4):
+        assert (await gate.check(sha)).ok
+
+
+async def test_the_gates_own_files_are_those_of_main(tmp_path, user, hub, slots, make):
+    """Changed, removed or added by a change: main's copy counts."""
+    sha = await commit(hub, slots, {"gate.sh": "test ! -e bad\n", "ci/helper": "1\n"})
+    assert await hub.advance(sha, hub.main())
+    gate = make(gate_paths=("gate.sh", "ci"), commands=(RUN, ("test", "-f", "ci/helper")))
+    async with slots.lease(hub.main()) as slot:
+        write(slot.path, {"bad": "x", "gate.sh": "exit 0\n", "ci/conftest": "evil\n"})
+        (slot.path / "ci/helper").unlink()
+        tampered = (await slot.take()).head
+    verdict = await gate.check(tampered, [("test", "-e", "ci/conftest")])
+    assert (verdict.ok, verdict.failed) == (False, "test -e ci/conftest")
+    assert (await gate.check(tampered)).failed == "sh gate.sh"
+    assert (await make(gate_paths=()).check(tampered)).ok, "without them it would have passed"
+
+
+async def test_acceptance_comes_first_and_counts(hub, slots, make):
+    """A change that passes the gate and not its own criteria is red."""
+    sha = await commit(hub, slots, {"gate.sh": "exit 0\n", "made": "x\n"})
+    gate = make(setup=(("touch", "prepared"),))
+    assert (await gate.check(sha, [("test", "-f", "made"), ("test", "-f", "prepared")])).ok
+    missing = await gate.check(sha, [("test", "-f", "missing")])
+    assert missing.failed == "test -f missing"
+    assert "gate.sh" not in missing.log
+    unknown = await gate.check(sha, [("no-such-program",)])
+    assert "no-such-program" in unknown.log
+    assert not unknown.ok
+
+
+async def test_too_long_is_red_and_leaves_nothing(tmp_path, hub, slots, make):
+    """Also of what it started in the background."""
+    pids = tmp_path / "pids"
+    script = f"setsid sleep 60 & echo $! > {pids}\nsleep 60\n"
+    sha = await commit(hub, slots, {"gate.sh": script})
+    began = time.monotonic()
+    verdict = await make(time_s=0.5).check(sha)
+    assert not verdict.ok
+    assert "not done after 0.5 s" in verdict.log
+    assert time.monotonic() - began < 15
+    assert not pid_lives(int(pids.read_text()))
+
+
+async def test_a_cancelled_gate_leaves_nothing(tmp_path, hub, slots, make):
+    """No process, no home, and the slot is free again."""
+    pids = tmp_path / "pids"
+    sha = await commit(
+        hub, slots, {"gate.sh": f"echo $$ > {pids}.new; mv {pids}.new {pids}; sleep 60\n"}
+    )
+    gate = make()
+    task = asyncio.create_task(gate.check(sha))
+    while not pids.exists():
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not pid_lives(int(pids.read_text()))
+    assert not list((tmp_path / "gates").glob("home-*"))
+    assert gate._slots.free == 2
+
+
+async def test_output_is_bounded(hub, slots, make):
+    """A gate that prints for ever fills no memory; the end of it is kept."""
+    sha = await commit(hub, slots, {"gate.sh": "yes | head -c 5000000; echo the end; exit 1\n"})
+    verdict = await make().check(sha)
+    assert len(verdict.log) < 600_000
+    assert "bytes left out" in verdict.log
+    assert "the end\n" in verdict.log
+
+
+async def test_a_known_flake_is_tried_again_in_front_of_everybody(tmp_path, hub, slots, make):
+    """Once; both runs are in the log; a failure that is not known is red."""
+    counter = tmp_path / "count"
+    script = f'echo x >> {counter}; test "$(wc -l < {counter})" -gt 1 && exit 0\n'
+    script += 'echo "FAILED t::a"; exit 1\n'
+    sha = await commit(hub, slots, {"gate.sh": script})
+    gate = make(failures=r"^FAILED (\S+)", flaky=("t::a",))
+    verdict = await gate.check(sha)
+    assert verdict.ok
+    assert verdict.flaky == ("t::a",)
+    assert verdict.log.count("$ sh gate.sh") == 2
+    assert "tried once more: t::a" in verdict.log
+    assert Flakes(hub.path / "flakes.jsonl").sightings["t::a"] >= 1
+    always = await commit(hub, slots, {"gate.sh": 'echo "FAILED t::a"; exit 1\n'})
+    red = await gate.check(always)
+    assert (red.ok, red.flaky, red.log.count("$ sh gate.sh")) == (False, ("t::a",), 2)
+    both = await commit(hub, slots, {"gate.sh": 'echo "FAILED t::a"; echo "FAILED t::b"; exit 1\n'})
+    other = await gate.check(both)
+    assert (other.ok, other.flaky, other.log.count("$ sh gate.sh")) == (False, (), 1)
+
+
+async def test_flakes_are_learned_from_one_tree_seen_red_and_green(tmp_path, hub, slots, make):
+    """And are remembered by the next process."""
+    flag = tmp_path / "flag"
+    sha = await commit(hub, slots, {"gate.sh": f"test -e {flag}\n"})
+    gate = make()
+    assert not (await gate.check(sha)).ok
+    flag.touch()
+    assert (await gate.check(sha)).ok
+    record = hub.path / "flakes.jsonl"
+    record.write_text(record.read_text() + '{"name": "cut o')
+    assert Flakes(record).known(["sh gate.sh"])
+    assert not Flakes(record).known([])
+    Flakes(record).record(["another"], sha, green=True)
+    assert Flakes(record).known(["sh gate.sh", "another"])
+
+
+async def test_trouble_is_no_verdict(hub, slots, make, monkeypatch):
+    """No room, no supervisor: nothing is said of the change."""
+    sha = await commit(hub, slots, {"gate.sh": "exit 0\n"})
+    gate = make()
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
+        with pytest.raises(GateTrouble, match="too little"):
+            await gate.check(sha)
+    await gate._processes.close()
+    with pytest.raises(GateTrouble, match="could not be run"):
+        await gate.check(sha)
+
+
+async def test_the_environment_is_made_from_nothing(hub, slots, make, monkeypatch):
+    """No secret of ours reaches a gate."""
+    monkeypatch.setenv("SECRET_TOKEN", "hush")
+    sha = await commit(hub, slots, {"gate.sh": "env; exit 1\n"})
+    verdict = await make(env={"MODE": "test"}).check(sha)
+    assert "hush" not in verdict.log
+    assert "MODE=test" in verdict.log
+    assert str(Path.home()) not in verdict.log.replace(os.environ["PATH"], "")
+
+
+async def test_in_a_real_sandbox(tmp_path, hub, slots, processes):
+    """Git works there as in any checkout, and nothing outside can be written."""
+    try:
+        sandbox = choose("auto")
+    except NoSandbox as error:
+        need(condition=False, why=str(error))
+    script = f"git log --format=%s | head -1; touch {tmp_path}/outside; touch inside; ls\n"
+    sha = await commit(hub, slots, {"gate.sh": script})
+    pool = Slots(hub, tmp_path / "gates", 1)
+    rules = GateRules(commands=(RUN,))
+    gate = Gate(hub, pool, rules, processes=processes, sandbox=sandbox)
+    verdict = await gate.check(sha)
+    assert verdict.ok, verdict.log
+    assert "Work of an agent" in verdict.log
+    assert "inside" in verdict.log
+    assert not (tmp_path / "outside").exists()
