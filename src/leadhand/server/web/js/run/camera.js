@@ -1,11 +1,11 @@
 // Panning and zooming of an SVG: one transform on one group, so that nothing is laid out again.
 
-const SCALE = { min: 0.04, max: 2.2, text: 0.42 };
+const SCALE = { min: 0.04, max: 2.2, text: 0.42, mark: 0.2 };
 
 export class Camera {
-  /** @param {SVGSVGElement} svg @param {SVGGElement} world @param {() => void} moved */
-  constructor(svg, world, moved = () => {}) {
-    Object.assign(this, { svg, world, moved, x: 0, y: 0, scale: 1, size: { width: 1, height: 1 }, touched: false });
+  /** @param {SVGSVGElement} svg @param {SVGGElement[]} worlds groups that move together */
+  constructor(svg, worlds) {
+    Object.assign(this, { svg, worlds, x: 0, y: 0, scale: 1, size: { width: 1, height: 1 }, touched: false });
     this.pointers = new Map();
     this.frame = 0;
     this.off = new AbortController();
@@ -28,9 +28,10 @@ export class Camera {
   apply() {
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      this.world.setAttribute("transform", `translate(${this.x.toFixed(1)} ${this.y.toFixed(1)}) scale(${this.scale.toFixed(4)})`);
-      this.svg.classList.toggle("far", this.scale < SCALE.text);
-      this.moved();
+      const moved = `translate(${this.x.toFixed(1)} ${this.y.toFixed(1)}) scale(${this.scale.toFixed(4)})`;
+      for (const world of this.worlds) world.setAttribute("transform", moved);
+      this.svg.parentNode.classList.toggle("far", this.scale < SCALE.text);
+      this.svg.parentNode.classList.toggle("tiny", this.scale < SCALE.mark);
     });
   }
 

@@ -40,11 +40,12 @@ function Canvas({ live, step }) {
   const camera = useRef(null);
   const svg = useRef(null);
   const group = useRef(null);
+  const lines = useRef(null);
   const selected = useMemo(() => signal(step), []);
   selected.value = step;
   const dim = useDim(live, world);
   useLayoutEffect(() => {
-    camera.current = new Camera(svg.current, group.current);
+    camera.current = new Camera(svg.current, [lines.current, group.current]);
     return () => camera.current.close();
   }, []);
   useLayoutEffect(() => {
@@ -72,7 +73,8 @@ function Canvas({ live, step }) {
     else if (event.key.startsWith("Arrow") || event.key === "Home" || event.key === "End") walk(event, world, camera.current);
   };
   return html`<${Tools} live=${live} camera=${camera} opened=${opened} setOpened=${setOpened} total=${world.nodes.length} />
-    <div class="graph card"><svg ref=${svg} role="group" aria-label=${`Graph of ${count(world.nodes.length, "step")}. Arrow keys follow the edges.`} onClick=${(event) => open(event.target)} onKeyDown=${keys}>
+    <div class="graph card"><svg class="edges" aria-hidden="true"><g ref=${lines}><${Edges} live=${live} world=${world} /></g></svg>
+      <svg class="nodes" ref=${svg} role="group" aria-label=${`Graph of ${count(world.nodes.length, "step")}. Arrow keys follow the edges.`} onClick=${(event) => open(event.target)} onKeyDown=${keys}>
       <g ref=${group}><${Drawing} live=${live} world=${world} selected=${selected} dim=${dim} /></g></svg></div>`;
 }
 
@@ -81,12 +83,20 @@ function Drawing({ live, world, selected, dim }) {
   const counts = useBundleCounts(live, world);
   return useMemo(() => {
     const { drawn, bundles, keys } = world;
-    const at = (node) => [drawn.x[node], drawn.y[node]];
-    const lines = drawn.edges.map(({ from, to, points }) => html`<path class=${faint(live, world, keys[to]) ? "edge faint" : "edge"} d=${curve(at(from), at(to), points)} />`);
-    const nodes = keys.map((key, place) => (bundles
+    return keys.map((key, place) => (bundles
       ? html`<${BundleNode} key=${key} bundle=${bundles.bundles[place]} counts=${counts} x=${drawn.x[place]} y=${drawn.y[place]} focusable=${place === 0} />`
       : html`<${StepNode} key=${key} signal=${live.nodes.get(key)} x=${drawn.x[place]} y=${drawn.y[place]} selected=${selected} dim=${dim} focusable=${place === 0} />`));
-    return html`<g class="edges">${lines}</g><g class="nodes">${nodes}</g>`;
+  }, [world]);
+}
+
+/** All edges are two paths in a layer of their own: a step that changes does not have them drawn again. */
+function Edges({ live, world }) {
+  return useMemo(() => {
+    const { drawn, keys } = world;
+    const at = (node) => [drawn.x[node], drawn.y[node]];
+    const paths = { edge: "", "edge faint": "" };
+    for (const { from, to, points } of drawn.edges) paths[faint(live, world, keys[to]) ? "edge faint" : "edge"] += curve(at(from), at(to), points);
+    return Object.entries(paths).map(([kind, path]) => path && html`<path class=${kind} d=${path} />`);
   }, [world]);
 }
 

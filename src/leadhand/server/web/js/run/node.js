@@ -2,7 +2,7 @@
 import { html, useComputed } from "../lib.js";
 import { SIZE } from "./layout.js";
 import { SHAPES, shown, stepState } from "../status.js";
-import { count, short, visible } from "../text.js";
+import { count, short } from "../text.js";
 
 const LETTERS = 15;
 
@@ -13,11 +13,10 @@ export function StepNode({ signal, x, y, selected, dim, focusable }) {
   });
   const glyph = useComputed(() => SHAPES[stepState(shown(signal.value)).shape]);
   const word = useComputed(() => detail(signal.value));
-  const label = useComputed(() => `${visible(signal.value.id)}, ${stepState(shown(signal.value)).word}${signal.value.attempts > 1 ? `, ${signal.value.attempts} attempts` : ""}`);
   const { id } = signal.peek();
-  return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id} aria-label=${label}>
+  return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id}>
     <rect width=${SIZE.width} height=${SIZE.height} rx="8" /><path class="mark" transform="translate(10 16)" d=${glyph} />
-    <text x="36" y="21">${short(id, LETTERS)}</text><text class="sub" x="36" y="37">${word}</text></g>`;
+    <text x="36" y="21">${short(id, LETTERS)}</text>${" "}<text class="sub" x="36" y="37">${word}</text></g>`;
 }
 
 function detail(node) {
@@ -41,9 +40,9 @@ export function BundleNode({ bundle, counts, x, y, focusable }) {
     return bar;
   });
   const words = TONE_ORDER.filter((tone) => tones[tone]).map((tone) => `${tones[tone]} ${WORDS[tone]}`).join(", ");
-  return html`<g class="node bundle" transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-bundle=${bundle.key} aria-label=${`${count(total, "step")} of ${visible(bundle.label)}: ${words}. Open`}>
+  return html`<g class="node bundle" transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-bundle=${bundle.key} aria-label=${`${short(bundle.label, 15)} ${count(total, "step")}: ${words}. Open`}>
     <rect class="behind" x="5" y="-5" width=${SIZE.width} height=${SIZE.height} rx="8" /><rect width=${SIZE.width} height=${SIZE.height} rx="8" />
-    <text x="10" y="20">${short(bundle.label, 15)}</text><text class="sub end" x=${SIZE.width - 10} y="20">${total.toLocaleString("en")}</text>${bars}</g>`;
+    <text x="10" y="20">${short(bundle.label, 15)}</text>${" "}<text class="sub end" x=${SIZE.width - 10} y="20">${total.toLocaleString("en")}</text>${bars}</g>`;
 }
 
 const WORDS = { good: "succeeded", live: "running", warn: "recovering", ask: "waiting for a person", bad: "failed", quiet: "not yet", faint: "perhaps later" };

@@ -71,7 +71,7 @@ function Pace() {
 function Recovery({ metrics }) {
   const rows = metrics.recovery ?? [];
   if (!rows.length) return html`<section class="card"><${Empty} title="No failures yet"><p>When an attempt fails, what was decided and whether it won is counted here, by kind of failure.</p></${Empty}></section>`;
-  return html`<section><h2>Recovery, by kind of failure</h2><div class="card table-wrap"><table class="table"><thead><tr><th scope="col">Failure</th><th scope="col">Answer</th><th scope="col">Won</th><th scope="col" class="num">Times</th><th scope="col" class="num">Rate</th></tr></thead>
+  return html`<section><h2>Recovery, by kind of failure</h2><div class="card table-wrap" tabindex="0" role="region" aria-label="Recovery"><table class="table"><thead><tr><th scope="col">Failure</th><th scope="col">Answer</th><th scope="col">Won</th><th scope="col" class="num">Times</th><th scope="col" class="num">Rate</th></tr></thead>
     <tbody>${rows.map((row) => html`<tr><td><${Tag} tone="bad">${words(row.class)}</${Tag}></td><td>${words(row.strategy)}</td><td class="progress"><${Meter} label=${`${row.won} won, ${row.lost} lost, ${row.open} open`} total=${row.times} parts=${[["good", row.won], ["bad", row.lost]]} /></td><td class="num">${row.times}</td><td class="num">${percent(row.rate)}</td></tr>`)}</tbody></table></div></section>`;
 }
 

@@ -6,11 +6,13 @@ import { inbox, loadRuns, may, runs } from "../store.js";
 import { attempt } from "../say.js";
 import { useKeys } from "../keys.js";
 import { Ago, Copy, Empty, Glyph, Shown, Status, Title, Txt } from "../ui/parts.js";
-import { label, words } from "../text.js";
+import { label } from "../text.js";
 
 const KINDS = {
   review: ["Approval", "check"],
   question: ["Question", "person"],
+  failure: ["Failed step", "cross"],
+  planner: ["Question of the planner", "person"],
   step: ["Question", "person"],
   task: ["Task", "person"],
   hold: ["Held", "pause"],
@@ -29,7 +31,7 @@ export function Inbox() {
 }
 
 function Ask({ row }) {
-  const [kind, shape] = KINDS[row.kind] ?? [words(row.kind), "person"];
+  const [kind, shape] = KINDS[row.kind] ?? [label(row.kind), "person"];
   const review = row.kind === "review";
   const where = review ? to(["runs", row.run, "plan"]) : to(["runs", row.run, "graph"], row.step ? { step: row.step } : {});
   return html`<li class="card ask" data-item tabindex="-1">
@@ -50,7 +52,7 @@ export function Answer({ row, onDone }) {
   const answer = async (choice) => {
     setBusy(choice || "send");
     const body = { choice, ...payload(choice, text, data) };
-    const done = await attempt(() => api.answer(row.run, question, body), `Answered: ${words(choice) || "sent"}`);
+    const done = await attempt(() => api.answer(row.run, question, body), `Answered: ${label(choice) || "sent"}`);
     setBusy("");
     if (done) (inbox.soon(), onDone?.());
   };

@@ -35,7 +35,7 @@ function All() {
   }, []);
   const actions = may("operator") && html`<button type="button" onClick=${() => keep(found)}>Keep a plan</button>`;
   return html`<${Title} sub="Plans that were worth keeping, in versions." actions=${actions}>Library</${Title}>
-    <${Shown} of=${found} what="Loading the library">${(rows) => (rows.length ? html`<div class="card table-wrap"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">Goal</th><th scope="col" class="num">Uses</th><th scope="col" class="num">Succeeded</th><th scope="col" class="num">Median</th><th scope="col" class="num">Kept</th></tr></thead>
+    <${Shown} of=${found} what="Loading the library">${(rows) => (rows.length ? html`<div class="card table-wrap" tabindex="0" role="region" aria-label="Plans"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">Goal</th><th scope="col" class="num">Uses</th><th scope="col" class="num">Succeeded</th><th scope="col" class="num">Median</th><th scope="col" class="num">Kept</th></tr></thead>
       <tbody>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</tbody></table></div>`
       : html`<${Empty} title="The library is empty"><p>A plan that worked can be kept under a name and run again with other parameters.</p><p class="command"><code>leadhand library save NAME RUN</code></p></${Empty}>`)}</${Shown}>`;
 }
@@ -65,5 +65,5 @@ function Plan({ doc }) {
   const versions = items(doc.history?.versions ?? doc.history ?? []);
   return html`<div class="stack"><section class="card pad"><${Facts} of=${{ goal: goalText(plan.goal), version: doc.version, hash: html`<${Hash} of=${doc.hash} />`, parameters: Object.keys(plan.params ?? {}).join(", "), rollback: plan.rollback_plan }} /></section>
     <section><h2>${count(plan.steps?.length ?? 0, "step")}</h2><${Steps} steps=${plan.steps ?? []} /></section>
-    ${versions.length > 0 && html`<section><h2>Versions</h2><div class="card table-wrap"><table class="table"><thead><tr><th scope="col">Version</th><th scope="col">By</th><th scope="col" class="num">Uses</th><th scope="col" class="num">Kept</th></tr></thead><tbody>${versions.map((row) => html`<tr><td>${row.version}</td><td>${row.by ?? row.actor ?? ""}</td><td class="num">${row.uses ?? ""}</td><td class="num muted"><${Ago} at=${row.saved ?? row.at} /></td></tr>`)}</tbody></table></div></section>`}</div>`;
+    ${versions.length > 0 && html`<section><h2>Versions</h2><div class="card table-wrap" tabindex="0" role="region" aria-label="Plans"><table class="table"><thead><tr><th scope="col">Version</th><th scope="col">By</th><th scope="col" class="num">Uses</th><th scope="col" class="num">Kept</th></tr></thead><tbody>${versions.map((row) => html`<tr><td>${row.version}</td><td>${row.by ?? row.actor ?? ""}</td><td class="num">${row.uses ?? ""}</td><td class="num muted"><${Ago} at=${row.saved ?? row.at} /></td></tr>`)}</tbody></table></div></section>`}</div>`;
 }

@@ -43,7 +43,7 @@ function List({ filtered }) {
   if (!rows.length && (loading || !filter)) return html`<${Loading} what="Loading runs" />`;
   if (!rows.length && filtered) return html`<${Empty} title="No run is like that" action=${html`<button type="button" onClick=${() => ask({ status: "", q: "" })}>Show all</button>`}><p>Other words or another state may find it.</p></${Empty}>`;
   if (!rows.length) return html`<${Empty} title="No runs yet" action=${html`<a class="button primary" href=${to(["new"])}>Start a run</a>`}><p>What is started here or on the command line is listed with its progress and cost.</p></${Empty}>`;
-  return html`<div class="table-wrap card"><table class="table runs"><thead><tr><th scope="col">State</th><th scope="col">Goal</th><th scope="col">Steps</th><th scope="col" class="num">Cost</th><th scope="col" class="num">Took</th><th scope="col" class="num">Started</th></tr></thead>
+  return html`<div class="table-wrap card" tabindex="0" role="region" aria-label="Runs"><table class="table runs"><thead><tr><th scope="col">State</th><th scope="col">Goal</th><th scope="col">Steps</th><th scope="col" class="num">Cost</th><th scope="col" class="num">Took</th><th scope="col" class="num">Started</th></tr></thead>
     <tbody>${rows.map((row) => html`<${Row} key=${row.run} row=${row} />`)}</tbody></table></div>
     ${next && html`<p class="more"><button type="button" disabled=${loading} onClick=${() => loadRuns(filter, true)}>Show more</button></p>`}`;
 }
@@ -53,6 +53,6 @@ function Row({ row }) {
   const words = `${succeeded} of ${steps} steps succeeded${failed ? `, ${failed} failed` : ""}`;
   return html`<tr><td><${Status} status=${row.status} />${row.waiting && row.status !== "waiting" ? html` <span class="tag tone-ask">${row.waiting} for you</span>` : ""}</td>
     <td class="goal"><a data-item href=${to(["runs", row.run])}><${Txt} v=${row.goal || row.plan || "(no goal)"} /></a><span class="muted mono">${row.run}${row.library ? ` · ${row.library}` : ""}${!row.host && !ENDED.has(row.status) ? " · no host" : ""}</span></td>
-    <td class="progress"><${Meter} label=${words} total=${steps} parts=${[["good", succeeded], ["bad", failed]]} /><span class="figure">${succeeded}/${steps}${failed ? html` <span class="tone-bad">${failed} failed</span>` : ""}</span></td>
+    <td class="progress"><${Meter} label=${words} total=${steps} parts=${[["good", succeeded], ["bad", failed]]} /><span class="figure">${steps ? `${succeeded}/${steps}` : "none yet"}${failed ? html` <span class="tone-bad">${failed} failed</span>` : ""}</span></td>
     <td class="num"><${Money} v=${row.cost} /></td><td class="num figure"><${Took} from=${row.started} to=${ENDED.has(row.status) ? row.updated : null} /></td><td class="num muted"><${Ago} at=${row.started} /></td></tr>`;
 }

@@ -42,6 +42,6 @@ export default function Settings() {
 }
 
 function Table({ rows }) {
-  return html`<div class="card table-wrap"><table class="table settings"><thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">From</th></tr></thead>
+  return html`<div class="card table-wrap" tabindex="0" role="region" aria-label="Settings"><table class="table settings"><thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">From</th></tr></thead>
     <tbody>${rows.map((row) => html`<tr><td class="mono">${row.key}</td><td class="mono"><${Txt} v=${pretty(row.value)} /></td><td class=${row.from === "default" ? "muted" : ""}><${Txt} v=${row.from} /></td></tr>`)}</tbody></table></div>`;
 }

@@ -97,7 +97,8 @@ export function Shown({ of, children, what }) {
 
 export function Value({ v }) {
   if (v === null || v === undefined) return html`<span class="muted">nothing</span>`;
-  if (typeof v === "string" && !v.includes("\n") && v.length < 120) return html`<${Txt} v=${v} />`;
+  if (typeof v !== "object" && !String(v).includes("\n") && String(v).length < 120) return html`<${Txt} v=${v} />`;
+  if (Array.isArray(v) && v.length <= 8 && v.every((each) => typeof each !== "object" && String(each).length < 60)) return html`<${Txt} v=${v.join(", ")} />`;
   return html`<pre class="value" tabindex="0"><${Txt} v=${pretty(v)} /></pre>`;
 }
 

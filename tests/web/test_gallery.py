@@ -1,0 +1,170 @@
+"""Every screen, light and dark, wide and on a phone: axe-core finds nothing serious, all fits.
+
+What it looked like is kept in `build/screenshots`, for people to look at.
+"""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.need import need
+from tests.web import scenes
+from tests.web.conftest import AXE, PHONE, WIDE, Served, shot
+from tests.web.fake import Fake, page
+from tests.web.steering import patient, project, publishing
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+RULES = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}"
+LOOK = f"async () => (await axe.run(document, {RULES})).violations"
+GRAVE = ("serious", "critical")
+SIZES = {"wide": WIDE, "phone": PHONE}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A server with a run in each of the states that people meet."""
+    served = Served(project(tmp_path_factory.mktemp("house") / "project"))
+    try:
+        served.start()
+        yield served, furnished(served)
+    finally:
+        served.stop()
+
+
+def furnished(served):
+    def begin(**body):
+        return served.call("POST", "/runs", body)["run"]
+
+    runs = {"asking": begin(plan=publishing("escalate"))}
+    served.until(runs["asking"], "waiting")
+    runs["failed"] = begin(plan=publishing("abort"))
+    served.until(runs["failed"], "failed")
+    runs["review"] = begin(plan=publishing("abort"), review=True)
+    seen = served.call("GET", f"/runs/{runs['review']}/review")["binding"]
+    change = [{"path": "steps.publish.parameters.to", "value": "staging"}]
+    served.call("POST", f"/runs/{runs['review']}/review/amend", {"hash": seen, "set": change})
+    runs["running"] = begin(plan=patient(12))
+    served.call("PUT", "/library/publish", {"plan": publishing("abort")})
+    return runs
+
+
+def places(runs):
+    return {
+        "inbox": "inbox",
+        "runs": "runs",
+        "runs-none": "runs?q=nothing-like-that",
+        "graph": f"runs/{runs['running']}",
+        "step": f"runs/{runs['failed']}/graph?step=publish",
+        "asked": f"runs/{runs['asking']}/graph?step=publish",
+        "timeline": f"runs/{runs['failed']}/timeline",
+        "plan": f"runs/{runs['failed']}/plan",
+        "review": f"runs/{runs['review']}/plan",
+        "compare": f"runs/{runs['review']}/plan?rev=2&from=1",
+        "ledger": f"runs/{runs['failed']}/ledger",
+        "outputs": f"runs/{runs['running']}/outputs",
+        "new": "new",
+        "workers": "workers",
+        "library": "library",
+        "kept": "library/publish",
+        "fleet": "fleet",
+        "settings": "settings",
+        "missing": "runs/nothing",
+        "nowhere": "nowhere",
+    }
+
+
+def faults(shown):
+    found = shown.evaluate(LOOK)
+    return [
+        f"{each['id']} ({each['impact']}): {each['help']}: {node['html'][:120]}"
+        for each in found
+        if each["impact"] in GRAVE
+        for node in each["nodes"][:3]
+    ]
+
+
+def too_wide(shown) -> int:
+    return int(shown.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+@pytest.fixture
+def ready(pages):
+    need(AXE.exists(), "axe-core, which `make test` fetches by npm")
+
+    def opened(url, theme, size):
+        context = pages.browser.new_context(viewport=SIZES[size], color_scheme=theme)
+        context.set_default_timeout(20_000)
+        context.add_init_script(path=AXE)
+        pages.open.append(context)
+        return pages(url, context=context)
+
+    return opened
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_screen(ready, house, theme, size):
+    """Contrast, names, roles, order; and no screen is wider than the window."""
+    served, runs = house
+    shown = ready(served.entry, theme, size)
+    expect(shown.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    wrong = []
+    for name, place in places(runs).items():
+        shown.goto(f"{served.url}#/{place}")
+        expect(shown.locator(".loading")).to_have_count(0)
+        shown.wait_for_timeout(250)
+        shot(shown, f"{name}-{theme}-{size}")
+        wrong += [f"{name}: {fault}" for fault in faults(shown)]
+        wrong += [f"{name}: {wide} px too wide" for wide in [too_wide(shown)] if wide > 0]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_one_meets_rarely(ready, house, theme):
+    """Sign-in, the keys, a question of the page itself, an amendment."""
+    served, runs = house
+    wrong = []
+    shown = ready(served.url, theme, "wide")
+    expect(shown.get_by_label("Token")).to_be_visible()
+    shot(shown, f"sign-in-{theme}-wide")
+    wrong += faults(shown)
+    shown.get_by_label("Token").fill(served.token)
+    shown.keyboard.press("Enter")
+    expect(shown.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    shown.keyboard.press("?")
+    shot(shown, f"keys-{theme}-wide")
+    wrong += faults(shown)
+    shown.keyboard.press("Escape")
+    shown.goto(f"{served.url}#/runs/{runs['review']}/plan")
+    for button in ("Approve", "Amend"):
+        shown.get_by_role("button", name=button).first.click()
+        expect(shown.get_by_role("dialog")).to_be_visible()
+        shot(shown, f"{button.lower()}-{theme}-wide")
+        wrong += faults(shown)
+        shown.keyboard.press("Escape")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_empty_failing_and_large(ready, theme):
+    """What there is when there is nothing, when the server fails, and when there is a lot."""
+    trouble = {"title": "Overloaded", "status": 503, "detail": "The queue is full. Try again soon."}
+    documents = scenes.large("big", 1000) | scenes.large("huge", 10_000)
+    documents |= {
+        "/runs": page([]),
+        "/inbox": [],
+        "/workers": {"workers": []},
+        "/library": page([]),
+    }
+    documents |= {"/settings": trouble, "/metrics": {"runs": {}, "recovery": []}}
+    wrong = []
+    with Fake(documents) as fake:
+        shown = ready(fake.url, theme, "wide")
+        for place in ("inbox", "runs", "workers", "library", "fleet", "settings", "runs/big"):
+            shown.goto(f"{fake.url}#/{place}")
+            shown.wait_for_timeout(500)
+            shot(shown, f"fake-{place.replace('/', '-')}-{theme}-wide")
+            wrong += [f"{place}: {fault}" for fault in faults(shown)]
+        shown.goto(f"{fake.url}#/runs/huge")
+        shown.wait_for_selector(".node.bundle")
+        shot(shown, f"fake-huge-{theme}-wide")
+    assert not wrong, "\n".join(wrong)
