@@ -56,8 +56,9 @@ def browser() -> Iterator[Any]:
     path = chromium_path()
     need(path, "Chromium: `python3 scripts/browser.py` installs Debian's")
     need(vendor.ready(), "the page's third-party files: `leadhand doctor --fix` fetches them")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=20_000)  # a busy machine is slow, and nothing else
     with sync_playwright() as driver:
         found = driver.chromium.launch(executable_path=path, headless=True, args=FLAGS)
         yield found

@@ -38,6 +38,7 @@ def test_a_plan_is_found_and_approved_by_keys_alone(pages, deploy):
     keys.type("gr")
     heading = page.get_by_role("heading", name="Runs", level=1)
     expect(heading).to_be_focused()  # a screen reader hears where one is
+    expect(page.locator(".runs [data-item]")).to_be_visible()
     keys.press("j")
     keys.press("Enter")
     expect(page.locator("[data-step=step-1]")).to_be_visible()

@@ -65,8 +65,8 @@ def _functions(text: str):
 def test_texts_never_become_markup_or_code(path):
     """What agents write is shown as text; nothing is evaluated; nothing stands inline."""
     text = path.read_text()
-    banned = r"(?:inner|outer)HTML|insertAdjacentHTML|dangerouslySet|document\.write|\beval\(|Function\("
-assert not re.findall(banned, text)
+    markup = r"(?:inner|outer)HTML|insertAdjacentHTML|dangerouslySet|document\.write"
+    assert not re.findall(rf"{markup}|\beval\(|new Function", text)
     if path.suffix == ".html":
         assert not re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", text)
 

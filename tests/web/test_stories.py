@@ -39,14 +39,14 @@ def test_the_research_demo_from_new_run_to_its_result(pages, town):
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Where do the bicycles")
     expect(page.locator("[data-step=measure]")).to_be_visible()
-    expect(state_of(page)).to_contain_text("succeeded", timeout=60_000)
+    (row,) = served.call("GET", "/runs")["items"]
+    served.until(row["run"], "succeeded", seconds=120)
+    expect(state_of(page)).to_contain_text("succeeded")
     expect(page.locator("[data-step=summarise]")).to_have_class(re.compile("tone-good"))
     expect(page.locator("[data-step=measure]")).to_have_class(re.compile("tone-bad"))
     shot(page, "story-finished")
     page.get_by_role("link", name="Outputs").click()
     expect(page.locator(".result")).to_contain_text("Harbour had none")
-    (row,) = served.call("GET", "/runs")["items"]
-    assert row["status"] == "succeeded"
     # What the page showed by events alone is what the server says.
     graph = served.call("GET", f"/runs/{row['run']}/graph")
     page.get_by_role("link", name="Timeline").click()
@@ -124,3 +124,18 @@ def test_a_word_about_something_else_is_refused(pages, waiting):
     expect(page.locator(".notice.tone-bad")).to_be_visible()
     assert served.call("GET", f"/runs/{run}")["status"] == "waiting"
     expect(page.locator(".plan-step").first).to_contain_text("none")
+
+
+def test_a_plan_as_yaml_is_looked_at_and_refused_with_its_findings(pages, deploy):
+    """What is wrong with a plan is said before anything runs; a sound one shows its steps."""
+    page = enter(pages, deploy)
+    page.goto(f"{deploy.url}#/new")
+    page.get_by_role("button", name="A plan file").click()
+    text = page.get_by_label("Plan, as YAML or JSON")
+    text.fill("goal: Try\nsteps:\n  - id: a\n    worker: nobody\n")
+    page.get_by_role("button", name="Show the plan").click()
+    expect(page.locator(".findings").first).to_contain_text("nobody")
+    text.fill("goal: Try\nsteps:\n  - id: a\n    worker: test-runner\n    action: run_tests\n")
+    page.get_by_role("button", name="Show the plan").click()
+    expect(page.locator(".plan-step")).to_contain_text("test-runner")
+    assert deploy.call("GET", "/runs")["items"] == []

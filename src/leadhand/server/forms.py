@@ -7,12 +7,32 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from leadhand.codec.documents import read_document
+from leadhand.errors import LeadhandError
 
 Doc = dict[str, Any]
 Text = Annotated[str, StringConstraints(max_length=20_000)]
 Short = Annotated[str, StringConstraints(max_length=2_000)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+TEXT_MAX = 10 << 20
+
+
+def _plan(value: Any) -> Any:
+    """A plan as a document, also when it came as its text."""
+    if not isinstance(value, str):
+        return value
+    if len(value) > TEXT_MAX:
+        raise ValueError("the plan is too long")
+    try:
+        return read_document(value.encode("utf-8", "replace"), name="the plan")
+    except LeadhandError as error:
+        raise ValueError(str(error)) from None
+
+
+Plan = Annotated[Doc, BeforeValidator(_plan, json_schema_input_type=Doc | str)]
+"""A plan document, or its text as YAML or JSON."""
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12,64}$")]
 
 
@@ -44,7 +64,7 @@ class StartForm(Form):
     """What is to be run: one of a goal, a plan, or a plan of the library."""
 
     goal: GoalForm | None = None
-    plan: Doc | None = Field(default=None, description="A plan document.")
+    plan: Plan | None = Field(default=None, description="A plan, or its text in YAML or JSON.")
     library: Name | None = Field(default=None, description="NAME or NAME@VERSION.")
     params: Doc = Field(default={}, description="Values of the plan's parameters.")
     planner: Name | None = Field(default=None, description="For a goal; one the settings know.")
@@ -56,7 +76,7 @@ class StartForm(Form):
 class LintForm(Form):
     """A plan to be checked."""
 
-    plan: Doc
+    plan: Plan
     params: Doc | None = None
     context: Name | None = None
 
@@ -125,4 +145,4 @@ class AnswerForm(Form):
 class SaveForm(Form):
     """A plan for the library."""
 
-    plan: Doc
+    plan: Plan

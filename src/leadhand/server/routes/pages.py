@@ -62,9 +62,15 @@ async def page(request: Request) -> Response:
 def page_body(version: str) -> bytes:
     """The page with the version in its addresses; empty when it is not built."""
     try:
-        return (WEB / INDEX).read_bytes().replace(b"{{version}}", version.encode())
+        return (WEB / INDEX).read_bytes().replace(b"{{version}}", _address(version).encode())
     except OSError:
         return b""
+
+
+def _address(version: str) -> str:
+    """Of files that are kept for ever: in a checkout they change while the version stays."""
+    newest = max(path.stat().st_mtime_ns for path in WEB.rglob("*"))
+    return f"{version}-{newest:x}"
 
 
 @router.get("/assets/{version}/{file:path}")

@@ -1,5 +1,5 @@
 // Keys. Screens say which they answer to while they are open; `?` lists them all.
-import { signal, useEffect } from "./lib.js";
+import { signal, useLayoutEffect } from "./lib.js";
 import { go } from "./router.js";
 
 const KEPT = "leadhand.keys";
@@ -53,7 +53,7 @@ export function allScopes() {
 
 /** Keys of a screen or a part of it. @param {Record<string, [string, () => void] | null>} keys */
 export function useKeys(title, keys, deps = []) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const scope = { title, keys: Object.fromEntries(Object.entries(keys).filter(([, value]) => value)) };
     scopes.add(scope);
     return () => scopes.delete(scope);

@@ -48,13 +48,18 @@ export async function loadRuns(filter, more = false) {
   const before = runs.value;
   const cursor = more ? before.next : undefined;
   runs.value = { ...before, filter, loading: true, ...(more || same(before.filter, filter) ? {} : { rows: [], next: null }) };
+  const meanwhile = [];
+  const stop = follow((events) => meanwhile.push(...events));
   try {
     const page = await api.runs({ ...filter, cursor, limit: 50 });
     if (!same(runs.value.filter, filter)) return;
     const rows = more ? [...before.rows, ...items(page)] : items(page);
     runs.value = { rows, next: page.next ?? null, error: null, loading: false, filter };
+    patchRuns(meanwhile); // events that overtook the page
   } catch (error) {
     runs.value = { ...runs.value, error, loading: false };
+  } finally {
+    stop();
   }
 }
 
@@ -62,9 +67,11 @@ const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 const reloadRuns = soon(() => runs.value.filter && loadRuns(runs.value.filter), 400);
 
 const FLUSH_MS = 100;
+const LATE_MS = 300;
 
 let queued = [];
 let timer = 0;
+let frame = 0;
 let flushed = 0;
 
 /** The first event is shown with the next frame; a flood ten times a second: that reads as live, and
@@ -72,7 +79,14 @@ let flushed = 0;
 function heard(events) {
   for (const event of events) queued.push(event);
   const wait = document.hidden ? 1000 : Math.max(0, flushed + FLUSH_MS - performance.now());
-  timer ||= setTimeout(() => (document.hidden ? flush() : requestAnimationFrame(flush)), wait);
+  timer ||= setTimeout(draw, wait);
+}
+
+/** With the next frame; a window that is covered gets none, and must be right all the same. */
+function draw() {
+  if (document.hidden) return flush();
+  frame = requestAnimationFrame(flush);
+  timer = setTimeout(flush, LATE_MS);
 }
 
 const readers = new Set();
@@ -84,6 +98,8 @@ export function follow(read) {
 }
 
 function flush() {
+  cancelAnimationFrame(frame);
+  clearTimeout(timer);
   timer = 0;
   flushed = performance.now();
   const events = queued;

@@ -1,5 +1,5 @@
 // One open run: a signal for each step, so that an event redraws what it is about and no more.
-import { signal } from "../lib.js";
+import { batch, signal } from "../lib.js";
 import { api } from "../api.js";
 import { follow, onRefetch, resource, soon } from "../store.js";
 import { concernsPeople, isStructural, patchHead, patchNode, tally } from "../patch.js";
@@ -24,6 +24,9 @@ export class LiveRun {
     /** The step that something last happened to, for what shows one step. */
     this.touched = signal({ step: "", at: 0 });
     this.changes = new Set();
+    this.turns = {};
+    /** For each document on its way: the events that came since it was asked for. */
+    this.meanwhile = new Set();
     this.soonHead = soon(() => this.loadHead(), 250);
     this.soonGraph = soon(() => this.loadGraph(), 150);
     this.undo = [follow((events) => this.read(events)), onRefetch(() => this.load())];
@@ -41,22 +44,34 @@ export class LiveRun {
     this.review.refresh();
   }
 
-  async loadHead() {
+  /** A document may be older than events that overtook it: they are applied to it again. */
+  async fetch(name, ask, take) {
+    const turn = (this.turns[name] = (this.turns[name] ?? 0) + 1);
+    const events = [];
+    this.meanwhile.add(events);
     try {
-      const head = await api.run(this.run);
-      if (!this.closed) [this.head.value, this.error.value] = [head, null];
+      const doc = await ask(this.run);
+      if (!this.closed && turn === this.turns[name]) batch(() => take(doc, events));
     } catch (error) {
-      if (!this.closed) this.error.value = error;
+      if (!this.closed && (name === "head" || !this.shape.value.ids.length)) this.error.value = error;
     }
+    this.meanwhile.delete(events);
   }
 
-  async loadGraph() {
-    try {
-      const graph = await api.graph(this.run);
-      if (!this.closed) this.take(graph);
-    } catch (error) {
-      if (!this.closed && !this.shape.value.ids.length) this.error.value = error;
-    }
+  loadHead() {
+    return this.fetch("head", api.run, (head, events) => {
+      this.head.value = events.reduce(patchHead, head);
+      this.error.value = null;
+    });
+  }
+
+  loadGraph() {
+    return this.fetch("graph", api.graph, (graph, events) => {
+      this.take(graph);
+      const counts = { ...this.counts.peek() };
+      for (const event of events) this.readStep(event, counts);
+      this.counts.value = counts;
+    });
   }
 
   /** A whole graph: what is new gets a signal, what is known a value. */
@@ -97,6 +112,7 @@ export class LiveRun {
   read(events) {
     const mine = events.filter((event) => event.run === this.run);
     if (!mine.length) return;
+    for (const events of this.meanwhile) events.push(...mine);
     const counts = { ...this.counts.peek() };
     let head = this.head.peek();
     let touched = null;

@@ -14,7 +14,8 @@ export function StepNode({ signal, x, y, selected, dim, focusable }) {
   const glyph = useComputed(() => SHAPES[stepState(shown(signal.value)).shape]);
   const word = useComputed(() => detail(signal.value));
   const { id } = signal.peek();
-  return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id}>
+  const label = useComputed(() => `${short(id, LETTERS)} ${word.value}`); // from afar the texts are not drawn
+  return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id} aria-label=${label}>
     <rect width=${SIZE.width} height=${SIZE.height} rx="8" /><path class="mark" transform="translate(10 16)" d=${glyph} />
     <text x="36" y="21">${short(id, LETTERS)}</text>${" "}<text class="sub" x="36" y="37">${word}</text></g>`;
 }

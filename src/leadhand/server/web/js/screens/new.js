@@ -91,7 +91,8 @@ const TONES = { "let through": "good", "one person": "ask", "two people": "ask",
 const SAYS = { "let through": "Starts at once", "one person": "Waits for one person", "two people": "Waits for two people", refused: "Is refused" };
 
 function Draft({ draft }) {
-  const { plan = {}, reach = {}, findings = [], decision, reason } = draft;
+  const { findings = [], decision, reason } = draft;
+  const [plan, reach] = [draft.plan ?? {}, draft.reach ?? {}]; // a refused plan reaches nothing
   const steps = plan.steps ?? [];
   const tags = (all, tone) => (all?.length ? all.map((each) => html`<${Tag} tone=${tone}><${Txt} v=${each} /></${Tag}> `) : "nothing declared");
   const workers = Array.isArray(reach.workers) ? reach.workers : Object.keys(reach.workers ?? {});
