@@ -15,7 +15,7 @@ from leadhand.core.moves import Move
 from leadhand.core.policy import Policy, Rule
 from leadhand.core.review import reach
 from leadhand.core.revisions import plan_of
-from leadhand.errors import Conflict, NotAllowed
+from leadhand.errors import Conflict, NotAllowed, PlanInvalid
 from tests.core.driver import SECOND, WORKERS, Drive, propose, spec, step
 
 MINUTE = 60 * SECOND
@@ -244,3 +244,32 @@ def test_a_step_that_was_replaced_twice_is_no_difference():
         amend(run, step(new, "a", supersedes=old))
     doc, heirs = plan_of(run.state)
     assert diff(doc, doc, heirs) == []
+
+
+def test_a_plan_cannot_be_emptied_into_a_success():
+    """Waiting or let through: whoever wants nothing done cancels the run."""
+    nothing = {"steps": [], "cancel": [], "final": True}
+    waiting = Drive(step("a", worker="risky"))
+    with pytest.raises(PlanInvalid, match="no step left"):
+        control.amend(waiting.state, nothing, "ann", waiting.now)
+    held = Drive(step("a"), step("b"), room=0)
+    with pytest.raises(PlanInvalid, match="no step left"):
+        control.amend(held.state, {**nothing, "cancel": ["a", "b"]}, "ann", held.now)
+    assert control.amend(held.state, {**nothing, "cancel": ["a"]}, "ann", held.now).events
+
+
+def test_where_approvers_sign_no_envelope_covers_an_amendment():
+    """A planner's revision goes on inside of it; what somebody else wrote was signed by nobody."""
+    signing = Policy(jitter=0.0, approvers={"ann": "ed25519:k"})
+    steps = step("a", worker="risky"), step("b", "a", worker="risky", parameters={"v": 1})
+    run = allowed(*steps, policy=signing)
+    answer = {"steps": [instead("b.2", "b", parameters={"v": 2})], "cancel": [], "final": False}
+    for name in ("test", "policy", ""):
+        with pytest.raises(NotAllowed, match="is no person"):
+            control.amend(run.state, answer, name, run.now)
+    run.hear(control.amend(run.state, answer, "eve", run.now)).done("a")
+    assert run.running == ["b"]
+    assert "what ann signed is not this" in run.state.questions["review-2"].text
+    run = allowed(*steps, policy=signing).done("a", "b")
+    assert run.answer(propose(step("c", worker="risky"), final=False)).running == ["c"]
+    assert check(run.log) == []

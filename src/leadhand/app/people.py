@@ -14,6 +14,7 @@ import msgspec
 from leadhand.app.house import House
 from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.audit.keys import PrivateKey
+from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core.amend import amendment, edit
 from leadhand.core.approval import Approval, parts_of, plan_binding
@@ -85,6 +86,10 @@ class People(House):
 
     async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
         """Change what has not started, by path: `{"steps.a.not_before": "02:00 Europe/Berlin"}`."""
+        try:
+            sets = {path: plain(value, place=path) for path, value in sets.items()}
+        except ValueError as error:
+            raise UsageError(f"the plan would hold what JSON cannot: {error}") from None
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
 

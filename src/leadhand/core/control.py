@@ -18,10 +18,10 @@ from leadhand.core.effects import Effect, StopAttempt
 from leadhand.core.evolve_people import REDOABLE, REOPENS_SINCE
 from leadhand.core.facts import broken_promises, given, is_flag, misgiven
 from leadhand.core.moves import SECOND, Move
-from leadhand.core.reviewing import approve, reject, request_changes
+from leadhand.core.reviewing import NO_PERSON, approve, reject, request_changes
 from leadhand.core.revise import findings, propose
 from leadhand.core.wording import meant
-from leadhand.errors import Conflict, PlanInvalid, UsageError
+from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc, Json
@@ -188,6 +188,8 @@ def examined(state: State, number: int, found: list[str], failed: str, now: Now)
 def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     """A person's own revision: of the one that waits, or of the plan as it stands."""
     _open(state)
+    if state.started is not None and actor in (*NO_PERSON, state.started.planner):
+        raise NotAllowed(f"{actor or 'nobody'} is no person, and cannot amend anything")
     waiting, events = state.pending, []
     seen, now_there = answer.get("base"), waiting.hash if waiting is not None else state.head
     if seen is not None and seen != now_there:
@@ -202,8 +204,20 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     )
     if found:
         raise PlanInvalid([f"the amended plan does not fit: {'; '.join(found)}"])
+    if answer.get("final") and not answer.get("steps") and not _left(state, answer):
+        empty = "the amended plan has no step left, and would succeed without doing anything"
+        raise PlanInvalid([f"{empty}. Fix: cancel the run, or reject what waits"])
     proposed, effects = propose(state, actor, answer, now)
     return Move([*events, *proposed], effects)
+
+
+def _left(state: State, answer: Doc) -> bool:
+    """Whether a run has a step still that an amendment does not take out."""
+    gone = {*answer.get("cancel", ())}
+    return any(
+        step.id not in gone and step.status not in ("cancelled", "superseded")
+        for step in state.steps.values()
+    )
 
 
 def _refuse_misgiven(facts: list[str], value: Json) -> None:

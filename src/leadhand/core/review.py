@@ -208,7 +208,9 @@ def ruling(
         why = "data from outside was read, and it is outside what was allowed"
         return Ruling(1, f"{why}: {', '.join(beyond)}")
     if beyond and found.people:
-        over = f"the time of {permits.approved_by}'s approval is up"
+        ended = f"the time of {permits.approved_by}'s approval is up"
+        signed = f"what {permits.approved_by} signed is not this"
+        over = signed if state.policy.approvers else ended
         why = f"new: {', '.join(beyond)}" if envelope else over
         return found._replace(reason=f"{found.reason}; {why}")
     return found

@@ -45,6 +45,9 @@ def ruled(
     """The policy's word on a revision: let through, up to people, or refused."""
     number, hash_, add = revision.number, revision.hash, revision.add
     envelope = standing(state.permits, now.wall)
+    by_hand = state.started is not None and revision.author != state.started.planner
+    if by_hand and state.policy.approvers and envelope:
+        envelope = {}  # Who may write is not who may sign: no envelope covers an amendment.
     found = ruling(state, wanted, envelope, findings)
     if found.refused:
         return [
