@@ -8,10 +8,11 @@ import sys
 import pytest
 
 from leadhand.errors import LeadhandError
-from leadhand.fleet.boundaries import outside, within
 from leadhand.fleet.conductor import Change, Conductor, Ejected, Landed
 from leadhand.fleet.gate import GateTrouble, Verdict
+from leadhand.fleet.history import read_log
 from leadhand.fleet.hub import Hub
+from leadhand.fleet.patterns import outside, within
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.train import Rules
 from tests.fleet.places import files_of, run_git, write
@@ -284,6 +285,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from leadhand.fleet.conductor import Change, Conductor
 from leadhand.fleet.gate import Verdict
+from leadhand.fleet.history import read_log
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.slots import Slots
 
@@ -326,7 +328,7 @@ async def test_killed_between_merge_and_report(tmp_path, user, moment):
     async with await Hub.open(tmp_path / "fleet", user) as hub:
         head = (await hub.kept())["refs/leadhand/task/r1/t1/1"]
         assert (hub.landed("r1", "t1") is not None) == (moment == "after")
-        (base,) = {commit.parents[0] for commit in await hub._log("-1", head)}
+        (base,) = {commit.parents[0] for commit in await read_log(hub.git, "-1", head)}
         mine = Change(run="r1", task="t1", attempt=1, base=base, head=head, goal="Do it")
         async with Conductor(hub, Judge(hub)) as conductor:
             told = await conductor.land(mine)

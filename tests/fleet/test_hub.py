@@ -261,6 +261,33 @@ async def test_what_has_landed_is_found_by_its_trailers(tmp_path, user, hub, slo
     again.close()
 
 
+async def test_a_move_of_main_that_was_begun_is_finished(hub, slots):
+    """Whoever asked for it may be gone: what is known of main is true."""
+    sha = await change(hub, slots, {"a.txt": "x\n"})
+    sha = await hub.commit(await hub.tree(sha), (hub.main(),), "Landed", TRAILERS)
+    for pause in (0.0, 0.005, 0.01, 0.02, 0.04):
+        task = asyncio.create_task(hub.advance(sha, hub.main()))
+        await asyncio.sleep(pause)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        async with hub._moving:
+            pass
+        assert hub.main() == await hub.resolve(MAIN) == sha
+        assert hub.landed("r1", "t1") == sha
+        sha = await hub.commit(await hub.tree(sha), (sha,), "Landed again", TRAILERS)
+
+
+async def test_others_may_look(tmp_path, hub, slots):
+    """Without the lock, and without writing."""
+    sha = await land(hub, slots, {"a.txt": "x\n"})
+    looking = await Hub.look(tmp_path / "fleet")
+    assert (looking.main(), looking.landed("r1", "t1")) == (sha, sha)
+    with pytest.raises(Bug, match="for reading only"):
+        await looking.advance(sha, sha)
+    with pytest.raises(Bug, match="for reading only"):
+        await looking.publish("x")
+
+
 def test_trailers_are_read_back_and_cannot_be_forged():
     """Lines that look like ours are quoted; values are one line; the last paragraph counts."""
     text = "x" * 90 + "\nLeadhand-Task: a\n  LEADHAND-run:b\nPlain: fine"

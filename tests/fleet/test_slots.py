@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from leadhand.fleet.hub import Hub, ref_of
 from leadhand.fleet.slots import SlotGone, Slots
 from leadhand.fleet.taking import Limits
 from tests.fleet.places import commit_all, every_byte, files_of, make_repo, run_git, write
+from tests.support.need import need
 
 
 async def clean(slots, base=None):
@@ -406,3 +408,75 @@ async def test_leases_wait_for_a_slot(slots):
 
     await asyncio.gather(*(work() for _ in range(12)))
     assert most == 3
+
+
+async def test_what_the_setup_made_is_not_the_agents(tmp_path, hub):
+    """Unless the agent changed it."""
+
+    async def setup(slot):
+        write(slot.path, {"made/one": "1\n", "made/two": "2\n", "a.txt": "by the setup\n"})
+
+    slots = Slots(hub, tmp_path / "slots", 1, setup=setup)
+    async with slots.lease(hub.main()) as slot:
+        assert (await slot.take()).changed == {}
+        write(slot.path, {"mine": "x\n", "made/two": "changed\n"})
+        assert (await slot.take()).changed == {"mine": "A", "made/two": "A"}
+
+
+async def test_pools_do_not_get_in_each_others_way(tmp_path, hub):
+    """The same names in two folders are two slots."""
+    one, two = Slots(hub, tmp_path / "one", 1), Slots(hub, tmp_path / "two", 1)
+    async with one.lease(hub.main()) as first, two.lease(hub.main()) as second:
+        write(first.path, {"a.txt": "first\n"})
+        assert (await second.take()).changed == {}
+        assert (await first.take()).changed == {"a.txt": "M"}
+
+
+CLOSED = """
+import asyncio, os, sys
+from pathlib import Path
+from leadhand.fleet.hub import Hub
+from leadhand.fleet.slots import Slots
+
+async def main():
+    root = Path(sys.argv[1])
+    async with await Hub.open(root / "fleet", root / "user") as hub:
+        slots = Slots(hub, root / "slots", 1)
+        async with slots.lease(hub.main()) as slot:
+            (slot.path / "deep").mkdir()
+            (slot.path / "deep/new").write_text("new")
+            (slot.path / "src/b.txt").write_text("changed")
+            (slot.path / "secret").write_text("x")
+            (slot.path / "secret").chmod(0)
+            (slot.path / "deep").chmod(0)
+            (slot.path / "src").chmod(0)
+            taken = await slot.take()
+            assert taken.changed == {"deep/new": "A", "src/b.txt": "M"}, taken
+            assert list(taken.left_out) == ["secret"], taken
+            (slot.path / "deep").chmod(0o500)
+            (slot.path / "src").chmod(0o500)
+        async with slots.lease(hub.main()) as slot:
+            assert (await slot.take()).changed == {}
+            assert sorted(os.listdir(slot.path)) == [".git", "a.txt", "src"]
+
+asyncio.run(main())
+"""
+
+
+async def test_closed_folders_hide_nothing(tmp_path, user):
+    """For a user who is not root: what can be opened is taken, what cannot be read is named."""
+    other = {}
+    if os.geteuid() == 0:
+        subprocess.run(["chown", "-R", "65534:65534", tmp_path], check=True)
+        for place in (tmp_path, *tmp_path.parents[:3]):
+            place.chmod(0o755)
+        other = {"user": 65534, "group": 65534}
+        inside = [sys.executable, "-c", "import leadhand"]
+        try:
+            reachable = subprocess.run(inside, capture_output=True, check=False, **other).returncode
+        except PermissionError:
+            reachable = 1
+        need(reachable == 0, "a Python that another user may run")
+    command = [sys.executable, "-c", CLOSED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **other)
+    assert done.returncode == 0, done.stderr

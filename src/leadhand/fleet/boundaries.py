@@ -1,41 +1,72 @@
-"""Whether a file lies within what somebody may write.
+"""Who may change what, right now: no two agents at work may write the same.
 
-The texts are those of steps (`core/paths.py`): parts between slashes, `*` and `?` within a part,
-`**` for any number of parts; a text without wildcards means the file or all that lies below it.
-The path is a real one: a star in it is a star.
+A task holds the paths that it may write from its start until it has landed or failed. One that
+would overlap with a holder waits, first come first served, so that nobody is passed over: a task
+also waits for those who came before it and are still waiting for something that it wants.
 """
 
-import re
-from collections.abc import Iterable
-from functools import lru_cache
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from leadhand.core import paths
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
 
 
-def within(path: str, texts: Iterable[str]) -> bool:
-    """Whether one of the texts means this path."""
-    return any(_pattern(text).fullmatch(path) for text in texts)
+class Boundaries:
+    """Paths that are held, and who waits for them."""
+
+    def __init__(self) -> None:
+        self._line: list[_Claim] = []
+
+    @asynccontextmanager
+    async def hold(self, writes: Sequence[str]) -> AsyncIterator[None]:
+        """Wait until nobody else may write these, and keep others from them."""
+        claim = _Claim(tuple(writes))
+        self._line.append(claim)
+        try:
+            while any(clash(claim.writes, other.writes) for other in self._before(claim)):
+                claim.changed.clear()
+                await claim.changed.wait()
+            yield
+        finally:
+            self._line.remove(claim)
+            for other in self._line:
+                other.changed.set()
+
+    def _before(self, claim: _Claim) -> list[_Claim]:
+        return self._line[: self._line.index(claim)]
+
+    @property
+    def held(self) -> int:
+        """How many hold or wait."""
+        return len(self._line)
 
 
-def outside(paths: Iterable[str], texts: Iterable[str]) -> list[str]:
-    """The paths that none of the texts means."""
-    allowed = tuple(texts)
-    return [path for path in paths if not within(path, allowed)]
+class _Claim:
+    def __init__(self, writes: tuple[str, ...]) -> None:
+        self.writes = writes
+        self.changed = asyncio.Event()
 
 
-@lru_cache(maxsize=4096)
-def _pattern(text: str) -> re.Pattern[str]:
-    parts = [part for part in text.split("/") if part not in ("", ".")]
-    words = []
-    for at, part in enumerate(parts):
-        last = at == len(parts) - 1
-        if part == "**":
-            words.append(".+" if last else "(?:.+/)?")
-        else:
-            words.append(_part(part) + ("" if last else "/"))
-    wide = "*" in text or "?" in text
-    below = "(?:/.*)?" if parts and (not wide or parts[-1] != "**") else ""
-    return re.compile("".join(words) + below, re.DOTALL)
+def clash(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two sets of paths overlap."""
+    return next(iter(paths.overlaps(one, other)), None) is not None
 
 
-def _part(part: str) -> str:
-    found = {"*": "[^/]*", "?": "[^/]"}
-    return "".join(found.get(character, re.escape(character)) for character in part)
+def outside(changed: Sequence[str], writes: Sequence[str]) -> list[str]:
+    """The paths that were changed and lie outside of what may be written.
+
+    A file whose own name holds a wildcard would fit any pattern, so it fits none.
+    """
+    allowed = [paths.parts(each) for each in writes]
+    return [
+        path
+        for path in changed
+        if {"*", "?"} & set(path)
+        or not any(paths.overlap(paths.parts(path), each) for each in allowed)
+    ]

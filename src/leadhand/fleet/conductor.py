@@ -25,10 +25,10 @@ from typing import Any, Protocol, Self
 
 from leadhand.errors import Bug, LeadhandError
 from leadhand.fleet import signals
-from leadhand.fleet.boundaries import outside, within
 from leadhand.fleet.gate import Command, Verdict
 from leadhand.fleet.git import GitFailed, shown
 from leadhand.fleet.hub import Hub
+from leadhand.fleet.patterns import outside, within
 from leadhand.fleet.signals import Kind
 from leadhand.fleet.train import Rules, Train
 

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Protocol
 
 from leadhand.errors import LeadhandError
-from leadhand.fleet.boundaries import within
 from leadhand.fleet.git import raw_of
 from leadhand.fleet.hub import Hub
+from leadhand.fleet.patterns import within
 from leadhand.fleet.scrubbing import remove
 from leadhand.fleet.slots import Slot, Slots
 from leadhand.workers.processes import Finished, ProcessError, Processes, SpawnError
@@ -156,6 +156,8 @@ class Gate:
         self._processes, self._sandbox = processes, sandbox
         self.flakes = flakes or Flakes(hub.path / "flakes.jsonl", rules.flaky)
         self._failures = re.compile(rules.failures, re.MULTILINE) if rules.failures else None
+        for left in slots.folder.glob("home-*"):  # by a process that was killed
+            remove(left)
         self._seen: OrderedDict[tuple[str, str], tuple[bool, tuple[str, ...]]] = OrderedDict()
 
     async def check(self, sha: str, acceptance: Sequence[Command] = ()) -> Verdict:

@@ -33,7 +33,7 @@ OLDEST = (2, 38)
 """The first git that merges in memory (`merge-tree --write-tree`)."""
 TIME_S = 120.0
 GRACE_S = 3.0
-OUTPUT_BYTES_MAX = 64 << 20
+OUTPUT_BYTES_MAX = 256 << 20
 SAID_BYTES_MAX = 16 << 10
 AT_ONCE = 8
 
@@ -170,6 +170,7 @@ def environment(configuration: Path) -> dict[str, str]:
         "GIT_GRAFT_FILE": "/nonexistent",
         "GIT_LITERAL_PATHSPECS": "1",
         "GIT_ASKPASS": "false",
+        "GIT_ALLOW_PROTOCOL": "file",
         "GIT_AUTHOR_NAME": nobody,
         "GIT_AUTHOR_EMAIL": "leadhand@localhost",
         "GIT_COMMITTER_NAME": nobody,

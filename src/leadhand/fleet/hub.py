@@ -34,9 +34,10 @@ from urllib.parse import quote
 
 from leadhand.errors import Bug, StoreCorrupt, UsageError
 from leadhand.fleet.git import Git, GitFailed, check_version, name_of
+from leadhand.fleet.history import Commit, read_log
 from leadhand.fleet.locking import hold, tidy
 from leadhand.fleet.sameness import Entry, same_lines, strangers
-from leadhand.fleet.trailers import message_of, trailers_of
+from leadhand.fleet.trailers import message_of
 from leadhand.fleet.user import Fetched, User
 
 MAIN = "refs/heads/main"
@@ -69,23 +70,6 @@ class Merge:
     conflicts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One commit, with what its trailers say."""
-
-    sha: str
-    parents: tuple[str, ...]
-    tree: str
-    at: int
-    author: str
-    message: str
-    trailers: Mapping[str, str]
-
-    @property
-    def subject(self) -> str:
-        return self.message.partition("\n")[0]
-
-
 def ref_of(kind: str, run: str, task: str, attempt: int) -> str:
     """The place of one attempt's work; names that git would not take are escaped."""
     parts = (quote(part, safe="").replace(".", "%2E") or "-" for part in (run, task, str(attempt)))
@@ -95,8 +79,8 @@ def ref_of(kind: str, run: str, task: str, attempt: int) -> str:
 class Hub:
     """Opened by `Hub.open`, given back by `close`."""
 
-    def __init__(self, path: Path, git: Git, user: User, lock: int) -> None:
-        self.path, self.git, self.user = path, git, user
+    def __init__(self, path: Path, git: Git, user: User | None, lock: int) -> None:
+        self.path, self.git, self._user = path, git, user
         self._lock = lock
         self._main = ""
         self._moving = asyncio.Lock()
@@ -125,11 +109,19 @@ class Hub:
             hub = cls(path, git, user, lock)
             if not git.folder.exists():
                 await hub._make()
-            await asyncio.to_thread(tidy, git.folder)
+            await asyncio.to_thread(tidy, path, git.folder)
             await hub._read()
         except BaseException:
             os.close(lock)
             raise
+        return hub
+
+    @classmethod
+    async def look(cls, path: Path) -> Self:
+        """A hub that another process may own, for reading only."""
+        path = Path.cwd() / path
+        hub = cls(path, Git(path / "hub.git", path / "gitconfig"), None, -1)
+        await hub._read()
         return hub
 
     async def __aenter__(self) -> Self:
@@ -144,16 +136,21 @@ class Hub:
             os.close(self._lock)
             self._lock = -1
 
+    def _own(self) -> User:
+        if self._lock < 0 or self._user is None:
+            raise Bug("this hub is closed, or was opened for reading only")
+        return self._user
+
     async def _make(self) -> None:
         """In a folder beside, which then gets its name: half a hub is none."""
         half = self.git.folder.with_suffix(".new")
         shutil.rmtree(half, ignore_errors=True)
         git = Git(half, self.git.configuration, self.git.held)
-        form = await self.user.object_format()
+        form = await self._own().object_format()
         await git("init", "--quiet", "--bare", "--template=", f"--object-format={form}", str(half))
         for name, value in REPOSITORY:
             await git("config", name, value)
-        fetched = await self.user.fetch(git)
+        fetched = await self._own().fetch(git)
         for ref in (MAIN, START):
             await git("update-ref", ref, fetched)
         await git("symbolic-ref", "HEAD", MAIN)
@@ -165,8 +162,8 @@ class Hub:
             await self.git("cat-file", "-e", f"{self._main}^{{tree}}")
         except GitFailed as error:
             raise StoreCorrupt(f"the hub in {self.path} has no readable main: {error}") from error
-        older = await self._log("--max-count", str(OLDER_MAX), START)
-        for commit in (*older, *await self._log(f"{START}..{MAIN}")):
+        older = await read_log(self.git, "--max-count", str(OLDER_MAX), START)
+        for commit in (*older, *await read_log(self.git, f"{START}..{MAIN}")):
             self._note(commit)
 
     # --- main ------------------------------------------------------------------------------
@@ -176,7 +173,14 @@ class Hub:
         return self._main
 
     async def advance(self, new: str, old: str) -> bool:
-        """Move main from one commit to a later one; false if it is not where it was said to be."""
+        """Move main from one commit to a later one; false if it is not where it was said to be.
+
+        Once begun it is finished, also when the caller is cancelled: what is known of main is true.
+        """
+        self._own()
+        return await asyncio.shield(asyncio.ensure_future(self._advance(new, old)))
+
+    async def _advance(self, new: str, old: str) -> bool:
         async with self._moving:
             ancestor = await self.git(
                 "merge-base", "--is-ancestor", _sha(old), _sha(new), codes=(0, 1)
@@ -195,7 +199,7 @@ class Hub:
                 if self._main != new:
                     return False
             self._main = new
-            for commit in await self._log(f"{old}..{new}"):
+            for commit in await read_log(self.git, f"{old}..{new}"):
                 self._note(commit)
         return True
 
@@ -210,11 +214,11 @@ class Hub:
 
     async def commits(self, since: str = START) -> list[Commit]:
         """What has landed after a commit, oldest first."""
-        return await self._log(f"{since}..{MAIN}")
+        return await read_log(self.git, f"{since}..{MAIN}")
 
     async def commits_between(self, old: str, new: str, paths: Sequence[str] = ()) -> list[Commit]:
         """The commits from one to another that touch these paths, or any."""
-        return await self._log(f"{old}..{new}", "--", *paths)
+        return await read_log(self.git, f"{old}..{new}", "--", *paths)
 
     async def tips(self) -> list[str]:
         """Where main has been, oldest first: each of these was gated as a whole."""
@@ -225,20 +229,6 @@ class Hub:
         said = commit.trailers
         if "Leadhand-Run" in said and "Leadhand-Task" in said:
             self._landed[said["Leadhand-Run"], said["Leadhand-Task"]] = commit
-
-    async def _log(self, *what: str) -> list[Commit]:
-        form = "--format=tformat:%H%x00%P%x00%T%x00%ct%x00%an%x00%B"
-        said = await self.git("log", "-z", "--reverse", "--no-show-signature", form, *what)
-        parts = said.out.split(b"\0")
-        found = []
-        for at in range(0, len(parts) - 5, 6):
-            sha, parents, tree, when, author, text = (name_of(part) for part in parts[at : at + 6])
-            found.append(
-                Commit(
-                    sha, tuple(parents.split()), tree, int(when), author, text, trailers_of(text)
-                )
-            )
-        return found
 
     # --- objects ---------------------------------------------------------------------------
 
@@ -344,6 +334,7 @@ class Hub:
 
     async def submit(self, ref: str, sha: str) -> None:
         """Keep a commit under a name of the fleet's."""
+        self._own()
         if not ref.startswith("refs/leadhand/"):
             raise Bug(f"{ref} is not a place of the fleet's")
         for left in reversed(range(TRIES)):
@@ -371,7 +362,7 @@ class Hub:
 
     async def fetch_user(self) -> Fetched:
         """Look at the user's branch again, and say how it stands to main."""
-        tip = await self.user.fetch(self.git)
+        tip = await self._own().fetch(self.git)
         if tip == self._main:
             return Fetched(tip, "same")
         said = await self.git("merge-base", tip, self._main, codes=(0, 1))
@@ -381,7 +372,7 @@ class Hub:
     async def publish(self, branch: str) -> str:
         """Give main to the user as a branch of its own; never by force, never into a checkout."""
         main = self._main
-        await self.user.publish(self.git, main, branch)
+        await self._own().publish(self.git, main, branch)
         return main
 
 

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 from leadhand.errors import Conflict
 
 WAIT_S = 10.0
 LOOK_S = 0.05
+TEMPORARY = ("index/take-*", "found-*", "gate-*", "hub.new")
 
 
 async def hold(path: Path, wait_s: float = WAIT_S) -> int:
@@ -29,9 +31,11 @@ async def hold(path: Path, wait_s: float = WAIT_S) -> int:
             return lock
 
 
-def tidy(folder: Path) -> int:
+def tidy(path: Path, folder: Path) -> int:
     """Remove lock files and half-written objects; only for one who holds the lock and is alone."""
     gone = 0
+    for left in (place for pattern in TEMPORARY for place in path.glob(pattern)):
+        shutil.rmtree(left, ignore_errors=True)
     for place, _, names in os.walk(folder):
         inside_objects = Path(place).is_relative_to(folder / "objects")
         for name in names:

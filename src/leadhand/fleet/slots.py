@@ -25,16 +25,18 @@ Laws
 
 import asyncio
 import contextlib
+import os
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from zlib import crc32
 
 from leadhand.errors import LeadhandError
 from leadhand.fleet.git import GitFailed, shown
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.scrubbing import make_git_folder, remove, remove_foreign
-from leadhand.fleet.taking import Limits, Taken, read_files
+from leadhand.fleet.taking import Limits, Mark, Taken, marks, read_files
 
 COPY_S = 1800.0
 
@@ -52,16 +54,18 @@ class Slot:
     name: str
     base: str
     limits: Limits
+    prepared: dict[str, Mark] = field(default_factory=dict)
+    """What the set-up left among the files: no work of the agent's, as long as it stays so."""
 
     @property
     def index(self) -> Path:
         """Our index of the slot's files, as they were handed over."""
-        return self.hub.path / "index" / self.name
+        return self.hub.path / "index" / f"{self.name}-{crc32(os.fsencode(self.path)):08x}"
 
     async def take(self, message: str = "Work of an agent", author: str = "") -> Taken:
         """What the agent left, as one commit on the base."""
         await asyncio.to_thread(self._check)
-        tree, read = await read_files(self.hub, self.path, self.index, self.base, self.limits)
+        tree, read = await read_files(self.hub, self.path, self.index, self.base, self)
         changed = await self.hub.changed(await self.hub.tree(self.base), tree)
         head = ""
         if changed:
@@ -94,7 +98,8 @@ class Slots:
     """A pool of slots in one folder; more are made as they are needed, up to `size`.
 
     `keep` are paths that outlive a task, such as installed dependencies. They are written by
-    agents, so the next task works with what the last one left there.
+    agents, so the next task works with what the last one left there. `setup` prepares a slot each
+    time it is handed over; the files it makes are not taken for the agent's.
     """
 
     def __init__(
@@ -106,9 +111,11 @@ class Slots:
         keep: Sequence[str] = (),
         limits: Limits | None = None,
         prefix: str = "slot",
+        setup: Callable[[Slot], Awaitable[None]] | None = None,
     ) -> None:
         self.hub, self.folder, self.size = hub, folder.absolute(), size
         self.keep, self.limits = tuple(keep), limits or Limits()
+        self._setup = setup
         names = [f"{prefix}-{number}" for number in range(size)]
         # Those that exist already come first: cleaning is cheaper than making.
         names.sort(key=lambda name: not (self.folder / name).is_dir())
@@ -130,6 +137,9 @@ class Slots:
             slot = Slot(self.hub, self.folder / name, name, base, self.limits)
             try:
                 await self._hand_over(slot, tree or await self.hub.tree(base))
+                if self._setup is not None:
+                    await self._setup(slot)
+                    slot.prepared.update(await marks(self.hub, slot.path, slot.index, slot))
                 yield slot
             finally:
                 # The last one used is the next one given: its files are likely the same.

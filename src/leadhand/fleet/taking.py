@@ -11,14 +11,16 @@ line-end rule that the base itself does not follow must not turn into a change n
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from leadhand.errors import LimitReached
 from leadhand.fleet.git import GitFailed, Said, lines_of, raw_of
@@ -52,6 +54,19 @@ class Taken:
     elsewhere: Mapping[str, str]
 
 
+Mark = tuple[int, int, int]
+"""Size, time of change and place on the disk: a file that has the same ones is the same."""
+
+
+class Allowed(Protocol):
+    """What counts when a slot is read."""
+
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def prepared(self) -> dict[str, Mark]: ...
+
+
 @dataclass(slots=True)
 class Read:
     """What was found while reading."""
@@ -62,16 +77,38 @@ class Read:
 
 
 async def read_files(
-    hub: Hub, slot: Path, index: Path, base: str, limits: Limits
+    hub: Hub, slot: Path, index: Path, base: str, allowed: Allowed
 ) -> tuple[str, Read]:
     """The tree of the slot's files, and what is not in it."""
     read = Read()
+    with _copied(index) as copy:
+        reader = _Reader(hub, slot, copy, allowed.limits, read, allowed.prepared)
+        try:
+            tree = await reader.tree()
+        except PermissionError:  # folders that somebody closed, with files in them
+            await asyncio.to_thread(open_all, slot)
+            tree = await reader.tree()
+    read.elsewhere = await find_elsewhere(hub, slot / ".git", base, tree)
+    return tree, read
+
+
+async def marks(hub: Hub, slot: Path, index: Path, allowed: Allowed) -> dict[str, Mark]:
+    """The files that differ from the base now, so that they can be told from later work."""
+    with _copied(index) as copy:
+        names = await _Reader(hub, slot, copy, allowed.limits, Read(), {}).names()
+    found = {}
+    for name in names:
+        with contextlib.suppress(OSError):
+            found[name] = _mark(_path(slot, name).lstat())
+    return found
+
+
+@contextlib.contextmanager
+def _copied(index: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=index.parent, prefix="take-") as folder:
         copy = Path(folder) / "index"
         shutil.copy2(index, copy)
-        tree = await _Reader(hub, slot, copy, limits, read).tree()
-    read.elsewhere = await find_elsewhere(hub, slot / ".git", base, tree)
-    return tree, read
+        yield copy
 
 
 @dataclass(slots=True)
@@ -81,6 +118,10 @@ class _Reader:
     index: Path
     limits: Limits
     read: Read
+    prepared: Mapping[str, Mark]
+
+    async def names(self) -> list[str]:
+        return [*await self._changed(), *await self._new(self.slot)]
 
     async def tree(self) -> str:
         changed = await self._changed()
@@ -125,7 +166,7 @@ class _Reader:
             names.remove(nested)
             inner = _path(folder, nested)
             empty = self.index.with_name("empty")  # the inner folder has no base
-            reader = _Reader(self.hub, inner, empty, self.limits, self.read)
+            reader = _Reader(self.hub, inner, empty, self.limits, self.read, {})
             names += [nested + name for name in await reader._new(inner)]
         return names
 
@@ -142,6 +183,8 @@ class _Reader:
             except (FileNotFoundError, NotADirectoryError):
                 if blob:
                     drop.append(name)
+                continue
+            if self.prepared.get(name) == _mark(found):
                 continue
             if stat.S_ISDIR(found.st_mode):
                 drop.append(name)  # what is in it counts among the new ones
@@ -187,6 +230,10 @@ class _Reader:
 
 def _path(folder: Path, name: str) -> Path:
     return Path(os.fsdecode(os.fsencode(folder) + b"/" + raw_of(name.rstrip("/"))))
+
+
+def _mark(found: os.stat_result) -> Mark:
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def _behind_a_link(slot: Path, name: str) -> bool:
