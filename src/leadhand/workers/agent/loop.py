@@ -56,6 +56,8 @@ ANSWER_S = 300.0
 QUIET_S = 0.2
 """Progress is told no more often than this."""
 TAIL_CHARS = 120
+TOKEN_CHARS_MOST = 6
+"""More characters than a token mostly has: a question that is too long even so is not asked."""
 
 
 class Bounds(NamedTuple):
@@ -103,7 +105,14 @@ class Loop:
             used = self._used.input + self._used.output
             if used >= self._bounds.tokens:
                 return self._too_much(f"it used {used:,} of {self._bounds.tokens:,} tokens")
+            if used + self._said() // TOKEN_CHARS_MOST > self._bounds.tokens:
+                words = f"what was said would pass {self._bounds.tokens:,} tokens if asked again"
+                return self._too_much(words)
         return self._too_much(f"it was not done after {self._bounds.turns} turns")
+
+    def _said(self) -> int:
+        """How many characters the next question has, at the least."""
+        return sum(len(turn.text) for turn in self._turns)
 
     async def _ask(self, number: int, context: Context) -> Answer:
         context.progress(f"turn {number}")
