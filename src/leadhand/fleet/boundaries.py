@@ -56,17 +56,3 @@ class _Claim:
 def clash(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether two sets of paths overlap."""
     return next(iter(paths.overlaps(one, other)), None) is not None
-
-
-def outside(changed: Sequence[str], writes: Sequence[str]) -> list[str]:
-    """The paths that were changed and lie outside of what may be written.
-
-    A file whose own name holds a wildcard would fit any pattern, so it fits none.
-    """
-    allowed = [paths.parts(each) for each in writes]
-    return [
-        path
-        for path in changed
-        if {"*", "?"} & set(path)
-        or not any(paths.overlap(paths.parts(path), each) for each in allowed)
-    ]

@@ -1,0 +1,319 @@
+"""The coder: a worker whose steps are changes of a repository, done when they are on main.
+
+    boundaries ─► slot at main ─► agent ─► what it left ─► within bounds? ─► gate ─► train ─► main
+                                    │ ended badly                │ no          │ red    │ ejected
+                                    └────────────── a failure with its class, and a handoff ─┘
+
+An agent is never believed: neither its exit code nor its last words. What counts is what it left
+in the slot, whether that stays within the paths it was given, whether acceptance and gate hold
+for it, and whether it is on main. Until then nothing has happened outside, so every failure has
+the effect "none" and may be tried again; what was left is saved before anybody is ended, and the
+next attempt is told of it.
+
+The ladder is the core's. What this file adds is who tries again: the same conversation first,
+then a new one with a handoff, and for `coder@strong` always a new one. After a crash `probe`
+answers from git: a commit on main with the trailers of this run and task is the task, done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.report import Failure, Report
+from leadhand.fleet.boundaries import Boundaries
+from leadhand.fleet.briefs import brief_of, handoff_of
+from leadhand.fleet.coder.base import Assignment, Coder, CoderEvent, CoderResult
+from leadhand.fleet.conductor import Change, Conductor, Ejected
+from leadhand.fleet.epics import CODER
+from leadhand.fleet.hub import ref_of
+from leadhand.fleet.patterns import outside
+from leadhand.fleet.slots import SlotGone
+from leadhand.models.guard import scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leadhand.fleet.gate import Gate
+    from leadhand.fleet.governor import Governor
+    from leadhand.fleet.hub import Hub
+    from leadhand.fleet.sandbox import Sandbox
+    from leadhand.fleet.slots import Slot, Slots
+    from leadhand.fleet.taking import Taken
+    from leadhand.ports import Context
+    from leadhand.ports import Task as Attempt
+
+LOG_CHARS = 4000
+"""How much of a log an agent is told, and a report keeps."""
+
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "goal": {"type": "string"},
+        "acceptance": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+        "writes": {"type": "array", "items": {"type": "string"}},
+        "reads": {"type": "array", "items": {"type": "string"}},
+        "brief": {"type": "string"},
+        "budget": {"type": "number"},
+        "priority": {"type": "integer"},
+    },
+    "required": ["goal", "writes"],
+    "additionalProperties": False,
+}
+RETURNS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"commit": {"type": "string"}, "files": {"type": "array"}},
+    "required": ["commit", "files"],
+}
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A task as it stands in the plan."""
+
+    goal: str
+    writes: list[str]
+    acceptance: list[list[str]] = []
+    reads: list[str] = []
+    brief: str = ""
+    budget: float = 0.0
+    priority: int = 0
+
+
+class Limits(NamedTuple):
+    """How far an agent may go in one attempt."""
+
+    time_s: float = 1800.0
+    silence_s: float = 300.0
+    stall_s: float = 0.0
+    turns: int = 200
+    cost: float = 0.0
+
+
+@dataclass(slots=True)
+class Shop:
+    """Everything that coders of one repository share."""
+
+    hub: Hub
+    slots: Slots
+    gate: Gate
+    conductor: Conductor
+    governor: Governor
+    sandbox: Sandbox
+    boundaries: Boundaries = field(default_factory=Boundaries)
+    at_work: dict[str, Coder] = field(default_factory=dict)
+    """Agents by run and task, for whoever wants to stop or tell one something."""
+
+
+class CoderWorker:
+    """Gives tasks to agents of one kind and one tier."""
+
+    def __init__(
+        self,
+        shop: Shop,
+        coder: Coder,
+        *,
+        name: str = CODER,
+        model: str = "",
+        limits: Limits | None = None,
+        stronger: str = "",
+        concurrency: int | None = None,
+    ) -> None:
+        self.shop, self.coder, self.model = shop, coder, model
+        self.limits = limits or Limits()
+        self.fresh_only = "@" in name
+        offer = Offer(
+            parameters=PARAMETERS,
+            returns=RETURNS,
+            effects=("repository",),
+            risk="medium",
+            idempotent=True,
+            probe=True,
+            # The clocks of the coder end an agent; this one is for when they fail, and the queue.
+            timeout_s=self.limits.time_s * 2 + 7200,
+        )
+        self.spec = WorkerSpec(
+            name=name,
+            kind="coder",
+            version=f"{coder.name}:{model}",
+            description=f"changes the repository with {coder.name}, and lands what it changed",
+            offers={"": offer},
+            max_concurrency=concurrency,
+            trusted=False,
+            stronger=stronger,
+        )
+
+    async def perform(self, task: Attempt, context: Context) -> Report:
+        """One attempt, from a slot to main."""
+        shop, given = self.shop, msgspec.convert(task.parameters, Given)
+        landed = shop.hub.landed(task.run, task.step)
+        if landed is not None:
+            return await self._adopted(landed)
+        async with (
+            shop.boundaries.hold(given.writes),
+            shop.governor.place(self.coder.name, given.priority),
+        ):
+            try:
+                async with shop.slots.lease(shop.hub.main()) as slot:
+                    return await self._attempt(task, given, context, slot)
+            except SlotGone as gone:
+                return _failed("transient", f"the agent destroyed its slot: {gone}")
+
+    async def _attempt(self, task: Attempt, given: Given, context: Context, slot: Slot) -> Report:
+        assignment = self._assignment(task, given, context)
+        result = await self._work(assignment, slot, context)
+        paid = Paid(result)
+        wip = await self._saved(slot, assignment)
+        handoff = {"session": result.session, "wip": wip, "said": scrub(result.said[:1000])}
+        if result.failure:
+            words = result.why or result.ended
+            return paid.failed(result.failure, words, result.retry_after_s, handoff)
+        taken = await slot.take(f"{given.goal[:72]}\n", self._author())
+        wrong = self._wrong(taken, given)
+        if wrong:
+            return paid.failed("criteria_unmet", wrong, None, handoff)
+        context.progress("gate")
+        acceptance = tuple(map(tuple, given.acceptance))
+        verdict = await self.shop.gate.check(taken.head, acceptance)
+        if not verdict.ok:
+            words = f"its change does not pass:\n{verdict.log[-LOG_CHARS:]}"
+            return paid.failed("criteria_unmet", words, None, handoff)
+        context.progress("on the train")
+        outcome = await self.shop.conductor.land(self._change(assignment, given, slot, taken))
+        if isinstance(outcome, Ejected):
+            words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
+            kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
+            return paid.failed(kind, words, None, handoff)
+        return paid.landed(outcome.sha, sorted(taken.changed), verdict.flaky)
+
+    def _assignment(self, task: Attempt, given: Given, context: Context) -> Assignment:
+        """The same conversation goes on once; whoever comes after that begins anew."""
+        last = context.failures[-1].details if context.failures else None
+        known: Mapping[str, Any] = last if isinstance(last, dict) else {}
+        resumes = task.attempt == 2 and not self.fresh_only
+        return Assignment(
+            run=task.run,
+            task=task.step,
+            attempt=task.attempt,
+            goal=given.goal,
+            acceptance=tuple(map(tuple, given.acceptance)),
+            writes=tuple(given.writes),
+            reads=tuple(given.reads),
+            brief=brief_of(given, context),
+            handoff=handoff_of(context),
+            session=str(known.get("session", "")) if resumes else "",
+            model=self.model,
+            time_s=self.limits.time_s,
+            turns=self.limits.turns,
+            cost=given.budget or self.limits.cost,
+            silence_s=self.limits.silence_s,
+            stall_s=self.limits.stall_s,
+        )
+
+    async def _work(self, assignment: Assignment, slot: Slot, context: Context) -> CoderResult:
+        name = f"{assignment.run}/{assignment.task}"
+
+        def heard(event: CoderEvent) -> None:
+            if event.text or event.tool:
+                context.progress(scrub(f"{event.tool} {event.path} {event.text}".strip()[:200]))
+
+        self.shop.at_work[name] = self.coder
+        try:
+            result = await self.coder.work(assignment, slot, self.shop.sandbox, heard)
+        except asyncio.CancelledError:
+            # Somebody ends the attempt: what is there is kept before the slot goes to another.
+            await asyncio.shield(self._saved(slot, assignment))
+            raise
+        finally:
+            self.shop.at_work.pop(name, None)
+        self.shop.governor.heard(self.coder.name, result.failure, result.retry_after_s)
+        return result
+
+    async def _saved(self, slot: Slot, assignment: Assignment) -> str:
+        """Where the work in progress lies; empty when there is none."""
+        ref = ref_of("wip", assignment.run, assignment.task, assignment.attempt)
+        try:
+            return ref if await slot.save(ref) else ""
+        except SlotGone:
+            return ""
+
+    def _wrong(self, taken: Taken, given: Given) -> str:
+        """Why what was left is not the task, whatever the agent says; nothing when it may be."""
+        if not taken.head:
+            hidden = f" (but for {next(iter(taken.elsewhere))})" if taken.elsewhere else ""
+            return f"the agent says that it is done, and has changed nothing{hidden}"
+        beyond = outside(sorted(taken.changed), given.writes)
+        if beyond:
+            return f"it changed {', '.join(beyond[:5])}, which is outside of {given.writes}"
+        if taken.left_out:
+            path, why = next(iter(taken.left_out.items()))
+            return f"{path} cannot be taken: {why}"
+        return ""
+
+    def _change(self, assignment: Assignment, given: Given, slot: Slot, taken: Taken) -> Change:
+        return Change(
+            run=assignment.run,
+            task=assignment.task,
+            attempt=assignment.attempt,
+            base=slot.base,
+            head=taken.head,
+            goal=given.goal,
+            paths=tuple(given.writes),
+            acceptance=tuple(map(tuple, given.acceptance)),
+            author=self._author(),
+            trailers={
+                "Leadhand-Task": assignment.task,
+                "Leadhand-Run": assignment.run,
+                "Leadhand-Attempt": str(assignment.attempt),
+                "Assisted-by": f"{self.coder.name}:{self.model or 'default'}",
+            },
+        )
+
+    def _author(self) -> str:
+        return f"{self.coder.name} (Leadhand) <agent@localhost>"
+
+    async def _adopted(self, sha: str) -> Report:
+        hub = self.shop.hub
+        files = await hub.changed(await hub.resolve(f"{sha}^"), sha)
+        return Report(data={"commit": sha, "files": sorted(files)})
+
+    async def probe(self, task: Attempt, _context: Context) -> Report | None:
+        """Whether it is on main, as git says."""
+        landed = self.shop.hub.landed(task.run, task.step)
+        return None if landed is None else await self._adopted(landed)
+
+    def check(self, name: str, action: str, data: Any) -> bool:
+        """There are no named checks: the gate is the check."""
+        return False
+
+    async def close(self) -> None:
+        """The shop is closed by whoever opened it."""
+
+
+class Paid:
+    """Reports of one attempt, each with what the agent cost."""
+
+    def __init__(self, result: CoderResult) -> None:
+        self._cost = result.cost
+        self._output = scrub(result.tail)
+
+    def failed(
+        self, kind: str, words: str, retry_after_s: float | None, details: dict[str, Any]
+    ) -> Report:
+        """Nothing of it is on main."""
+        failure = Failure(kind, scrub(words), "none", retry_after_s, details)
+        return Report("failed", error=failure, cost=self._cost, output=self._output)
+
+    def landed(self, sha: str, files: list[str], flaky: tuple[str, ...]) -> Report:
+        """It is on main."""
+        data: dict[str, Any] = {"commit": sha, "files": files}
+        if flaky:
+            data["flaky"] = list(flaky)
+        return Report(data=data, cost=self._cost, output=self._output)
+
+
+def _failed(kind: str, words: str) -> Report:
+    return Report("failed", error=Failure(kind, words, "none"))

@@ -1,0 +1,142 @@
+"""A task from its epic to main: a real process edits, real git lands, and nobody is believed."""
+
+import sys
+import textwrap
+
+import msgspec
+import pytest
+
+from leadhand import Lead, Policy
+from leadhand.fleet.coder.template import TemplateCoder
+from leadhand.fleet.conductor import Conductor
+from leadhand.fleet.epics import parse_epic, plan_of
+from leadhand.fleet.gate import Gate, GateRules
+from leadhand.fleet.governor import Governor
+from leadhand.fleet.sandbox import choose
+from leadhand.fleet.slots import Slots
+from leadhand.fleet.worker import CoderWorker, Limits, Shop
+from leadhand.stores.memory import MemoryStore
+from leadhand.workers.processes import Processes
+from tests.fleet.places import run_git
+
+AGENT = textwrap.dedent(
+    """
+    import json, pathlib, sys
+    task, attempt, brief = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3]).read_text()
+    tricks = json.loads(pathlib.Path(sys.argv[4]).read_text()).get(task, [])
+    trick = tricks[attempt - 1] if attempt <= len(tricks) else "good"
+    if trick == "nothing":
+        print("Done! Everything works.")
+    elif trick == "crash":
+        sys.exit(3)
+    elif trick == "outside":
+        pathlib.Path("other.py").write_text("x = 1\\n")
+        pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
+    elif trick == "red":
+        pathlib.Path(f"{task}.py").write_text("raise SystemExit(1)\\n")
+    elif trick == "wipe":
+        import shutil
+        for each in pathlib.Path(".").iterdir():
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    else:
+        pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
+    """
+)
+GATE = "import pathlib, runpy; [runpy.run_path(str(p)) for p in pathlib.Path('.').glob('*.py')]"
+
+
+def epic(*names):
+    tasks = "\n".join(
+        f"  - {{id: {n}, goal: write the module {n}, writes: [{n}.py],"
+        f" acceptance: [[{sys.executable}, {n}.py]]}}"
+        for n in names
+    )
+    return parse_epic(f"# Some modules\n```yaml\ntasks:\n{tasks}\n```\n", "e", "e.md")
+
+
+@pytest.fixture
+async def processes():
+    async with Processes("test-worker") as started:
+        yield started
+
+
+@pytest.fixture
+async def shop(tmp_path, hub, slots, processes):
+    sandbox = choose("none")
+    gate = Gate(
+        hub,
+        Slots(hub, tmp_path / "gates", 2, prefix="gate"),
+        GateRules(commands=((sys.executable, "-c", GATE),)),
+        processes=processes,
+        sandbox=sandbox,
+    )
+    async with Conductor(hub, gate) as conductor:
+        yield Shop(hub, slots, gate, conductor, Governor(4, stagger_s=0.0), sandbox)
+
+
+def crew(shop, processes, tmp_path, tricks):
+    agent, plan = tmp_path / "agent.py", tmp_path / "tricks.json"
+    agent.write_text(AGENT)
+    plan.write_bytes(msgspec.json.encode(tricks))
+    command = [sys.executable, str(agent), "{task}", "{attempt}", "{brief_file}", str(plan)]
+    coder = TemplateCoder("scripted", command, processes=processes, homes=tmp_path / "homes")
+    return CoderWorker(shop, coder, limits=Limits(time_s=30, silence_s=20))
+
+
+async def run(shop, processes, tmp_path, tricks, *names):
+    store = MemoryStore()
+    policy = Policy(backoff_s=0.01, jitter=0.0)
+    lead = Lead([crew(shop, processes, tmp_path, tricks)], store=store, policy=policy)
+    return await lead.run(plan_of(epic(*names))), store
+
+
+async def test_tasks_land_with_their_names_on_them(shop, processes, tmp_path, user):
+    before = run_git(user, "rev-parse", "HEAD")
+    outcome, _ = await run(shop, processes, tmp_path, {}, "a", "b", "c")
+    assert outcome.status == "succeeded", outcome
+    commits = await shop.hub.commits()
+    assert sorted(each.trailers["Leadhand-Task"] for each in commits) == ["a", "b", "c"]
+    assert {each.trailers["Leadhand-Run"] for each in commits} == {outcome.run}
+    assert all("scripted" in each.trailers["Assisted-by"] for each in commits)
+    landed = {step.id: step.data["commit"] for step in outcome.steps}
+    assert set(landed.values()) == {each.sha for each in commits}
+    assert run_git(user, "rev-parse", "HEAD") == before, "the user's checkout is as it was"
+
+
+@pytest.mark.parametrize("trick", ["nothing", "crash", "outside", "red", "wipe"])
+async def test_who_goes_wrong_first_lands_in_the_end(shop, processes, tmp_path, trick):
+    outcome, store = await run(shop, processes, tmp_path, {"a": [trick]}, "a", "b")
+    assert outcome.status == "succeeded", outcome
+    first = next(step for step in outcome.steps if step.id == "a")
+    assert first.attempts == 2
+    names = (await shop.hub.git("ls-tree", "-r", "--name-only", shop.hub.main())).text.split()
+    assert "other.py" not in names
+    bodies = [msgspec.json.decode(entry.body) for entry in store.read(outcome.run)]
+    failed = [b["failure"] for b in bodies if b["type"] == "AttemptReported" and not b["met"]]
+    assert len(failed) == 1
+    assert failed[0].get("effect", "none") == "none"
+    if trick in ("outside", "red"):
+        saved = await shop.hub.kept("refs/leadhand/wip/")
+        assert any("/a/1" in ref for ref in saved), "what was left is kept"
+
+
+async def test_who_never_gets_it_right_is_a_question_and_others_land(shop, processes, tmp_path):
+    outcome, _ = await run(shop, processes, tmp_path, {"a": ["nothing"] * 9}, "a", "b")
+    assert outcome.status == "waiting"
+    assert "changed nothing" in outcome.waiting_for[0]["text"]
+    assert shop.hub.landed(outcome.run, "a") is None
+    assert shop.hub.landed(outcome.run, "b") is not None
+
+
+async def test_what_is_on_main_is_adopted_not_done_again(shop, processes, tmp_path):
+    outcome, _ = await run(shop, processes, tmp_path, {}, "a")
+    worker = crew(shop, processes, tmp_path, {"a": ["crash"] * 9})
+    from leadhand.ports import Task
+
+    task = Task(outcome.run, "a", 2, 9, "", {"goal": "write a", "writes": ["a.py"]}, 0)
+    report = await worker.probe(task, None)
+    assert report.data["commit"] == shop.hub.landed(outcome.run, "a")
+    again = await worker.perform(task, None)
+    assert again.data == report.data
+    other = task._replace(step="never")
+    assert await worker.probe(other, None) is None
