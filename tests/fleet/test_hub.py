@@ -1,6 +1,7 @@
 """The hub: made without touching the user's repository, moved forward only, opened again always."""
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
@@ -13,11 +14,12 @@ import pytest
 from leadhand.errors import Bug, Conflict, StoreCorrupt, UsageError
 from leadhand.fleet import git as git_module
 from leadhand.fleet import locking
-from leadhand.fleet.git import GitFailed, check_version, shown
+from leadhand.fleet.git import GitFailed, Said, check_version, shown
 from leadhand.fleet.hub import MAIN, Hub, ref_of
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.trailers import message_of, trailers_of
-from tests.fleet.places import commit_all, every_byte, files_of, run_git, write
+from leadhand.fleet.user import User
+from tests.fleet.places import commit_all, every_byte, files_of, make_repo, run_git, write
 
 TRAILERS = {"Leadhand-Task": "t1", "Leadhand-Run": "r1", "Leadhand-Attempt": "1"}
 
@@ -70,6 +72,9 @@ def odd(user, way, tmp_path):
         ):
             run_git(user, "config", name, value)
         write(user, {".git/info/attributes": "* filter=lfs\n"})
+        make_repo(tmp_path / "lender")
+        lent = str(tmp_path / "lender/.git/objects")
+        write(user, {".git/objects/info/alternates": lent + "\n"})
     elif way == "dirty":
         write(user, {"a.txt": "being edited\n", "untracked": "x\n"})
         run_git(user, "add", "untracked")
@@ -211,6 +216,9 @@ async def test_a_change_is_merged_from_its_own_base(hub, slots):
     odd_history = await hub.commit(await hub.tree(head), (start,), "Says it comes from the start")
     merged = await hub.merge(hub.main(), odd_history, hub.main())
     assert merged.tree == await hub.tree(head)
+    back = await hub.commit(await hub.tree(start), (start,), "Says it changes nothing")
+    undone = await hub.merge(hub.main(), back, hub.main())
+    assert undone.tree == await hub.tree(start), "from main it is a change, and a wanted one"
 
 
 async def test_trouble_is_no_conflict(hub, slots):
@@ -219,6 +227,25 @@ async def test_trouble_is_no_conflict(hub, slots):
         await hub.merge(hub.main(), "1" * 40, hub.main())
     with pytest.raises(Bug):
         await hub.merge(hub.main(), "--upload-pack=evil", hub.main())
+
+    async def odd_git(*arguments, **options):
+        said = await git(*arguments, **options)
+        return Said(1, b"1" * 40 + b"\0\0", "") if arguments[0] == "merge-tree" else said
+
+    git, hub.git = hub.git, odd_git
+    with pytest.raises(GitFailed, match="without conflicted entries"):
+        await hub.merge(hub.main(), hub.main(), hub.main())
+    hub.git = git
+
+
+async def test_half_a_hub_is_none(tmp_path, user, monkeypatch):
+    """One that could not be made whole is made anew."""
+    with monkeypatch.context() as patched:
+        patched.setattr(User, "fetch", lambda *_: pytest.fail("interrupted"))
+        with pytest.raises(pytest.fail.Exception):
+            await Hub.open(tmp_path / "fleet", user)
+    async with await Hub.open(tmp_path / "fleet", user) as hub:
+        assert await hub.commits() == []
 
 
 # --- main ----------------------------------------------------------------------------------
@@ -364,21 +391,37 @@ async def test_a_hub_without_a_readable_main_says_so(tmp_path, user, hub):
         await Hub.open(tmp_path / "fleet", user)
 
 
-async def test_a_full_disk_is_trouble_and_passes(tmp_path, hub, slots):
+@contextlib.contextmanager
+def full_disk(room):
+    """No file may get longer than this, for this process and those it starts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_full_disk_is_trouble_and_passes(hub, slots):
     """Nothing lands, nothing is lost, and when there is room again all goes on."""
     head = await change(hub, slots, {"a.txt": "x\n"})
+    start = hub.main()
     async with slots.lease(hub.main()) as slot:
         write(slot.path, {"big.txt": os.urandom(300_000), "small": "y\n"})
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-        try:
-            with pytest.raises(GitFailed) as caught:
-                await slot.take()
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        with full_disk(10_000), pytest.raises(GitFailed) as caught:
+            await slot.take()
         assert caught.value.full
+        with full_disk(10):
+            with pytest.raises(GitFailed):
+                await hub.commit(await hub.tree(head), (start,), "No room")
+            with pytest.raises(GitFailed):
+                await hub.advance(head, start)
+            with pytest.raises(GitFailed):
+                await hub.submit(ref_of("task", "r", "t", 1), head)
+        assert await hub.resolve(MAIN) == start == hub.main()
+        await hub.submit(ref_of("task", "r", "t", 1), head)
         assert set((await slot.take()).changed) == {"big.txt", "small"}
-    assert await hub.advance(head, hub.main())
+    assert await hub.advance(head, start)
 
 
 CHILD = """

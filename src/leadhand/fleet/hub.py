@@ -83,7 +83,7 @@ class Hub:
         self.path, self.git, self._user = path, git, user
         self._lock = lock
         self._main = ""
-        self._moving = asyncio.Lock()
+        self._moving, self._keeping = asyncio.Lock(), asyncio.Lock()
         self._trees: dict[str, str] = {}
         self._landed: dict[tuple[str, str], Commit] = {}
 
@@ -339,8 +339,11 @@ class Hub:
             raise Bug(f"{ref} is not a place of the fleet's")
         for left in reversed(range(TRIES)):
             try:
-                await self.git("update-ref", ref, _sha(sha))
+                async with self._keeping:
+                    await self.git("update-ref", ref, _sha(sha))
             except GitFailed as error:
+                # One at a time, so a lock on it is of a git that was killed.
+                (self.git.folder / f"{ref}.lock").unlink(missing_ok=True)
                 if not left or error.full:
                     raise
                 await asyncio.sleep(PAUSE_S)

@@ -191,8 +191,6 @@ class _Reader:
             elif not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
                 self.read.left_out[name] = "neither a file nor a link"
                 drop += [name] * bool(blob)
-            elif _behind_a_link(self.slot, name):
-                drop += [name] * bool(blob)
             elif stat.S_ISREG(found.st_mode) and found.st_size > self.limits.file_bytes:
                 self.read.left_out[name] = f"{found.st_size} bytes are too many for one file"
             elif blob and _same(path, found, mode, blob):
@@ -234,16 +232,6 @@ def _path(folder: Path, name: str) -> Path:
 
 def _mark(found: os.stat_result) -> Mark:
     return found.st_size, found.st_mtime_ns, found.st_ino
-
-
-def _behind_a_link(slot: Path, name: str) -> bool:
-    """Whether a folder on the way is a link: what lies behind it is not in the slot."""
-    place = os.fsencode(slot)
-    for part in raw_of(name).split(b"/")[:-1]:
-        place += b"/" + part
-        if os.path.islink(place):  # noqa: PTH114 — bytes
-            return True
-    return False
 
 
 def _same(path: Path, found: os.stat_result, mode: str, blob: str) -> bool:
