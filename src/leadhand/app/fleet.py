@@ -1,0 +1,233 @@
+"""A fleet at work on one repository: epics go in, commits on main come out.
+
+    async with Fleet(config, coders) as fleet:
+        fleet.submit(Path("search.md"))
+        await fleet.idle()
+
+A folder holds everything: the hub, the slots, the database, and `epics/`, which is looked at all
+the time, so that handing in an epic is putting a file there, and nobody dispatches by hand. An
+epic is started once: its run is named after the file and its content. A fleet that is opened again
+takes up what was open; what was in flight is answered from git.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from leadhand.app.lead import Lead
+from leadhand.core.policy import Policy
+from leadhand.errors import LeadhandError, UsageError
+from leadhand.fleet.conductor import Conductor
+from leadhand.fleet.epics import CODER, EPIC_BYTES_MAX, parse_epic, plan_of
+from leadhand.fleet.gate import Gate, GateRules
+from leadhand.fleet.governor import Governor
+from leadhand.fleet.hub import Hub
+from leadhand.fleet.sandbox import choose
+from leadhand.fleet.slots import Slots
+from leadhand.fleet.train import Rules
+from leadhand.fleet.worker import CoderWorker, Limits, Shop
+from leadhand.workers.processes import Processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from leadhand.engine.host import Host
+    from leadhand.engine.run import Run
+    from leadhand.fleet.coder.base import Coder
+
+LOOK_S = 1.0
+"""How often the folder of epics is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetConfig:
+    """What a fleet is and may do."""
+
+    repo: Path
+    folder: Path
+    gate: GateRules
+    branch: str = ""
+    publish: str = ""
+    """The branch of the user's repository that gets what has landed; empty: none."""
+    agents: int = 8
+    gates: int = 2
+    sandbox: str = "auto"
+    protected: tuple[str, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    limits: Limits = field(default_factory=Limits)
+    policy: Policy = field(default_factory=Policy)
+    stagger_s: float = 0.2
+
+
+class Fleet:
+    """Open it with `async with`."""
+
+    def __init__(
+        self, config: FleetConfig, coders: Callable[[Processes], Sequence[tuple[str, Coder, str]]]
+    ) -> None:
+        """`coders` makes the agents: a name (`coder`, `coder@strong`), the coder, its model."""
+        self.config = config
+        self._coders = coders
+        self._stack = contextlib.AsyncExitStack()
+        self._runs: dict[str, Run] = {}
+        self._refused: dict[str, str] = {}
+        self._published = ""
+        self._looked = asyncio.Event()
+        self.shop: Shop
+        self.lead: Lead
+        self.host: Host
+
+    @property
+    def epics(self) -> Path:
+        """Where epics are put."""
+        return self.config.folder / "epics"
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _open(self) -> None:
+        config, stack = self.config, self._stack
+        config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.epics.mkdir(exist_ok=True)
+        processes = await stack.enter_async_context(Processes(f"fleet-{_mark(config.folder)}"))
+        hub = await stack.enter_async_context(
+            await Hub.open(config.folder / "hub", config.repo, config.branch)
+        )
+        sandbox = choose(config.sandbox)
+        gates = Slots(hub, config.folder / "gates", config.gates, prefix="gate")
+        gate = Gate(hub, gates, config.gate, processes=processes, sandbox=sandbox)
+        conductor = await stack.enter_async_context(
+            Conductor(hub, gate, config.rules, protected=config.protected)
+        )
+        governor = Governor(config.agents, stagger_s=config.stagger_s, folder=config.folder)
+        slots = Slots(hub, config.folder / "slots", config.agents)
+        self.shop = Shop(hub, slots, gate, conductor, governor, sandbox)
+        self.lead = Lead(
+            self._crew(processes), None, config.folder / "fleet.db", policy=config.policy
+        )
+        self.host = await stack.enter_async_context(self.lead.hosting())
+        for header in self.host.store.runs():
+            if header.run.startswith("epic-"):
+                await self._take_up(header.run)
+        watching = asyncio.get_running_loop().create_task(self._watch())
+        stack.push_async_callback(_ended, watching)
+
+    def _crew(self, processes: Processes) -> list[CoderWorker]:
+        made = list(self._coders(processes))
+        names = [name for name, _coder, _model in made]
+        if CODER not in names:
+            raise UsageError(f"a fleet needs a coder that is called {CODER!r}")
+        behind = dict(zip(names, [*names[1:], ""], strict=True))
+        return [
+            CoderWorker(
+                self.shop,
+                coder,
+                name=name,
+                model=model,
+                limits=self.config.limits,
+                stronger=behind[name],
+            )
+            for name, coder, model in made
+        ]
+
+    async def _take_up(self, ident: str) -> None:
+        run = self.host.load(ident, self.lead.registry)
+        if run.state.ended is None:
+            self._runs[ident] = await self.lead.take_up(self.host, ident)
+
+    def submit(self, path: Path) -> str:
+        """Hand in an epic; the name of the run that it will be."""
+        data = path.read_bytes()
+        if len(data) > EPIC_BYTES_MAX:
+            raise UsageError(f"{path}: an epic has at most {EPIC_BYTES_MAX:,} bytes")
+        parse_epic(data.decode("utf-8"), path.stem, str(path))
+        fresh = self.epics / f".{path.name}.{os.getpid()}"
+        fresh.write_bytes(data)
+        fresh.replace(self.epics / path.name)
+        return run_of(path.stem, data)
+
+    async def _watch(self) -> None:
+        while True:
+            for path in sorted(self.epics.glob("*.md")):
+                await self._begin(path)
+            await self._publish()
+            self._looked.set()
+            await asyncio.sleep(LOOK_S)
+
+    async def _begin(self, path: Path) -> None:
+        try:
+            data = await asyncio.to_thread(path.read_bytes)
+            ident = run_of(path.stem, data)
+            if ident in self._runs or self.host.store.header(ident) is not None:
+                return
+            epic = parse_epic(data.decode("utf-8"), path.stem, str(path))
+            if not epic.tasks:
+                raise UsageError(f"{path}: names no tasks, and this fleet has no planner")
+            self._runs[ident] = await self.lead.begin(self.host, plan_of(epic), run_id=ident)
+            self._refused.pop(path.name, None)
+        except (OSError, UnicodeDecodeError, LeadhandError) as error:
+            self._refused[path.name] = str(error)
+
+    async def _publish(self) -> None:
+        if self.config.publish and self.shop.hub.main() != self._published:
+            self._published = self.shop.hub.main()
+            await self.shop.hub.publish(self.config.publish)
+
+    async def idle(self) -> None:
+        """Wait until every epic that is there has ended, or waits for a person."""
+        self._looked.clear()
+        await self._looked.wait()
+        for run in list(self._runs.values()):
+            await run.settled()
+        await self._publish()
+
+    async def status(self) -> dict[str, Any]:
+        """Figures from the log and from git, which must agree."""
+        governor = self.shop.governor
+        states = [run.state for run in self._runs.values()]
+        steps = [step for state in states for step in state.steps.values()]
+        counts: dict[str, int] = {}
+        for step in steps:
+            counts[step.status] = counts.get(step.status, 0) + 1
+        trailers = [commit.trailers for commit in await self.shop.hub.commits()]
+        return {
+            "agents": {"now": governor.busy, "peak": governor.peak, "waiting": governor.waiting},
+            "held_back": governor.held_back,
+            "epics": {
+                ident: run.state.ended.status if run.state.ended else "open"
+                for ident, run in self._runs.items()
+            },
+            "refused": dict(self._refused),
+            "tasks": counts,
+            "landed": sum("Leadhand-Task" in each for each in trailers),
+            "cost": round(sum(state.spent for state in states), 6),
+        }
+
+
+def run_of(name: str, data: bytes) -> str:
+    """The run that an epic is: the same file with the same words is the same epic."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in name)[:40].strip("-")
+    return f"epic-{plain or 'x'}-{hashlib.sha256(data).hexdigest()[:8]}".lower()
+
+
+def _mark(folder: Path) -> str:
+    return hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
