@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.lead import Lead
+from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.conductor import Conductor
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from leadhand.core.events import Event
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.fleet.coder.base import Coder
@@ -194,6 +196,15 @@ class Fleet:
         for run in list(self._runs.values()):
             await run.settled()
         await self._publish()
+
+    def events(self, ident: str) -> list[tuple[int, Event]]:
+        """Everything that happened in an epic."""
+        entries = self.host.store.read(ident)
+        return [(entry.at, decode(entry.version, entry.body)) for entry in entries]
+
+    def questions(self, ident: str) -> list[str]:
+        """Tasks that wait for a person: nobody could do them."""
+        return [question.step for question in self._runs[ident].state.questions.values()]
 
     async def status(self) -> dict[str, Any]:
         """Figures from the log and from git, which must agree."""

@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Runs": {
         "run": ("run", "Run a plan, or pursue a goal"),
         "apply": ("run", "Run exactly this plan; refuse it when it is stale"),
+        "fleet": ("fleet", "Coding agents on a repository; so far: simulate"),
         "serve": ("serve", "The HTTP API and the page, hosting all runs of a database"),
         "resume": ("resume", "Take a run up again where its log ends"),
         "watch": ("watch", "Follow a run live"),
