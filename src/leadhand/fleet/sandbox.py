@@ -96,9 +96,9 @@ class NoSandbox(LeadhandError):
 class Limits:
     """For each process; 0 is no limit but the system's."""
 
-    memory_bytes: int = 0
-    """Of private writable memory. Agents reserve far more addresses than they use, so addresses
-    are not limited."""
+    memory_bytes: int = 8 << 30
+    """Of private writable memory: agents reserve far more addresses than they use, so addresses
+    are not limited. Claude Code needs 1 GiB to begin."""
     files: int = 16_384
     processes: int = 4_096
     file_bytes: int = 4 << 30
