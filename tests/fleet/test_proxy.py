@@ -57,6 +57,35 @@ async def test_a_route_adds_what_the_agent_never_holds():
     assert not proxy.socket.exists()
 
 
+async def test_a_request_on_a_route_is_written_anew():
+    """Each header once: two keys, or two ways to end, are read as it pleases the reader."""
+    seen = []
+
+    async def listen(reader, writer):
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        routes = {"llm": Route(f"http://127.0.0.1:{port}/base", {"X-Api-Key": "the-real-one"})}
+        async with Proxy(routes=routes) as proxy:
+            head = "GET /llm/a?b=c HTTP/1.1\nHost: evil.test\nx-api-KEY: mine\nAccept: x\n"
+            answer = await ask(
+                proxy.socket, head + "Connection: keep-alive\nProxy-Authorization: x\n"
+            )
+    assert status(answer) == 204
+    assert seen[0].decode().split("\r\n") == [
+        "GET /base/a?b=c HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        "Accept: x",
+        "X-Api-Key: the-real-one",
+        "Connection: close",
+        "",
+        "",
+    ]
+
+
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [

@@ -225,6 +225,13 @@ async def test_time_turns_and_cost_are_limits(coder, slot):
     assert (done.ended, done.failure, done.cost) == ("limit", "budget", 2.5)
 
 
+async def test_a_result_stays_one_though_it_cost_more_than_allowed(coder, slot):
+    """What was spent is spent; the work is there to be judged."""
+    said = json.dumps({"type": "result", "text": "ok", "cost": 9.0})
+    done, _ = await work(coder(*shell(f"echo '{said}'")), slot, cost=2.0)
+    assert (done.ended, done.failure, done.cost) == ("result", "", 9.0)
+
+
 async def test_tries_in_vain_are_no_sign_of_life_and_are_counted(coder, slot):
     """An agent that waits for its provider holds a slot for nothing."""
     retry = json.dumps({"type": "retry", "failure": "rate_limited", "retry_after_s": 20})

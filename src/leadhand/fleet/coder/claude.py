@@ -10,8 +10,7 @@ What was learned by running it (2.1), and is handled here:
       told that there is one. Without a sandbox only edits are accepted.
     * It tries a failed request again up to ten times, for minutes. It is told to try less, its
       tries are heard (`api_retry`) and counted.
-    * A conversation is found by the folder it began in. Another slot is another folder, so the
-      conversation is put where it will be looked for.
+    * A conversation is kept in its home, and found again from another slot.
     * It may stay after its result: the grace ends it.
 """
 
@@ -28,8 +27,6 @@ from leadhand.fleet.coder.process import ProcessCoder
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
 
 RETRIES = 2
-MOVE = """mkdir -p "$2"; for found in "$1"/*/"$3.jsonl"; do
-[ -e "$2/$3.jsonl" ] || cp "$found" "$2/$3.jsonl"; done; shift 3; exec "$@" """
 SESSION = re.compile(r"[0-9a-fA-F-]{8,64}")
 SUBTYPES = {
     "error_max_turns": "too_complex",
@@ -74,7 +71,8 @@ class ClaudeCoder(ProcessCoder):
         if assignment.model:
             argv += ["--model", assignment.model]
         if assignment.session:
-            argv = [*_moving(assignment.session, slot, home), *argv]
+            if not SESSION.fullmatch(assignment.session):
+                raise NoSandbox(f"{assignment.session[:80]!r} is no conversation of Claude Code")
             argv += ["--resume", assignment.session]
         folder = Path(self._program).resolve().parent
         return Launch(
@@ -198,15 +196,3 @@ def _result(document: Mapping[str, Any]) -> CoderEvent:
 def _text(message: Mapping[str, Any]) -> str:
     blocks = message.get("content") or ()
     return "".join(str(each.get("text", "")) for each in blocks if isinstance(each, dict))
-
-
-def _moving(session: str, slot: Path, home: Path) -> list[str]:
-    """Put the conversation where it is looked for from this slot, then go on.
-
-    Done inside the sandbox: whatever the agent made of its home, it is led no further than that.
-    """
-    if not SESSION.fullmatch(session):
-        raise NoSandbox(f"{session[:80]!r} is no conversation of Claude Code")
-    projects = home / ".claude" / "projects"
-    wanted = projects / re.sub(r"[^A-Za-z0-9]", "-", str(slot))
-    return ["/bin/sh", "-c", MOVE, "sh", str(projects), str(wanted), session]
