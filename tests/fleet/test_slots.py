@@ -86,6 +86,24 @@ async def test_work_on_a_branch_that_was_left_is_found(slots):
     assert files_of(hub, taken.elsewhere["refs/stash"])["src/b.txt"] == "in a stash"
 
 
+async def test_only_work_is_found_elsewhere(tmp_path, user):
+    """Not an old commit with a new name; and objects that are links lead nowhere."""
+    write(user, {"a.txt": "second\n"})
+    commit_all(user, "The second")
+    hub = await Hub.open(tmp_path / "fleet", user)
+    async with hub, Slots(hub, tmp_path / "slots", 1).lease(hub.main()) as slot:
+        run_git(slot.path, "branch", "old", "HEAD~1")
+        assert (await slot.take()).elsewhere == {}
+        run_git(slot.path, "checkout", "-q", "-b", "feature")
+        write(slot.path, {"a.txt": "mine\n"})
+        sha = commit_all(slot.path, "Mine")
+        run_git(slot.path, "checkout", "-q", "main")
+        held = slot.path / ".git/objects" / sha[:2] / sha[2:]
+        held.rename(tmp_path / "outside")
+        held.symlink_to(tmp_path / "outside")
+        assert (await slot.take()).elsewhere == {"refs/heads/feature": ""}
+
+
 async def test_saved_work_outlives_the_slot(slots):
     """Each save is kept, also the one before."""
     ref = ref_of("wip", "run", "a task/with: odd..name.lock", 2)

@@ -59,6 +59,8 @@ class World:
                     assert change not in self.ejected
                     self.ejected[change] = kind
         assert len(self.tests) <= self.train.rules.slots
+        red = [length for length, (green, _) in self.train.verdicts.items() if not green]
+        assert all(length < min(red) for length in self.train.running.values() if red)
         assert {*self.train.running, *self.train.suspects} == set(self.tests)
         return self
 
@@ -235,6 +237,18 @@ def test_a_culprit_is_searched_with_all_slots():
             world.answer(test)
     assert world.ejected == {"c005": "red"}
     assert world.main[:5] == names(5)
+
+
+def test_a_second_chance_is_the_last():
+    """Red, green by itself, red again: it goes, or it would go round for ever."""
+    train = Train(Rules(slots=1))
+    assert train.step(Added("a")) == [Probe(1, ("a",))]
+    assert train.step(Verdict(1, green=False)) == [Probe(2, ("a",))]
+    assert train.suspects == {2: "a"}
+    assert train.step(Verdict(2, green=True)) == [Probe(3, ("a",))]
+    assert train.running == {3: 1}
+    assert train.step(Verdict(3, green=False)) == [Eject("a", "red", 3)]
+    assert len(train) == 0
 
 
 def test_two_that_fail_only_together():

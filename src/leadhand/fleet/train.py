@@ -208,7 +208,7 @@ class Train:
     def _settle(self, actions: list[Action]) -> None:
         """Land what can land, and take out who is at fault."""
         first_red = self._first_red()
-        best = self._green_before(first_red)
+        best = self._green()
         if best:
             test = self.verdicts[best][1]
             landed = tuple(self.queue[:best])
@@ -233,15 +233,18 @@ class Train:
     def _first_red(self) -> int:
         return min((length for length, (green, _) in self.verdicts.items() if not green), default=0)
 
-    def _green_before(self, first_red: int) -> int:
-        """How much can land: in strict mode each step on the way is green."""
-        if self.rules.strict:
-            best = 0
-            while self.verdicts.get(best + 1, (False, 0))[0]:
-                best += 1
-            return best
-        green = [length for length, (good, _) in self.verdicts.items() if good]
-        return max((length for length in green if not first_red or length < first_red), default=0)
+    def _green(self) -> int:
+        """How much can land: in strict mode each step on the way is green.
+
+        A green prefix lands at once and a red one ends the tests of longer ones, so none that is
+        known to be green is longer than one that is known to be red.
+        """
+        if not self.rules.strict:
+            return max((length for length, (green, _) in self.verdicts.items() if green), default=0)
+        best = 0
+        while self.verdicts.get(best + 1, (False, 0))[0]:
+            best += 1
+        return best
 
     def _fill(self, actions: list[Action]) -> None:
         """Give the free gate slots something to do."""
