@@ -116,6 +116,31 @@ async def test_a_conflict_goes_back_with_both_sides(hub, slots, judge):
     assert files_of(hub.git.folder, hub.main())["a.txt"] == "first"
 
 
+async def test_a_conflict_with_one_that_never_lands_is_none(hub, slots, judge):
+    """It waits until the other is settled, and lands."""
+    start = hub.main()
+    first = await change(slots, "first", {"a.txt": "first\n", "bad": "x\n"}, base=start)
+    second = await change(slots, "second", {"a.txt": "second\n"}, base=start)
+    check, go = judge.check, asyncio.Event()
+
+    async def slow(sha, acceptance=()):
+        await go.wait()
+        return await check(sha, acceptance)
+
+    judge.check = slow
+    async with Conductor(hub, judge, Rules(slots=3)) as conductor:
+        one = asyncio.create_task(conductor.land(first))
+        while not conductor.train.queue:
+            await asyncio.sleep(0.001)
+        two = asyncio.create_task(conductor.land(second))
+        while not (conductor.train.parked or two.done()):
+            await asyncio.sleep(0.001)
+        go.set()
+        assert isinstance(await two, Landed)
+        assert (await one).kind == "red"
+    assert files_of(hub.git.folder, hub.main())["a.txt"] == "second"
+
+
 async def test_nobody_takes_back_what_others_landed(hub, slots, judge):
     """An agent that worked on old files under a new base: foreign, or in conflict, never landed."""
     start = hub.main()
@@ -246,6 +271,24 @@ async def test_acceptance_is_asked_again_on_the_merge(hub, slots, judge):
         ("test", "-f", "f1"),
         ("test", "-f", "f2"),
     }
+
+
+async def test_trailers_say_whose_work_it_is(hub, slots, judge):
+    """Further ones are added; none of ours can be replaced."""
+    more = {"Assisted-by": "some-model", "Leadhand-Task": "another", "Model-Tier": "small"}
+    mine = await change(slots, "mine", {"f": "x\n"}, trailers=more, author="A <a@localhost>")
+    async with Conductor(hub, judge) as conductor:
+        await conductor.land(mine)
+    (commit,) = await hub.commits()
+    assert dict(commit.trailers) == {
+        "Assisted-by": "some-model",
+        "Model-Tier": "small",
+        "Leadhand-Task": "mine",
+        "Leadhand-Run": "r1",
+        "Leadhand-Attempt": "1",
+        "Leadhand-Gate": "tip",
+    }
+    assert commit.author == "A"
 
 
 @pytest.mark.slow

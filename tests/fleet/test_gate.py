@@ -105,7 +105,7 @@ async def test_too_long_is_red_and_leaves_nothing(tmp_path, hub, slots, make):
     verdict = await make(time_s=0.5).check(sha)
     assert not verdict.ok
     assert "not done after 0.5 s" in verdict.log
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 7
     assert not pid_lives(int(pids.read_text()))
 
 

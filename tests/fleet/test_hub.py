@@ -50,6 +50,10 @@ async def land(hub, slots, files, **trailers):
 def odd(user, way, tmp_path):
     """Make a user's repository one of the many that exist."""
     if way == "configured":
+        for number in range(3):  # packs enough to make git collect, if it may
+            write(user, {"a.txt": f"{number}\n"})
+            commit_all(user, "More")
+            run_git(user, "repack", "-q", "-d")
         marker = tmp_path / "ran"
         evil = tmp_path / "evil"
         evil.write_text(f"#!/bin/sh\necho ran >> {marker}\n")
@@ -64,6 +68,7 @@ def odd(user, way, tmp_path):
             ("core.alternateRefsCommand", str(evil)),
             ("uploadpack.packObjectsHook", str(evil)),
             ("gc.auto", "1"),
+            ("gc.autoPackLimit", "1"),
             ("alias.fetch", f"!{evil}"),
             ("fetch.prune", "true"),
             ("core.autocrlf", "true"),

@@ -1,8 +1,12 @@
 """The merge train: whatever comes in whatever order, only green lands, and everything ends."""
 
 import random
+import subprocess
+import sys
 import time
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -239,6 +243,13 @@ def test_a_culprit_is_searched_with_all_slots():
     assert world.main[:5] == names(5)
 
 
+def test_fewer_slots_than_changes_are_spread_evenly():
+    """Four gates cut sixteen changes into five parts, not in half."""
+    train = Train(Rules(slots=4), queue=names(16), running={1: 16}, tests=1)
+    train.step(Verdict(1, green=False))
+    assert sorted(train.running.values()) == [3, 6, 10, 13]
+
+
 def test_a_second_chance_is_the_last():
     """Red, green by itself, red again: it goes, or it would go round for ever."""
     train = Train(Rules(slots=1))
@@ -274,14 +285,36 @@ def test_nobody_is_parked_for_ever():
         train.step(Added(change))
     for number in range(PARKED_MAX + 1):
         tests = [test for test, n in train.running.items() if "odd" in train.queue[:n]]
+        assert train.queue[0] != "odd"
         actions = train.step(Unmerged(tests[0], "odd", "conflict", final=False))
         if Eject("odd", "conflict", tests[0]) in actions:
             break
-        train.step(Added(f"more{number}"))
+        for name in "xyz":
+            train.step(Added(f"{name}{number}"))
         count = len(train.parked[0].ahead)
         (before,) = (test for test, n in train.running.items() if n == count)
         train.step(Verdict(before, green=True))
+    else:
+        pytest.fail("it was parked once more")
     assert number == PARKED_MAX
+
+
+def test_a_conflict_with_main_is_final():
+    """It waits for nobody, since nobody can help."""
+    train = Train(Rules(slots=2))
+    train.step(Added("a"))
+    train.step(Added("b"))
+    assert train.step(Unmerged(2, "b", "conflict", final=True)) == [Eject("b", "conflict", 2)]
+    assert train.queue == ["a"]
+
+
+def test_a_main_that_moved_makes_all_verdicts_void():
+    """What did not land after all stands in front again, and everything is tested anew."""
+    train = Train(Rules(slots=2))
+    train.step(Added("a"))
+    train.step(Added("b"))
+    again = [Probe(3, ("x", "a")), Probe(4, ("x", "a", "b"))]
+    assert train.step(Moved(("x",))) == [Cancel(1), Cancel(2), *again]
 
 
 def test_who_is_withdrawn_twice_or_unknown_changes_nothing():
@@ -349,3 +382,12 @@ def test_ten_thousand_changes_are_no_burden():
         return (time.perf_counter() - began) / events
 
     assert min(cost(20_000) for _ in range(2)) < 8 * max(cost(1_000) for _ in range(3))
+
+
+def test_the_train_beside_others():
+    """Same changes for all, same outcome, and at least five times what a serial gate lands."""
+    bench = Path(__file__).parents[2] / "bench/train.py"
+    command = [sys.executable, bench, "--changes", "600", "--rates", "0.5,1,5"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "same outcome: met" in done.stdout

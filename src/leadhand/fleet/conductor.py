@@ -300,12 +300,12 @@ class Conductor:
         if merged.tree == await self._hub.tree(onto):
             return Ejected("empty", "all of it is on main already")
         trailers = {
+            "Assisted-by": "unknown",
+            **change.trailers,
             "Leadhand-Task": change.task,
             "Leadhand-Run": change.run,
             "Leadhand-Attempt": str(change.attempt),
             **({} if self.train.rules.strict else {"Leadhand-Gate": "tip"}),
-            "Assisted-by": "unknown",
-            **change.trailers,
         }
         author = {"author": change.author} if change.author else {}
         return await self._hub.commit(merged.tree, (onto,), change.goal, trailers, **author)
