@@ -51,8 +51,9 @@ def _found() -> str | None:
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """For one file: while it is there an event loop runs, and no other test could have one."""
     path = chromium_path()
     need(path, "Chromium: `python3 scripts/browser.py` installs Debian's")
     need(vendor.ready(), "the page's third-party files: `leadhand doctor --fix` fetches them")
