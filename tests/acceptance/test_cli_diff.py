@@ -41,7 +41,7 @@ def test_two_files_that_mean_the_same(folder):
     assert (done.code, done.out) == (0, "")
     assert "mean the same" in done.err
     assert folder.run("diff", "plan.json", "plan.yaml", "--json").doc == {
-        "old": "plan.json", "new": "plan.yaml", "equal": True, "changes": [],
+        "old": "plan.json", "new": "plan.yaml", "equal": True, "changes": [], "difference": [],
     }  # fmt: skip
 
 
