@@ -16,6 +16,7 @@ def test_a_fleet_with_faults_loses_nothing(tmp_path, more):
     found = done.doc
     assert found["landed"] == found["tasks"] == 24
     assert (found["lost"], found["twice"], found["red_commits"], found["waiting"]) == (0, 0, 0, 0)
+    assert found["hooks_run"] == 0
     assert found["faults"] >= 5
     assert found["recovery_rate"] == 1.0
     assert 2 <= found["peak_agents"] <= 8

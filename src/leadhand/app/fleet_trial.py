@@ -1,9 +1,10 @@
 """A fleet on trial: a generated repository, scripted agents, faults by a profile, real everything.
 
 Agents are real processes, git is git, the gate runs every check of the repository, and the engine
-is the engine. What is made up is the agents' skill: each attempt goes wrong with the given chance,
-in one of the ways below, drawn from the seed. The document at the end is counted from the log and
-from git, and each commit of main is checked out and gated again by itself.
+is the engine. The agents are ours, so they run without a sandbox. What is made up is their skill:
+each attempt goes wrong with the given chance, in one of the ways below, drawn from the seed. The
+document at the end is counted from the log and from git, and each commit of main is checked out
+and gated again by itself.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ async def simulate(
         folder = Path(place)
         await _repository(folder / "repo", folder)
         faults = _drawn(trial)
-        (folder / "faults.json").write_text(json.dumps({"faults": faults, "work_s": trial.work_s}))
+        marker = folder / "hook-ran"
+        told_agents = {"faults": faults, "work_s": trial.work_s, "marker": str(marker)}
+        (folder / "faults.json").write_text(json.dumps(told_agents))
         began = time.monotonic()
         async with Fleet(_config(trial, folder), _coders(folder)) as fleet:
             fleet.submit(_epic(trial, folder))
@@ -83,7 +86,9 @@ async def simulate(
                     told(await fleet.status())
             await waiting
             took = time.monotonic() - began
-            return await _counted(trial, fleet, faults, took)
+            found = await _counted(trial, fleet, faults, took)
+        hooks = marker.read_text().count("ran") if marker.exists() else 0
+        return {**found, "hooks_run": hooks}
 
 
 def _config(trial: Trial, folder: Path) -> FleetConfig:

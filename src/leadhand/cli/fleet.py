@@ -46,7 +46,8 @@ def fleet() -> None:
 def simulate(console: Console, **options: Any) -> int:
     """Scripted agents on a generated repository: real processes, real git, a real gate.
 
-    Nothing of yours is touched. Exits with 1 when something was lost, landed twice, or is red.
+    Nothing of yours is touched. Exits with 1 when something was lost, landed twice, is
+    red, or a hook that an agent planted was run.
     """
     from leadhand.app.fleet_trial import Trial
     from leadhand.app.fleet_trial import simulate as tried
@@ -74,7 +75,8 @@ def simulate(console: Console, **options: Any) -> int:
     else:
         for name, value in found.items():
             console.out(f"{name.replace('_', ' '):<18} {value}")
-    return 1 if found["lost"] or found["twice"] or found["red_commits"] else 0
+    wrong = ("lost", "twice", "red_commits", "hooks_run")
+    return 1 if any(found[name] for name in wrong) else 0
 
 
 fleet.add_command(simulate)

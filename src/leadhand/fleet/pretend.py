@@ -50,9 +50,6 @@ def main() -> None:
         case "gate red":
             good(task)
             write(f"modules/{task}.py", "def name() -> str:\n    return 'something else'\n")
-        case "conflict":
-            good(task)
-            write("modules/shared.py", f"OWNER = '{task}'\n")
         case "deletes its slot":
             for each in Path().iterdir():
                 shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
@@ -63,8 +60,9 @@ def main() -> None:
             subprocess.run([*git, "commit", "-q", "-am", "all new"], check=False)
         case "plants a hook":
             good(task)
-            write(".git/hooks/pre-commit", "#!/bin/sh\ntouch /tmp/leadhand-hook-ran\n")
-            Path(".git/hooks/pre-commit").chmod(0o755)
+            for hook in ("pre-commit", "post-checkout", "reference-transaction"):
+                write(f".git/hooks/{hook}", f"#!/bin/sh\necho ran >> '{told['marker']}'\n")
+                Path(f".git/hooks/{hook}").chmod(0o755)
         case _:
             good(task)
 
