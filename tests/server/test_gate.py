@@ -294,6 +294,15 @@ def test_wrong_tokens_are_counted_and_others_not_held_up(gate, spy):
     assert ask(gate, "GET", "/api/v1/runs", bearer("viewer"))[0] == 204
 
 
+def test_a_token_that_was_added_just_now_is_known(spy):
+    given = {}
+    gate = Gate(spy, People("owner", "o" * 40, lambda: dict(given)))
+    headers = {"authorization": f"Bearer {TOKENS['viewer']}"}
+    assert ask(gate, "GET", "/api/v1/runs", headers)[0] == 401
+    given["vera"] = Member("viewer", digest_of(TOKENS["viewer"]))
+    assert ask(gate, "GET", "/api/v1/runs", headers)[0] == 204
+
+
 def test_too_many_at_once_are_sent_away_before_anything_is_accepted(spy):
     """With when to come again."""
     gate = Gate(spy, people(), limits=Limits(requests=0, streams=0), room=lambda: False)
