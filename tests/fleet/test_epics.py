@@ -4,11 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leadhand.core.check import lint
 from leadhand.core.graph import Order, dependencies
 from leadhand.errors import UsageError
-from leadhand.fleet.boundaries import Boundaries
+from leadhand.fleet.boundaries import Boundaries, clash
 from leadhand.fleet.epics import parse_epic, plan_of, read_epic
 
 EPIC = """# Add a search
@@ -138,3 +140,36 @@ async def test_one_who_gives_up_waiting_holds_nobody_up():
         await asyncio.gather(task, return_exceptions=True)
     async with asyncio.timeout(1), boundaries.hold(["x"]):
         pass
+
+
+WORDS = st.sampled_from(["a", "b", "*", "**", "c?", "cd"])
+PATHS = st.lists(WORDS, min_size=1, max_size=4).map("/".join)
+
+
+@given(st.lists(st.lists(PATHS, min_size=1, max_size=3), min_size=1, max_size=8))
+def test_whoever_overlaps_waits_and_nobody_else(line):
+    """All come and leave in order; each works as soon as nobody before it is in the way."""
+    asyncio.run(_walk(line))
+
+
+async def _walk(line):
+    boundaries, working, left = Boundaries(), set(), []
+    doors = [asyncio.Event() for _ in line]
+
+    async def come(number):
+        async with boundaries.hold(line[number]):
+            working.add(number)
+            await doors[number].wait()
+            working.discard(number)
+
+    tasks = [asyncio.create_task(come(number)) for number in range(len(line))]
+    for number in range(len(line)):
+        for _ in range(4):
+            await asyncio.sleep(0)
+        there = [n for n in range(len(line)) if n not in left]
+        free = {n for n in there if not any(clash(line[n], line[m]) for m in there if m < n)}
+        assert working == free
+        doors[number].set()
+        left.append(number)
+        await tasks[number]
+    assert boundaries.held == 0

@@ -25,7 +25,9 @@ from leadhand.core.policy import Policy
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.conductor import Conductor
 from leadhand.fleet.epics import CODER, EPIC_BYTES_MAX, parse_epic, plan_of
+from leadhand.fleet.following import Following
 from leadhand.fleet.gate import Gate, GateRules
+from leadhand.fleet.git import GitFailed
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.sandbox import choose
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
     from leadhand.fleet.coder.base import Coder
 
 LOOK_S = 1.0
-"""How often the folder of epics is looked at."""
+"""How often the folder of epics and the user's branch are looked at."""
+BEHIND_MIN = 50
+"""Changes that may wait for the train before nobody new starts, in a small fleet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,8 @@ class FleetConfig:
     branch: str = ""
     publish: str = ""
     """The branch of the user's repository that gets what has landed; empty: none."""
+    follow: bool = True
+    """Whether what people commit to their branch meanwhile is taken up."""
     agents: int = 8
     gates: int = 2
     sandbox: str = "auto"
@@ -80,6 +86,7 @@ class Fleet:
         self._runs: dict[str, Run] = {}
         self._refused: dict[str, str] = {}
         self._published = ""
+        self._following: Following
         self._looked = asyncio.Event()
         self.shop: Shop
         self.lead: Lead
@@ -115,7 +122,14 @@ class Fleet:
         conductor = await stack.enter_async_context(
             Conductor(hub, gate, config.rules, protected=config.protected)
         )
-        governor = Governor(config.agents, stagger_s=config.stagger_s, folder=config.folder)
+        governor = Governor(
+            config.agents,
+            stagger_s=config.stagger_s,
+            folder=config.folder,
+            behind=lambda: conductor.waiting,
+            behind_max=max(config.agents, BEHIND_MIN),
+        )
+        self._following = Following(hub, conductor)
         slots = Slots(hub, config.folder / "slots", config.agents)
         self.shop = Shop(hub, slots, gate, conductor, governor, sandbox)
         self.lead = Lead(
@@ -125,8 +139,9 @@ class Fleet:
         for header in self.host.store.runs():
             if header.run.startswith("epic-"):
                 await self._take_up(header.run)
-        watching = asyncio.get_running_loop().create_task(self._watch())
-        stack.push_async_callback(_ended, watching)
+        for watch in (self._watch(), self._follow()):
+            watching = asyncio.get_running_loop().create_task(watch)
+            stack.push_async_callback(_ended, watching)
 
     def _crew(self, processes: Processes) -> list[CoderWorker]:
         made = list(self._coders(processes))
@@ -168,6 +183,12 @@ class Fleet:
                 await self._begin(path)
             await self._publish()
             self._looked.set()
+            await asyncio.sleep(LOOK_S)
+
+    async def _follow(self) -> None:
+        while self.config.follow:
+            with contextlib.suppress(GitFailed):
+                await self._following.look()
             await asyncio.sleep(LOOK_S)
 
     async def _begin(self, path: Path) -> None:
@@ -223,6 +244,7 @@ class Fleet:
                 for ident, run in self._runs.items()
             },
             "refused": dict(self._refused),
+            "user": self._following.refused,
             "tasks": counts,
             "landed": sum("Leadhand-Task" in each for each in trailers),
             "cost": round(sum(state.spent for state in states), 6),

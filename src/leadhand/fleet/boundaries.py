@@ -3,6 +3,10 @@
 A task holds the paths that it may write from its start until it has landed or failed. One that
 would overlap with a holder waits, first come first served, so that nobody is passed over: a task
 also waits for those who came before it and are still waiting for something that it wants.
+
+Thousands may stand in line. So whom a task waits for is found when it comes, by the folders of its
+paths, and whoever leaves tells those who wait for it and nobody else. Paths with wildcards are few,
+and are compared with all.
 """
 
 from __future__ import annotations
@@ -14,43 +18,99 @@ from typing import TYPE_CHECKING
 from leadhand.core import paths
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
 
 class Boundaries:
     """Paths that are held, and who waits for them."""
 
     def __init__(self) -> None:
-        self._line: list[_Claim] = []
+        self._line: dict[_Claim, None] = {}
+        self._wide: dict[_Claim, None] = {}
+        self._here: dict[str, dict[_Claim, None]] = {}
+        """By path: who wants just this, a file or a folder."""
+        self._below: dict[str, dict[_Claim, None]] = {}
+        """By folder: who wants something in it."""
 
     @asynccontextmanager
     async def hold(self, writes: Sequence[str]) -> AsyncIterator[None]:
         """Wait until nobody else may write these, and keep others from them."""
         claim = _Claim(tuple(writes))
-        self._line.append(claim)
+        claim.ahead = self._clashing(claim)
+        for other in claim.ahead:
+            other.behind[claim] = None
+        self._enter(claim)
         try:
-            while any(clash(claim.writes, other.writes) for other in self._before(claim)):
-                claim.changed.clear()
-                await claim.changed.wait()
+            if claim.ahead:
+                await claim.free.wait()
             yield
         finally:
-            self._line.remove(claim)
-            for other in self._line:
-                other.changed.set()
-
-    def _before(self, claim: _Claim) -> list[_Claim]:
-        return self._line[: self._line.index(claim)]
+            self._leave(claim)
 
     @property
     def held(self) -> int:
         """How many hold or wait."""
         return len(self._line)
 
+    def _clashing(self, claim: _Claim) -> dict[_Claim, None]:
+        if claim.wide:
+            return {each: None for each in self._line if clash(claim.writes, each.writes)}
+        found = {each: None for each in self._wide if clash(claim.writes, each.writes)}
+        for path in claim.paths:
+            found |= self._below.get(path, {})
+            for folder in (path, *_folders(path)):
+                found |= self._here.get(folder, {})
+        return found
+
+    def _enter(self, claim: _Claim) -> None:
+        self._line[claim] = None
+        if claim.wide:
+            self._wide[claim] = None
+            return
+        for index, key in claim.places():
+            (self._here if index else self._below).setdefault(key, {})[claim] = None
+
+    def _leave(self, claim: _Claim) -> None:
+        del self._line[claim]
+        self._wide.pop(claim, None)
+        for index, key in () if claim.wide else claim.places():
+            places = self._here if index else self._below
+            places.get(key, {}).pop(claim, None)
+            if not places.get(key, True):
+                del places[key]
+        for other in claim.ahead:
+            other.behind.pop(claim, None)
+        for other in claim.behind:
+            other.ahead.pop(claim, None)
+            if not other.ahead:
+                other.free.set()
+
 
 class _Claim:
     def __init__(self, writes: tuple[str, ...]) -> None:
         self.writes = writes
-        self.changed = asyncio.Event()
+        self.paths = [_plain(text) for text in writes]
+        self.wide = any("*" in text or "?" in text for text in writes) or "" in self.paths
+        self.free = asyncio.Event()
+        self.ahead: dict[_Claim, None] = {}
+        self.behind: dict[_Claim, None] = {}
+
+    def places(self) -> Iterator[tuple[bool, str]]:
+        """Its keys in the two tables: true for its own paths, false for the folders above."""
+        for path in self.paths:
+            yield True, path
+            for folder in _folders(path):
+                yield False, folder
+
+
+def _plain(text: str) -> str:
+    return "/".join(part for part in text.split("/") if part not in ("", "."))
+
+
+def _folders(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def clash(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -55,6 +55,8 @@ class Change:
     acceptance: tuple[Command, ...] = ()
     trailers: Mapping[str, str] = field(default_factory=dict)
     author: str = ""
+    joins: bool = False
+    """Whether `head` is history to be kept, and becomes a parent: what people did themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,11 @@ class Conductor:
             if name in self._waiting:
                 self._events.put_nowait(signals.Withdrawn(name))
 
+    @property
+    def waiting(self) -> int:
+        """How many changes are on the train."""
+        return len(self._waiting)
+
     def status(self) -> dict[str, Any]:
         """The train now, for views."""
         oldest = min((waiting.since for waiting in self._waiting.values()), default=self._clock())
@@ -186,6 +193,8 @@ class Conductor:
     async def _refusal(self, change: Change) -> Ejected | None:
         """What keeps it from the train, whatever main is."""
         paths = list(await self._hub.changed(change.base, change.head))
+        if change.joins:
+            return None
         if not paths:
             return Ejected("empty", "nothing differs from the base")
         foreign = outside(paths, change.paths) if change.paths else []
@@ -297,18 +306,20 @@ class Conductor:
         merged = await self._hub.merge(onto, change.head, change.base)
         if merged.tree is None:
             return await self._conflict(change, onto, merged.conflicts)
-        if merged.tree == await self._hub.tree(onto):
+        if merged.tree == await self._hub.tree(onto) and not change.joins:
             return Ejected("empty", "all of it is on main already")
-        trailers = {
-            "Assisted-by": "unknown",
-            **change.trailers,
-            "Leadhand-Task": change.task,
-            "Leadhand-Run": change.run,
-            "Leadhand-Attempt": str(change.attempt),
-            **({} if self.train.rules.strict else {"Leadhand-Gate": "tip"}),
-        }
+        trailers = {} if self.train.rules.strict else {"Leadhand-Gate": "tip"}
+        if not change.joins:
+            trailers |= {
+                "Assisted-by": "unknown",
+                **change.trailers,
+                "Leadhand-Task": change.task,
+                "Leadhand-Run": change.run,
+                "Leadhand-Attempt": str(change.attempt),
+            }
         author = {"author": change.author} if change.author else {}
-        return await self._hub.commit(merged.tree, (onto,), change.goal, trailers, **author)
+        parents = (onto, change.head) if change.joins else (onto,)
+        return await self._hub.commit(merged.tree, parents, change.goal, trailers, **author)
 
     async def _conflict(self, change: Change, onto: str, paths: tuple[str, ...]) -> Ejected:
         """Both differences and both goals, for the one who will settle it."""

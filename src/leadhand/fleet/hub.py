@@ -363,14 +363,18 @@ class Hub:
 
     # --- the user's repository -------------------------------------------------------------
 
+    async def user_tip(self) -> str:
+        """Where the user's branch is; nothing is copied."""
+        return await self._own().tip()
+
     async def fetch_user(self) -> Fetched:
         """Look at the user's branch again, and say how it stands to main."""
         tip = await self._own().fetch(self.git)
         if tip == self._main:
-            return Fetched(tip, "same")
+            return Fetched(tip, "same", tip)
         said = await self.git("merge-base", tip, self._main, codes=(0, 1))
         relation = {tip: "behind", self._main: "ahead"}.get(said.text, "diverged")
-        return Fetched(tip, relation)
+        return Fetched(tip, relation, said.text)
 
     async def publish(self, branch: str) -> str:
         """Give main to the user as a branch of its own; never by force, never into a checkout."""

@@ -24,6 +24,8 @@ class Fetched:
 
     tip: str
     relation: str
+    base: str
+    """The last commit that both have; nothing where they have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,10 @@ class User:
 
     async def object_format(self) -> str:
         return (await self.git("rev-parse", "--show-object-format")).text
+
+    async def tip(self) -> str:
+        """Where the branch is."""
+        return (await self.git("rev-parse", "--verify", f"{self.ref}^{{commit}}")).text
 
     async def fetch(self, into: Git) -> str:
         """Copy what the branch holds, and say where it is."""
