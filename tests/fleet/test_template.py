@@ -97,6 +97,12 @@ async def test_an_attempt_that_goes_on_has_the_same_session_and_home_and_no_hand
     assert fresh.tail.count(first.session) == 0
 
 
+async def test_its_git_reads_no_configuration_of_the_machine(coder, slot):
+    """In a sandbox it may not, and ends at once where it tries."""
+    done, _ = await work(coder(*shell('echo "system: $GIT_CONFIG_NOSYSTEM"')), slot)
+    assert "system: 1" in done.tail
+
+
 async def test_events_in_our_own_form_are_heard_and_added_up(coder, slot):
     """And what it prints besides is text."""
     documents = [

@@ -20,6 +20,7 @@ from leadhand.core.spans import span_row, spans
 from leadhand.core.views import ENDED, fresh, inbox_row, outcome_doc, run_status, summary
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
+from leadhand.settings.fleet import fleet_rows
 from leadhand.settings.keys import KEYS
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "server.bind": settings.server.bind,
         "server.port": settings.server.port,
         "server.hosts": list(settings.server.hosts),
+        **fleet_rows(settings.fleet),
         "server.people": {name: each.role for name, each in settings.server.people.items()},
     }
     for table, keys in KEYS.items():

@@ -30,9 +30,15 @@ from leadhand.fleet.gate import Gate, GateRules
 from leadhand.fleet.git import GitFailed
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.hub import Hub
+from leadhand.fleet.journal import Journal, Note
+from leadhand.fleet.journal import read as read_journal
+from leadhand.fleet.preparing import prepared
+from leadhand.fleet.reviewing import Reviewer
 from leadhand.fleet.sandbox import choose
 from leadhand.fleet.slots import Slots
+from leadhand.fleet.spending import Spending
 from leadhand.fleet.train import Rules
+from leadhand.fleet.transcripts import prune
 from leadhand.fleet.worker import CoderWorker, Limits, Shop
 from leadhand.workers.processes import Processes
 
@@ -44,6 +50,8 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.fleet.coder.base import Coder
+    from leadhand.fleet.proxy import Proxy
+    from leadhand.fleet.sandbox import Sandbox
 
 LOOK_S = 1.0
 """How often the folder of epics and the user's branch are looked at."""
@@ -71,6 +79,17 @@ class FleetConfig:
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
     stagger_s: float = 0.2
+    epics: Path | None = None
+    """The folder that is looked at for epics; by default one in the fleet's own."""
+    readable: tuple[Path, ...] = ()
+    """Shown to agents and gates besides the system: tool chains, a cache of packages."""
+    keep: tuple[str, ...] = ()
+    proxy: Proxy | None = None
+    """The door to the network, where agents need one; opened with the fleet."""
+    daily: float = 0.0
+    """What may be spent in a day, in US dollars; 0: as much as it takes."""
+    reviewer: str = ""
+    """The coder that lets pass what is protected; empty: a person."""
 
 
 class Fleet:
@@ -95,7 +114,7 @@ class Fleet:
     @property
     def epics(self) -> Path:
         """Where epics are put."""
-        return self.config.folder / "epics"
+        return self.config.epics or self.config.folder / "epics"
 
     async def __aenter__(self) -> Self:
         try:
@@ -111,27 +130,27 @@ class Fleet:
     async def _open(self) -> None:
         config, stack = self.config, self._stack
         config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.epics.mkdir(exist_ok=True)
+        self.epics.mkdir(parents=True, exist_ok=True)
         processes = await stack.enter_async_context(Processes(f"fleet-{_mark(config.folder)}"))
         hub = await stack.enter_async_context(
             await Hub.open(config.folder / "hub", config.repo, config.branch)
         )
-        sandbox = choose(config.sandbox)
-        gates = Slots(hub, config.folder / "gates", config.gates, prefix="gate")
+        before = await asyncio.to_thread(read_journal, config.folder)
+        journal = stack.enter_context(Journal(config.folder))
+        if config.proxy is not None:
+            await stack.enter_async_context(config.proxy)
+        door = config.proxy.socket if config.proxy is not None else None
+        sandbox = choose(config.sandbox, readable=config.readable, proxy=door)
+        # A gate that the train may use must never wait for another of the train's own.
+        size = max(config.gates, config.rules.slots)
+        gates = Slots(hub, config.folder / "gates", size, prefix="gate")
         gate = Gate(hub, gates, config.gate, processes=processes, sandbox=sandbox)
         conductor = await stack.enter_async_context(
-            Conductor(hub, gate, config.rules, protected=config.protected)
-        )
-        governor = Governor(
-            config.agents,
-            stagger_s=config.stagger_s,
-            folder=config.folder,
-            behind=lambda: conductor.waiting,
-            behind_max=max(config.agents, BEHIND_MIN),
+            Conductor(hub, gate, config.rules, protected=config.protected, note=journal.note)
         )
         self._following = Following(hub, conductor)
-        slots = Slots(hub, config.folder / "slots", config.agents)
-        self.shop = Shop(hub, slots, gate, conductor, governor, sandbox)
+        self.shop = self._shop(hub, gate, conductor, sandbox, Noting(journal, before))
+        await asyncio.to_thread(prune, config.folder / "transcripts")
         self.lead = Lead(
             self._crew(processes), None, config.folder / "fleet.db", policy=config.policy
         )
@@ -143,11 +162,46 @@ class Fleet:
             watching = asyncio.get_running_loop().create_task(watch)
             stack.push_async_callback(_ended, watching)
 
+    def _shop(
+        self, hub: Hub, gate: Gate, conductor: Conductor, sandbox: Sandbox, noting: Noting
+    ) -> Shop:
+        config = self.config
+        governor = Governor(
+            config.agents,
+            stagger_s=config.stagger_s,
+            folder=config.folder,
+            behind=lambda: conductor.waiting,
+            behind_max=max(config.agents, BEHIND_MIN),
+            against=lambda: noting.spending.over(config.daily, self.running_cost()),
+        )
+        # A reviewer reads in a slot while its author still holds one.
+        size = config.agents * (2 if config.reviewer else 1)
+        setup = prepared(gate, config.folder) if config.gate.setup else None
+        slots = Slots(hub, config.folder / "slots", size, keep=config.keep, setup=setup)
+        return Shop(
+            hub,
+            slots,
+            gate,
+            conductor,
+            governor,
+            sandbox,
+            protected=config.protected,
+            note=noting.note,
+            transcripts=config.folder / "transcripts",
+        )
+
+    def running_cost(self) -> float:
+        """What agents at work have cost so far, as they say."""
+        return sum(each.cost for each in self.shop.at_work.values())
+
     def _crew(self, processes: Processes) -> list[CoderWorker]:
         made = list(self._coders(processes))
         names = [name for name, _coder, _model in made]
         if CODER not in names:
             raise UsageError(f"a fleet needs a coder that is called {CODER!r}")
+        for _name, coder, model in made:
+            if coder.name == self.config.reviewer:
+                self.shop.reviewer = Reviewer(coder, model, self.config.limits.time_s)
         behind = dict(zip(names, [*names[1:], ""], strict=True))
         return [
             CoderWorker(
@@ -249,6 +303,20 @@ class Fleet:
             "landed": sum("Leadhand-Task" in each for each in trailers),
             "cost": round(sum(state.spent for state in states), 6),
         }
+
+
+class Noting:
+    """Writes into the journal, and counts what was spent."""
+
+    def __init__(self, journal: Journal, before: list[Note]) -> None:
+        self._journal = journal
+        self.spending = Spending(before)
+
+    def note(self, what: str, **more: Any) -> None:
+        """Something happened."""
+        self._journal.note(what, **more)
+        if what == "agent ended":
+            self.spending.add(float(more.get("cost") or 0.0))
 
 
 def run_of(name: str, data: bytes) -> str:

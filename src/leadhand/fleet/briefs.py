@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from leadhand.fleet.worker import Given
+    from leadhand.fleet.tasks import Given
     from leadhand.ports import Context
 
 FAILURE_CHARS = 3000

@@ -106,7 +106,10 @@ class Conductor:
         clock: Callable[[], float] = time.monotonic,
         pause_s: float = PAUSE_S,
         patience_s: float = PATIENCE_S,
+        note: Callable[..., None] = lambda _what, **_more: None,
     ) -> None:
+        """`note` is told what is tested, lands and goes back (`journal.py`)."""
+        self._note = note
         self.train = Train(rules or Rules())
         self._hub, self._gate, self._protected = hub, gate, tuple(protected)
         self._clock, self._pause_s, self._patience_s = clock, pause_s, patience_s
@@ -136,9 +139,10 @@ class Conductor:
 
     async def land(self, change: Change) -> Landed | Ejected:
         """Until it is on main, or has to go back. Being cancelled withdraws it."""
+        began = self._clock()
         told = self._before(change) or await self._refusal(change)
         if told is not None:
-            return self._counted(told)
+            return self._counted(told, change, 0.0)
         self._count += 1
         name = f"{self._count}"
         answer: asyncio.Future[Landed | Ejected] = asyncio.get_running_loop().create_future()
@@ -147,8 +151,9 @@ class Conductor:
         if self._serving is None or self._serving.done():
             raise Bug("the conductor is not running")
         self._events.put_nowait(signals.Added(name))
+        self._note("queued", **_named(change))
         try:
-            return self._counted(await answer)
+            return self._counted(await answer, change, self._clock() - began)
         finally:
             if name in self._waiting:
                 self._events.put_nowait(signals.Withdrawn(name))
@@ -203,9 +208,12 @@ class Conductor:
         kept = [path for path in outside(paths, change.cleared) if within(path, self._protected)]
         return _told("protected", "it touches what is protected", kept) if kept else None
 
-    def _counted(self, told: Landed | Ejected) -> Landed | Ejected:
+    def _counted(self, told: Landed | Ejected, change: Change, waited_s: float) -> Landed | Ejected:
         kind = told.kind if isinstance(told, Ejected) else "landed"
         self.counts[kind] = self.counts.get(kind, 0) + 1
+        more = {"kind": kind} if isinstance(told, Ejected) else {"sha": told.sha}
+        what = "ejected" if isinstance(told, Ejected) else "landed"
+        self._note(what, **_named(change), waited_s=round(waited_s, 3), **more)
         return told
 
     # --- what the train wants --------------------------------------------------------------
@@ -282,6 +290,9 @@ class Conductor:
         waiting = [self._waiting[name] for name in names if name in self._waiting]
         wanted = [command for each in waiting for command in each.change.acceptance]
         verdict = await self._gate.check(tip, list(dict.fromkeys(wanted)))
+        searching = any(not green for green, _test in self.train.verdicts.values())
+        took = round(verdict.seconds, 3)
+        self._note("tested", size=len(names), ok=verdict.ok, seconds=took, search=searching)
         if not verdict.ok:
             log = verdict.log[-LOG_MAX:]
             self._keep(test, Ejected("red", log, {"failed": verdict.failed, "tip": tip}))
@@ -363,6 +374,7 @@ class Conductor:
                 waiting.landing = False
             await self._do(self.train.step(signals.Moved(tuple(names))))
             return
+        self._note("moved", size=len(names), tip=tip)
         for name in names:
             waited = self._clock() - self._waiting[name].since if name in self._waiting else 0.0
             self._answer(name, Landed(commits[name], tip, waited))
@@ -376,6 +388,10 @@ class Conductor:
                 if self._clock() >= until:
                     raise
                 await asyncio.sleep(self._pause_s)
+
+
+def _named(change: Change) -> dict[str, Any]:
+    return {"run": change.run, "task": change.task, "attempt": change.attempt}
 
 
 def _told(kind: Kind, why: str, paths: Sequence[str]) -> Ejected:

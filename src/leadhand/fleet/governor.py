@@ -62,8 +62,13 @@ class Governor:
         behind: Callable[[], int] = lambda: 0,
         behind_max: int = 50,
         room: Callable[[Path | None], Room] | None = None,
+        against: Callable[[], str] = lambda: "",
     ) -> None:
-        """`behind` tells how many changes wait for the train."""
+        """`behind` tells how many changes wait for the train.
+
+        `against` tells what else speaks against another agent, such as a purse that is empty.
+        """
+        self._against = against
         self.most, self.limit = most, float(most)
         self.busy = self.peak = 0
         self.stopped = False
@@ -144,6 +149,8 @@ class Governor:
         now = time.monotonic()
         if self.stopped:
             return "stopped"
+        if why := self._against():
+            return why
         if now < self._until:
             return "a provider asked for a pause"
         if now - self._last < self._stagger_s:

@@ -18,6 +18,7 @@ answers from git: a commit on main with the trailers of this run and task is the
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,7 @@ import msgspec
 
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Failure, Report
+from leadhand.fleet import reviewing
 from leadhand.fleet.boundaries import Boundaries
 from leadhand.fleet.briefs import brief_of, handoff_of
 from leadhand.fleet.coder.base import Assignment, Coder, CoderEvent, CoderResult
@@ -32,11 +34,15 @@ from leadhand.fleet.conductor import Change, Conductor, Ejected
 from leadhand.fleet.epics import CODER
 from leadhand.fleet.hub import ref_of
 from leadhand.fleet.patterns import outside
+from leadhand.fleet.preparing import SetupFailed
 from leadhand.fleet.slots import SlotGone
+from leadhand.fleet.tasks import PARAMETERS, RETURNS, Given, Left, Paid
+from leadhand.fleet.transcripts import Transcript, place
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from leadhand.fleet.gate import Gate
     from leadhand.fleet.governor import Governor
@@ -50,38 +56,6 @@ if TYPE_CHECKING:
 LOG_CHARS = 4000
 """How much of a log an agent is told, and a report keeps."""
 
-PARAMETERS: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "goal": {"type": "string"},
-        "acceptance": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
-        "writes": {"type": "array", "items": {"type": "string"}},
-        "reads": {"type": "array", "items": {"type": "string"}},
-        "brief": {"type": "string"},
-        "budget": {"type": "number"},
-        "priority": {"type": "integer"},
-    },
-    "required": ["goal", "writes"],
-    "additionalProperties": False,
-}
-RETURNS: dict[str, Any] = {
-    "type": "object",
-    "properties": {"commit": {"type": "string"}, "files": {"type": "array"}},
-    "required": ["commit", "files"],
-}
-
-
-class Given(msgspec.Struct, frozen=True):
-    """A task as it stands in the plan."""
-
-    goal: str
-    writes: list[str]
-    acceptance: list[list[str]] = []
-    reads: list[str] = []
-    brief: str = ""
-    budget: float = 0.0
-    priority: int = 0
-
 
 class Limits(NamedTuple):
     """How far an agent may go in one attempt."""
@@ -90,6 +64,18 @@ class Limits(NamedTuple):
     silence_s: float = 300.0
     stall_s: float = 0.0
     turns: int = 200
+    cost: float = 0.0
+
+
+@dataclass(slots=True)
+class AtWork:
+    """One agent at work."""
+
+    coder: Coder
+    assignment: Assignment
+    since: float
+    words: str = ""
+    """The last that was heard of it."""
     cost: float = 0.0
 
 
@@ -104,8 +90,13 @@ class Shop:
     governor: Governor
     sandbox: Sandbox
     boundaries: Boundaries = field(default_factory=Boundaries)
-    at_work: dict[str, Coder] = field(default_factory=dict)
+    at_work: dict[str, AtWork] = field(default_factory=dict)
     """Agents by run and task, for whoever wants to stop or tell one something."""
+    protected: tuple[str, ...] = ()
+    reviewer: reviewing.Reviewer | None = None
+    """Who lets pass what is protected; nobody: a person is asked."""
+    note: Callable[..., None] = lambda _what, **_more: None
+    transcripts: Path | None = None
 
 
 class CoderWorker:
@@ -159,11 +150,17 @@ class CoderWorker:
             try:
                 async with shop.slots.lease(shop.hub.main()) as slot:
                     return await self._attempt(task, given, context, slot)
+            except SetupFailed as failed:
+                return _failed("unavailable", str(failed))
             except SlotGone as gone:
                 return _failed("transient", f"the agent destroyed its slot: {gone}")
 
     async def _attempt(self, task: Attempt, given: Given, context: Context, slot: Slot) -> Report:
         assignment = self._assignment(task, given, context)
+        head, base = reviewing.approved(context)
+        if head:
+            paid = Paid(CoderResult(ended="result", said="a person let it pass"))
+            return await self._land(assignment, given, context, Left(base, head), paid, {})
         result = await self._work(assignment, slot, context)
         paid = Paid(result)
         wip = await self._saved(slot, assignment)
@@ -175,19 +172,74 @@ class CoderWorker:
         wrong = self._wrong(taken, given)
         if wrong:
             return paid.failed("criteria_unmet", wrong, None, handoff)
+        left = Left(slot.base, taken.head)
+        return await self._land(assignment, given, context, left, paid, handoff)
+
+    async def _land(
+        self,
+        assignment: Assignment,
+        given: Given,
+        context: Context,
+        left: Left,
+        paid: Paid,
+        handoff: dict[str, Any],
+    ) -> Report:
+        """From what was left to main: gate, review of what is protected, train."""
         context.progress("gate")
         acceptance = tuple(map(tuple, given.acceptance))
-        verdict = await self.shop.gate.check(taken.head, acceptance)
+        verdict = await self.shop.gate.check(left.head, acceptance)
         if not verdict.ok:
             words = f"its change does not pass:\n{verdict.log[-LOG_CHARS:]}"
             return paid.failed("criteria_unmet", words, None, handoff)
+        changed = await self.shop.hub.changed(left.base, left.head)
+        kept = reviewing.touched(changed, self.shop.protected)
+        if kept and handoff:
+            refused = await self._reviewed(assignment, context, left, kept, paid, handoff)
+            if refused is not None:
+                return refused
         context.progress("on the train")
-        outcome = await self.shop.conductor.land(self._change(assignment, given, slot, taken))
+        outcome = await self.shop.conductor.land(self._change(assignment, given, left, kept))
         if isinstance(outcome, Ejected):
             words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
             kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
             return paid.failed(kind, words, None, handoff)
-        return paid.landed(outcome.sha, sorted(taken.changed), verdict.flaky)
+        return paid.landed(outcome.sha, sorted(changed), verdict.flaky)
+
+    async def _reviewed(
+        self,
+        assignment: Assignment,
+        context: Context,
+        left: Left,
+        kept: tuple[str, ...],
+        paid: Paid,
+        handoff: dict[str, Any],
+    ) -> Report | None:
+        """None when it may land; otherwise why not, or that a person is to look at it."""
+        shop, named = self.shop, ", ".join(kept[:5])
+        if shop.reviewer is None:
+            ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
+            await shop.hub.submit(ref, left.head)
+            words = (
+                f"it passes, and touches what is protected: {named}. See it with: "
+                f"git --git-dir={shop.hub.git.folder} show {left.head[:12]}. Answer retry without "
+                "words to let exactly this land, retry with words to have it done again"
+            )
+            held = {"head": left.head, "base": left.base, "paths": list(kept)}
+            return paid.failed("policy", words, None, {**handoff, "held": held})
+        context.progress("under review")
+        try:
+            patch = await reviewing.patch_of(shop.hub, left.base, left.head, kept)
+        except reviewing.TooLarge as error:
+            return paid.failed("criteria_unmet", f"{error}: split it", None, handoff)
+        async with shop.slots.lease(left.head) as slot:
+            said = await reviewing.examine(shop.reviewer, assignment, slot, shop.sandbox, patch)
+        paid.add(said.cost)
+        if said.trouble:
+            return paid.failed(said.trouble, f"no review: {said.words}", None, handoff)
+        if not said.approved:
+            words = f"{shop.reviewer.coder.name} does not let it pass ({named}):\n{said.words}"
+            return paid.failed("criteria_unmet", words, None, handoff)
+        return None
 
     def _assignment(self, task: Attempt, given: Given, context: Context) -> Assignment:
         """The same conversation goes on once; whoever comes after that begins anew."""
@@ -214,23 +266,44 @@ class CoderWorker:
         )
 
     async def _work(self, assignment: Assignment, slot: Slot, context: Context) -> CoderResult:
-        name = f"{assignment.run}/{assignment.task}"
+        shop, name = self.shop, f"{assignment.run}/{assignment.task}"
+        at_work = shop.at_work[name] = AtWork(self.coder, assignment, time.time())
+        transcript = self._transcript(assignment)
+        about = {"run": assignment.run, "task": assignment.task, "attempt": assignment.attempt}
+        shop.note("agent", **about, coder=self.coder.name, model=self.model)
 
         def heard(event: CoderEvent) -> None:
             if event.text or event.tool:
-                context.progress(scrub(f"{event.tool} {event.path} {event.text}".strip()[:200]))
+                words = scrub(f"{event.tool} {event.path} {event.text}".strip()[:200])
+                at_work.words = words
+                context.progress(words)
+            at_work.cost = at_work.cost if event.cost is None else event.cost
+            if transcript is not None:
+                transcript.heard(event)
 
-        self.shop.at_work[name] = self.coder
+        result = CoderResult(ended="stopped", failure="lost", why="its attempt was ended")
         try:
-            result = await self.coder.work(assignment, slot, self.shop.sandbox, heard)
+            result = await self.coder.work(assignment, slot, shop.sandbox, heard)
         except asyncio.CancelledError:
             # Somebody ends the attempt: what is there is kept before the slot goes to another.
             await asyncio.shield(self._saved(slot, assignment))
             raise
         finally:
-            self.shop.at_work.pop(name, None)
+            shop.at_work.pop(name, None)
+            cost = max(result.cost, at_work.cost)
+            how = {"ended": result.ended, "failure": result.failure, "cost": cost}
+            shop.note("agent ended", **about, coder=self.coder.name, **how)
+            if transcript is not None:
+                transcript.note("ended", text=f"{result.ended} {scrub(result.why)}".strip())
+                transcript.close()
         self.shop.governor.heard(self.coder.name, result.failure, result.retry_after_s)
         return result
+
+    def _transcript(self, assignment: Assignment) -> Transcript | None:
+        folder = self.shop.transcripts
+        if folder is None:
+            return None
+        return Transcript(place(folder, assignment.run, assignment.task, assignment.attempt))
 
     async def _saved(self, slot: Slot, assignment: Assignment) -> str:
         """Where the work in progress lies; empty when there is none."""
@@ -253,15 +326,18 @@ class CoderWorker:
             return f"{path} cannot be taken: {why}"
         return ""
 
-    def _change(self, assignment: Assignment, given: Given, slot: Slot, taken: Taken) -> Change:
+    def _change(
+        self, assignment: Assignment, given: Given, left: Left, cleared: tuple[str, ...]
+    ) -> Change:
         return Change(
             run=assignment.run,
             task=assignment.task,
             attempt=assignment.attempt,
-            base=slot.base,
-            head=taken.head,
+            base=left.base,
+            head=left.head,
             goal=given.goal,
             paths=tuple(given.writes),
+            cleared=cleared,
             acceptance=tuple(map(tuple, given.acceptance)),
             author=self._author(),
             trailers={
@@ -291,28 +367,6 @@ class CoderWorker:
 
     async def close(self) -> None:
         """The shop is closed by whoever opened it."""
-
-
-class Paid:
-    """Reports of one attempt, each with what the agent cost."""
-
-    def __init__(self, result: CoderResult) -> None:
-        self._cost = result.cost
-        self._output = scrub(result.tail)
-
-    def failed(
-        self, kind: str, words: str, retry_after_s: float | None, details: dict[str, Any]
-    ) -> Report:
-        """Nothing of it is on main."""
-        failure = Failure(kind, scrub(words), "none", retry_after_s, details)
-        return Report("failed", error=failure, cost=self._cost, output=self._output)
-
-    def landed(self, sha: str, files: list[str], flaky: tuple[str, ...]) -> Report:
-        """It is on main."""
-        data: dict[str, Any] = {"commit": sha, "files": files}
-        if flaky:
-            data["flaky"] = list(flaky)
-        return Report(data=data, cost=self._cost, output=self._output)
 
 
 def _failed(kind: str, words: str) -> Report:

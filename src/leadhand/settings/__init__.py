@@ -63,9 +63,10 @@ from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.models.names import ModelName
 from leadhand.settings.contexts import Context, check_context, chosen
+from leadhand.settings.fleet import CoderSettings, FleetSettings, fleet_settings
 from leadhand.settings.folders import FOLDER
-from leadhand.settings.keys import KEYS, TABLES
-from leadhand.settings.models import check_tiers, read_model
+from leadhand.settings.keys import KEYS, NAMED, TABLES
+from leadhand.settings.models import check_tiers
 from leadhand.settings.review import approver
 from leadhand.settings.server import Serving
 
@@ -116,6 +117,8 @@ class Settings:
     """The key that signs what this person approves."""
     server: Serving = field(default_factory=Serving)
     """Where `leadhand serve` listens, and who may sign in."""
+    fleet: FleetSettings = field(default_factory=FleetSettings)
+    coders: Mapping[str, CoderSettings] = field(default_factory=dict)
     context: Context | None = None
     """The place that was chosen, as `[context.NAME]` describes it."""
     contexts: tuple[str, ...] = ()
@@ -241,7 +244,7 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
         for key, value in content.items():
             if table == "context":
                 check_context(path, key, value)
-            elif table in ("approvers", "models"):
+            elif table in ("approvers", *NAMED):
                 pass  # Names that anybody may give.
             elif table in DECLARING:
                 if not isinstance(value, dict):
@@ -299,8 +302,8 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         if table in DECLARING:
             continue
         try:
-            if table == "models":
-                read[dotted] = read_model(given.origin, key, given.value)
+            if table in NAMED:
+                read[dotted] = NAMED[table](given.origin, key, given.value)
                 continue
             reader = approver if table == "approvers" else KEYS[table][key].read
             read[dotted] = reader(given.value)
@@ -347,6 +350,8 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         notify_webhook=read.get("notify.webhook", ""),
         approver_key=_path_of(found.get("review.key")),
         server=_serving(found, read),
+        fleet=fleet_settings(read, {key: each.folder for key, each in found.items()}),
+        coders=_under("coders", read),
         anchoring=Anchoring(
             _path_of(found.get("audit.anchor")),
             read.get("audit.every", Anchoring().every_s),

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from leadhand.core.durations import seconds
 from leadhand.core.plan import RISKS
 from leadhand.models.names import TIERS
-from leadhand.settings import server
-from leadhand.settings.models import tier
+from leadhand.settings import fleet, server
+from leadhand.settings.models import read_model, tier
 from leadhand.settings.review import reviewers, rules
 
 STYLES = ("whole", "next_step", "list")
@@ -161,5 +161,11 @@ KEYS: dict[str, dict[str, Kind]] = {
         "people": Kind(server.people),
     },
     "audit": {"anchor": Kind(_text), "every": Kind(_duration), "key": Kind(_text)},
+    "fleet": {key: Kind(read) for key, read in fleet.READERS.items()},
 }
-TABLES = (*KEYS, "approvers", "models", "workers", "agents", "mcp", "context")
+NAMED: dict[str, Callable[[str, str, Any], Any]] = {
+    "models": read_model,
+    "coders": fleet.read_coder,
+}
+"""Tables of tables: by place, name and content."""
+TABLES = (*KEYS, "approvers", *NAMED, "workers", "agents", "mcp", "context")

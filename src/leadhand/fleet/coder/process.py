@@ -30,6 +30,9 @@ from leadhand.fleet.coder.base import (
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
 from leadhand.workers.processes import ProcessError, Processes, SpawnError
 
+GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+"""Git ends at once where it may not read the machine's configuration, as in a sandbox."""
+
 
 @dataclass(slots=True)
 class _Working:
@@ -132,7 +135,7 @@ class ProcessCoder:
                 slot.path,
                 home=home,
                 network=launch.network,
-                env={**launch.env, **self._env},
+                env={**GIT, **launch.env, **self._env},
                 readable=launch.readable,
             )
             return await attendance.attend(self._processes, wrapped, launch.stdin)

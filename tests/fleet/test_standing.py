@@ -1,0 +1,193 @@
+"""What a standing fleet keeps: journal, transcripts, purse, the leave for what is protected."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from leadhand.core import control
+from leadhand.fleet import journal, transcripts
+from leadhand.fleet.coder.base import CoderEvent, CoderResult
+from leadhand.fleet.gate import GateRules
+from leadhand.fleet.reviewing import opinion
+from leadhand.fleet.spending import DAY_S, MICRO, Spending
+from tests.fleet.places import run_git
+from tests.fleet.standing import GATE, epic, standing
+
+
+def noted(folder, what):
+    return [note for note in journal.read(folder / "fleet") if note["what"] == what]
+
+
+async def settled(fleet):
+    async with asyncio.timeout(60):
+        await fleet.idle()
+
+
+async def answer(fleet, ident, choice, text=""):
+    run = fleet._runs[ident]
+    (question,) = run.state.questions.values()
+    said = {"text": text} if text else {}
+    await run.said(
+        lambda state, now: control.answer(state, question.id, choice, "ann", now, **said)
+    )
+
+
+# --- the journal and the transcripts ---
+
+
+async def test_agents_and_the_train_are_in_the_journal_and_words_in_transcripts(tmp_path, user):
+    async with standing(tmp_path, user, '{"b": ["red"]}')() as fleet:
+        ident = fleet.submit(epic(tmp_path, "first", "a", "b"))
+        await settled(fleet)
+    began = [(note["task"], note["attempt"]) for note in noted(tmp_path, "agent")]
+    ended = [(note["task"], note["attempt"]) for note in noted(tmp_path, "agent ended")]
+    assert sorted(began) == sorted(ended) == [("a", 1), ("b", 1), ("b", 2)]
+    assert {note["task"] for note in noted(tmp_path, "landed")} == {"a", "b"}
+    assert sum(note["size"] for note in noted(tmp_path, "moved")) == 2
+    assert noted(tmp_path, "tested")
+    folder = tmp_path / "fleet" / "transcripts"
+    first, second = transcripts.attempts(folder, ident, "b")
+    said = [line.get("text", "") for line in transcripts.all_lines(second)]
+    assert "I begin with b" in said
+    assert "abc123secret456" not in second.read_text(), "what looks like a secret is not kept"
+    assert transcripts.all_lines(first)[-1]["kind"] == "ended"
+
+
+def test_a_journal_that_was_cut_off_or_is_full_goes_on(tmp_path):
+    with journal.Journal(tmp_path) as notes:
+        notes.note("agent", task="a")
+    with (tmp_path / journal.NAME).open("a") as file:
+        file.write('{"at": 1, "wha')
+    with journal.Journal(tmp_path, bytes_max=400) as notes:
+        for number in range(12):
+            notes.note("agent", task=f"t{number}")
+    kept = journal.read(tmp_path)
+    assert kept[-1]["what"] == "closed"
+    assert [note["task"] for note in kept if note["what"] == "agent"][-1] == "t11"
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert size < 1200, "what is older than the older file is gone"
+
+
+def test_a_transcript_is_bounded_and_keeps_the_newest_words(tmp_path):
+    path = transcripts.place(tmp_path, "run", "task", 1)
+    kept = transcripts.Transcript(path, bytes_max=2_000)
+    for number in range(200):
+        kept.heard(CoderEvent("text", text=f"word {number}"))
+    kept.close()
+    texts = [line["text"] for line in transcripts.all_lines(path)]
+    assert texts[-1] == "word 199"
+    assert len(texts) < 100
+    transcripts.Transcript(transcripts.place(tmp_path, "run", "task", 2)).close()
+    assert transcripts.prune(tmp_path, most=1) == 1
+    assert len(transcripts.attempts(tmp_path, "run", "task")) == 1
+
+
+# --- the purse ---
+
+
+async def test_a_day_that_is_paid_for_starts_nobody_also_after_a_restart(tmp_path, user):
+    opened = standing(tmp_path, user, '{"cost": 3.0}', daily=5.0, agents=1)
+    async with opened() as fleet:
+        fleet.submit(epic(tmp_path, "first", "a", "b", "c"))
+        async with asyncio.timeout(30):
+            while not fleet.shop.governor.held_back.endswith("midnight UTC"):
+                await asyncio.sleep(0.05)
+        assert len(noted(tmp_path, "agent")) == 2, "two cost six dollars; a third would be too much"
+        assert (await fleet.status())["held_back"].startswith("6.00 of 5.00 dollars")
+    async with opened() as again:
+        async with asyncio.timeout(30):
+            while not again.shop.governor.held_back.endswith("midnight UTC"):
+                await asyncio.sleep(0.05)
+        assert len(noted(tmp_path, "agent")) == 2
+
+
+def test_a_new_day_has_a_full_purse():
+    now = [20_000 * DAY_S + 10.0]
+    notes = [
+        {"what": "agent ended", "at": int(now[0] - 20) * MICRO, "cost": 7.0},
+        {"what": "agent ended", "at": int(now[0]) * MICRO, "cost": 2.0},
+    ]
+    purse = Spending(notes, clock=lambda: now[0])
+    assert purse.today() == 2.0, "what was spent yesterday does not count"
+    purse.add(1.0)
+    assert purse.over(3.0)
+    assert not purse.over(3.5)
+    assert purse.over(3.5, running=0.6), "what agents at work have cost counts too"
+    now[0] += DAY_S
+    assert not purse.over(3.0)
+    assert purse.today() == 0.0
+
+
+# --- what is protected ---
+
+
+async def test_a_person_lets_exactly_the_change_pass_that_they_saw(tmp_path, user):
+    tricks = '{"a": ["guarded", "guarded"]}'
+    async with standing(tmp_path, user, tricks, protected=("guarded/**",))() as fleet:
+        ident = fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+        assert fleet.questions(ident) == ["a"]
+        assert not fleet.shop.hub.landed(ident, "a")
+        await answer(fleet, ident, "retry")
+        await settled(fleet)
+        sha = fleet.shop.hub.landed(ident, "a")
+        assert sha
+        git = fleet.shop.hub.git.folder
+    assert len(noted(tmp_path, "agent")) == 1, "nobody did it again"
+    assert run_git(git, "show", f"{sha}:guarded/a.py") == "attempt = 1"
+
+
+async def test_with_words_it_is_done_again_and_must_be_seen_again(tmp_path, user):
+    tricks = '{"a": ["guarded", "guarded"]}'
+    async with standing(tmp_path, user, tricks, protected=("guarded/**",))() as fleet:
+        ident = fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+        await answer(fleet, ident, "retry", "not like this")
+        await settled(fleet)
+        assert len(noted(tmp_path, "agent")) == 2
+        assert fleet.questions(ident) == ["a"]
+        assert not fleet.shop.hub.landed(ident, "a")
+
+
+@pytest.mark.parametrize(
+    ("said", "lands"),
+    [
+        ("Looks right.\nAPPROVE: small", True),
+        ("REJECT: it weakens the gate", False),
+        ("Hm.", False),
+    ],
+)
+async def test_the_coder_that_is_named_reviews_what_is_protected(tmp_path, user, said, lands):
+    tricks = json.dumps({"a": ["guarded"] * 9, "review": said})
+    opened = standing(tmp_path, user, tricks, protected=("guarded/**",), reviewer="big")
+    async with opened() as fleet:
+        ident = fleet.submit(epic(tmp_path, "first", "a", "b"))
+        await settled(fleet)
+        assert bool(fleet.shop.hub.landed(ident, "a")) is lands
+        assert fleet.shop.hub.landed(ident, "b"), "what is not protected needs no review"
+
+
+def test_only_a_plain_approval_is_one():
+    def said(text, **more):
+        return opinion(CoderResult(ended="result", said=text, **more)).approved
+
+    assert said("APPROVE")
+    assert said("REJECT at first\n**APPROVE** now")
+    assert not said("I would APPROVE it")
+    assert not said("APPROVE\nREJECT: no")
+    assert not said("APPROVED")
+    assert not said("APPROVE", failure="timeout")
+
+
+async def test_slots_are_prepared_by_the_setup_and_that_is_not_the_agents_work(tmp_path, user):
+    setup = (sys.executable, "-c", "open('made.txt', 'w').write('by the set-up')")
+    check = f"{GATE}; assert pathlib.Path('made.txt').exists()"
+    gate = GateRules(commands=((sys.executable, "-c", check),), setup=(setup,))
+    async with standing(tmp_path, user, gate=gate)() as fleet:
+        ident = fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+        sha = fleet.shop.hub.landed(ident, "a")
+        git = fleet.shop.hub.git.folder
+    assert "made.txt" not in run_git(git, "ls-tree", "-r", "--name-only", sha)

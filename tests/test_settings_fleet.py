@@ -1,0 +1,91 @@
+"""`[fleet]` and `[coders]`: what is read, and what is refused with its place and fix."""
+
+import pytest
+
+from leadhand.app.documents import setting_rows
+from leadhand.errors import UsageError
+from leadhand.settings import load_settings
+
+
+def load(folder, text, **env):
+    (folder / "leadhand.toml").write_text(text)
+    return load_settings(environ={"HOME": str(folder / "home"), **env}, folder=folder)
+
+
+def test_a_fleet_and_its_coders_are_read(tmp_path):
+    found = load(
+        tmp_path,
+        """
+[fleet]
+repo = "shop"
+gate = ["make check", ["python", "-m", "pytest", "-q"]]
+gate_time = "10 minutes"
+setup = "pip install -e ."
+cache = "~/wheels"
+agents = 12
+strict = true
+protected = [".github/**"]
+reviewer = "able"
+daily_spend = 40
+time = "1 hour"
+env = {TOKEN = "hush"}
+
+[coders.fast]
+kind = "claude"
+key = "ANTHROPIC_API_KEY"
+
+[coders.able]
+kind = "command"
+tier = 2
+command = ["./agent", "{brief_file}"]
+hosts = ["api.example.com:443"]
+""",
+        LEADHAND_FLEET__GATES="7",
+    )
+    fleet = found.fleet
+    assert fleet.repo == tmp_path / "shop"
+    assert fleet.gate == (("make", "check"), ("python", "-m", "pytest", "-q"))
+    assert (fleet.gate_time, fleet.time, fleet.silence) == (600, 3600, 300)
+    assert fleet.setup == (("pip", "install", "-e", "."),)
+    assert (fleet.agents, fleet.gates, fleet.strict, fleet.daily_spend) == (12, 7, True, 40.0)
+    assert found.coders["able"].command == ("./agent", "{brief_file}")
+    assert found.coders["able"].tier == 2
+    rows = {key: (value, origin) for key, value, origin in setting_rows(found)}
+    assert rows["fleet.agents"] == (12, str(tmp_path / "leadhand.toml"))
+    assert rows["fleet.gates"] == (7, "LEADHAND_FLEET__GATES")
+    assert "hush" not in str(rows), "a variable's value may be a secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[fleet]\nagent = 3", '[fleet] has no key "agent". Did you mean "agents"?'),
+        ("[fleet]\nagents = 0", "agents must be a whole number from 1 to 2000"),
+        ('[fleet]\ngate = ["make a && make b"]', "needs a shell, and none reads it"),
+        ("[fleet]\ngate = []", "gate must be a list of commands"),
+        ('[fleet]\ngate = ["make \'"]', "gate has a command that cannot be split"),
+        ('[fleet]\nsandbox = "docker"', "sandbox must be one of auto, bubblewrap"),
+        ('[fleet]\ngate_time = "soon"', "gate_time"),
+        ('[fleet]\ngate_time = "-1 s"', "gate_time"),
+        ('[fleet]\nfailures = "FAILED"', "failures must have a group"),
+        ("[fleet]\ndaily_spend = -1", "daily_spend must be US dollars"),
+        ("[fleet]\nenv = {A = 1}", "env must be a table of texts"),
+        ("[fleet]\nstrict = 1", "strict must be true or false"),
+        ("[coders]\nfast = 3", "[coders.fast] must be a table"),
+        ("[coders.Fast]\nkind = 'codex'", "a name has small letters"),
+        ("[coders.a]\nkind = 'gpt'", "[coders.a]: kind must be one of claude, codex, command"),
+        ("[coders.a]\nkind = 'codex'\nmodle = 'x'", 'has no key "modle". Did you mean "model"?'),
+        ("[coders.a]\nkind = 'command'", "its command is missing. Fix: write command ="),
+        ("[coders.a]\nkind = 'codex'\ncommand = ['x']", 'command goes with kind = "command"'),
+        ("[coders.a]\nkind = 'codex'\nkey = 'sk-123'", "never the key itself"),
+        ("[coders.a]\nkind = 'codex'\ntier = 0", "tier must be a whole number from 1"),
+        ("[coders.a]\nkind = 'codex'\nhosts = ['http://x']", "is no host"),
+        ("[coders.a]\nkind = 'codex'\nprice_in = 'x'", "price_in must be dollars"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_place(tmp_path, text, said):
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path, text)
+    assert said in str(caught.value)
+    assert str(tmp_path / "leadhand.toml") in str(caught.value)
+    assert "sk-123" not in str(caught.value)
