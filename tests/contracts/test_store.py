@@ -14,21 +14,26 @@ from leadhand.audit.chain import GENESIS, link, verify, verify_batches, verify_h
 from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreError, UsageError
 from leadhand.ports import Entry, RunHeader
 from leadhand.stores.memory import MemoryStore
+from leadhand.stores.postgres.store import PostgresStore
 from leadhand.stores.sqlite import SqliteStore
 from tests.stores.entries import chained
 
-KINDS = ["memory", "sqlite"]
+KINDS = ["memory", "sqlite", "postgres"]
 
 
 class Stores:
     """Opens stores on one disk, and closes them."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, request: pytest.FixtureRequest) -> None:
         self.kind, self.folder, self.opened = kind, folder, []
+        if kind == "postgres":
+            self.address = request.getfixturevalue("postgres").new(folder)
 
     def open(self, *, claimed: bool = True) -> Any:
         if self.kind == "sqlite":
             store = SqliteStore(self.folder / "log.db", debug=True)
+        elif self.kind == "postgres":
+            store = PostgresStore(self.address, debug=True)
         else:
             store = self.opened[0].beside() if self.opened else MemoryStore()
         self.opened.append(store)
@@ -39,7 +44,7 @@ class Stores:
 
 @pytest.fixture(params=KINDS)
 async def stores(request, tmp_path):
-    made = Stores(request.param, tmp_path)
+    made = Stores(request.param, tmp_path, request)
     yield made
     for store in made.opened:
         await store.close()
@@ -329,9 +334,9 @@ step = st.tuples(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(runs=st.lists(names, min_size=4, max_size=4, unique=True), steps=st.lists(step, max_size=25))
-def test_any_history_reads_back_as_a_list_would(kind, tmp_path_factory, runs, steps):
+def test_any_history_reads_back_as_a_list_would(kind, tmp_path_factory, request, runs, steps):
     """Any bytes, names, times and versions; right and wrong expectations; in one group or many."""
-    asyncio.run(play(Stores(kind, tmp_path_factory.mktemp("model")), runs, steps))
+    asyncio.run(play(Stores(kind, tmp_path_factory.mktemp("model"), request), runs, steps))
 
 
 async def play(stores: Stores, runs: list[str], steps: list[Any]) -> None:
@@ -380,9 +385,13 @@ async def test_groups_of_any_size(store, count):
     assert problems(store) == []
 
 
-def test_stores_need_no_loop_to_be_opened_and_read(tmp_path):
+def test_stores_need_no_loop_to_be_opened_and_read(tmp_path, postgres):
     """Only `append`, `follow` and `close` do."""
-    opened: list[Callable[[], Any]] = [MemoryStore, lambda: SqliteStore(tmp_path / "log.db")]
+    opened: list[Callable[[], Any]] = [
+        MemoryStore,
+        lambda: SqliteStore(tmp_path / "log.db"),
+        lambda: PostgresStore(postgres.new(tmp_path)),
+    ]
     for make in opened:
         store = make()
         assert store.claim() > 0

@@ -25,7 +25,7 @@ from leadhand.errors import (
     StoreError,
     UsageError,
 )
-from leadhand.stores import connect, reader, writer
+from leadhand.stores import committer, connect, reader, writer
 from leadhand.stores.sqlite import SqliteReader, SqliteStore
 from tests.stores.entries import chained
 from tests.support.disk import Disk
@@ -151,7 +151,7 @@ async def test_a_follower_in_the_host_is_woken(store, monkeypatch):
 
 async def test_a_group_has_a_limit(store, monkeypatch):
     """What is over it waits for the next one."""
-    monkeypatch.setattr(writer, "GROUP_ROWS_MAX", 10)
+    monkeypatch.setattr(committer, "GROUP_ROWS_MAX", 10)
     log = chained("r", 95)
     await asyncio.gather(*[store.append("r", i, log[i : i + 5]) for i in range(0, 95, 5)])
     assert max(batch.last - batch.first + 1 for batch in store.batches()) <= 10
@@ -160,11 +160,11 @@ async def test_a_group_has_a_limit(store, monkeypatch):
 
 async def test_one_append_may_be_larger_than_a_group(store):
     """It is all or nothing, so it cannot be split."""
-    log = chained("r", writer.GROUP_ROWS_MAX + 1)
+    log = chained("r", committer.GROUP_ROWS_MAX + 1)
     await store.append("r", 0, log)
     assert len(store.batches()) == 1
-    assert store.header("r").seq == writer.GROUP_ROWS_MAX + 1
-    assert store.read("r", writer.GROUP_ROWS_MAX) == log[-1:]
+    assert store.header("r").seq == committer.GROUP_ROWS_MAX + 1
+    assert store.read("r", committer.GROUP_ROWS_MAX) == log[-1:]
 
 
 async def test_a_large_body(store):

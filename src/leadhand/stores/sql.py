@@ -34,9 +34,15 @@ class Migration(NamedTuple):
 @cache
 def queries(file: str = "queries") -> dict[str, str]:
     """The statements of a file by name, in the file's order."""
+    return queries_in(_FOLDER / f"{file}.sql")
+
+
+@cache
+def queries_in(file: Path) -> dict[str, str]:
+    """The same for a file anywhere."""
     named: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in (_FOLDER / f"{file}.sql").read_text(encoding="utf-8").splitlines():
+    for line in file.read_text(encoding="utf-8").splitlines():
         if line.startswith("-- name: "):
             lines = named.setdefault(line.removeprefix("-- name: ").strip(), [])
         elif line.strip() and not line.startswith("--"):
@@ -47,8 +53,14 @@ def queries(file: str = "queries") -> dict[str, str]:
 @cache
 def migrations() -> tuple[Migration, ...]:
     """All migrations, in order."""
+    return migrations_in(_FOLDER)
+
+
+@cache
+def migrations_in(folder: Path) -> tuple[Migration, ...]:
+    """The same for a folder anywhere."""
     found = []
-    for path in sorted(_FOLDER.glob("[0-9][0-9][0-9]-*.sql")):
+    for path in sorted(folder.glob("[0-9][0-9][0-9]-*.sql")):
         number, _, title = path.stem.partition("-")
         found.append(Migration(int(number), title, path.read_text(encoding="utf-8")))
     return tuple(found)
@@ -81,7 +93,7 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Migration], path: Pa
     return sum(_apply(connection, step, path) for step in steps if step.number > found)
 
 
-def refuse_newer(found: int, newest: int, path: Path) -> None:
+def refuse_newer(found: int, newest: int, path: object) -> None:
     """StoreError when the file's schema is one we do not know."""
     if found > newest:
         raise StoreError(

@@ -23,11 +23,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import time
 from concurrent.futures import Future
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from leadhand.audit.chain import GENESIS, Batch, link_batch, verify
 from leadhand.errors import (
@@ -40,16 +38,13 @@ from leadhand.errors import (
     StoreError,
 )
 from leadhand.stores import sql
+from leadhand.stores.committer import Committer
 from leadhand.stores.connect import explain
 from leadhand.stores.group import Group, Head, Request, Took, name_list
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
     from pathlib import Path
 
-GROUP_ROWS_MAX = 65_536
-GROUP_BYTES_MAX = 64 * 1024 * 1024
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 COMMIT_OVERHEAD_BYTES = 5 * 4096
 """About what a commit writes besides the entries: a page of each table and index."""
@@ -63,14 +58,6 @@ class Locked(StoreError):
     """Another program holds the file's lock; nothing was written."""
 
 
-class _Errand(NamedTuple):
-    """Something else the writer's thread is asked to do, between two groups."""
-
-    do: Callable[[sqlite3.Connection], Any]
-    done: Future[Any]
-    last: bool
-
-
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)  # noqa: PTH116 - once for each commit, and a Path takes thrice as long
@@ -79,13 +66,13 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-class Writer:
+class Writer(Committer[sqlite3.Connection]):
     """Owns the writing connection and the thread that uses it."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path, *, busy_s: float, debug: bool
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._path = path
         self._place = str(path)
         self._identity = _identity(self._place)
@@ -93,9 +80,6 @@ class Writer:
         self._patient = True
         self._debug = debug
         self._sql = sql.queries()
-        self._queue: SimpleQueue[Request | _Errand] = SimpleQueue()
-        self._busy = threading.Lock()
-        """Held by whoever uses the connection: the writer's thread, or `write_now`."""
         self._heads: dict[str, Head] = {}
         self._epoch = self._position = self._run_id = self._number = 0
         self._batch_hash = GENESIS
@@ -103,20 +87,11 @@ class Writer:
         self.head = Batch(0, 0, 0, GENESIS)
         """The last commit: what anchors outside the database speak of."""
         self.took = Took()
-        self.settled_bytes = 0
-        """Of all requests that have left the queue. Changed only by whoever holds the lock."""
-        self.refusal: LeadhandError | None = Fenced(f"{path}: not claimed yet")
-        """Why no append is taken, if so."""
-        self.delivered: Callable[[], None] = lambda: None
-        """Called in the event loop after each group."""
+        self.refusal = Fenced(f"{path}: not claimed yet")
         connection.execute("PRAGMA busy_timeout = 0")  # waiting is ours: see _execute
         for name in ("counter", "intake", "file_intake"):
             connection.execute(sql.queries("writer")[name])
-        threading.Thread(target=self._work, name="leadhand-writer", daemon=True).start()
-
-    def put(self, request: Request) -> None:
-        """Queue an append. From the event loop's thread."""
-        self._queue.put(request)
+        self.start()
 
     def write_now(self, request: Request) -> bool:
         """Commit an append in the caller's thread, if the writer has nothing to do.
@@ -138,14 +113,8 @@ class Writer:
             self._busy.release()
         self._deliver([(request, outcome)])
         if self._logged_bytes >= CHECKPOINT_BYTES:
-            self.ask(lambda _connection: self._checkpoint_when_due())
+            self.ask(lambda _connection: self._rest())
         return True
-
-    def ask(self, do: Callable[[sqlite3.Connection], Any], *, last: bool = False) -> Future[Any]:
-        """Have something done by the writer's thread, after what is queued; `last` ends it."""
-        done: Future[Any] = Future()
-        self._queue.put(_Errand(do, done, last))
-        return done
 
     def claim(self) -> Future[int]:
         """Become the owner."""
@@ -156,43 +125,6 @@ class Writer:
         return self.ask(sqlite3.Connection.close, last=True)
 
     # All below runs in the writer's thread, or in write_now.
-
-    def _work(self) -> None:
-        errand: _Errand | None = None
-        while errand is None or not errand.last:
-            requests, errand = self._take()
-            if requests:
-                with self._busy:
-                    outcomes = self._commit(requests)
-                self._settle(requests, outcomes)
-                with self._busy:
-                    self._checkpoint_when_due()
-            if errand is not None:
-                with self._busy:
-                    self._run(errand)
-
-    def _run(self, errand: _Errand) -> None:
-        try:
-            errand.done.set_result(errand.do(self._connection))
-        except Exception as error:  # noqa: BLE001 - it is raised where it was asked
-            errand.done.set_exception(error)
-
-    def _take(self) -> tuple[list[Request], _Errand | None]:
-        """Wait for work; then take all that is there."""
-        requests: list[Request] = []
-        rows = size = 0
-        item = self._queue.get()
-        while isinstance(item, Request):
-            requests.append(item)
-            rows += len(item.entries)
-            size += item.size
-            if rows >= GROUP_ROWS_MAX or size >= GROUP_BYTES_MAX:
-                return requests, None
-            try:
-                item = self._queue.get_nowait()
-            except Empty:
-                return requests, None
-        return requests, item
 
     def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
         """Write a group; for each request why it failed, or None."""
@@ -314,29 +246,7 @@ class Writer:
             )
         return self.refusal
 
-    def _settle(self, requests: list[Request], outcomes: list[LeadhandError | None]) -> None:
-        """Answer everybody, with one call for each event loop."""
-        answers: dict[asyncio.AbstractEventLoop, list[tuple[Request, LeadhandError | None]]] = {}
-        for request, outcome in zip(requests, outcomes, strict=True):
-            answers.setdefault(request.loop, []).append((request, outcome))
-        for loop, answered in answers.items():
-            try:
-                loop.call_soon_threadsafe(self._deliver, answered)
-            except RuntimeError:  # the loop is closed, and with it everyone who waited
-                continue
-
-    def _deliver(self, answers: list[tuple[Request, LeadhandError | None]]) -> None:
-        """In the event loop."""
-        for request, outcome in answers:
-            if request.future.done():
-                continue
-            if outcome is None:
-                request.future.set_result(None)
-            else:  # one exception each: raising adds to its traceback
-                request.future.set_exception(type(outcome)(*outcome.args))
-        self.delivered()
-
-    def _checkpoint_when_due(self) -> None:
+    def _rest(self) -> None:
         """Move the log into the file now and then, after the answers are out.
 
         By our own hand, because SQLite's would be part of a commit and would not tell of a

@@ -1,0 +1,93 @@
+"""Where a log in PostgreSQL is, and what may be shown of that.
+
+    postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&artifacts=/mnt/shared
+
+Everything is the driver's (libpq's) but `artifacts`, the folder for large results that all
+machines share. A password is better left out: PGPASSWORD, ~/.pgpass and service files are
+read by the driver. In text an address never has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from leadhand.errors import UsageError
+
+SCHEMES = ("postgres://", "postgresql://")
+SECRET = frozenset({"password", "sslpassword", "passfile", "oauth_client_secret"})
+"""Parameters that are never shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One database, as everybody who speaks of it writes it down."""
+
+    secret: str = field(repr=False)
+    """What the driver is given, password included."""
+    shown: str
+    """The same for people."""
+    home: Path = field(compare=False)
+    """What belongs to this machine (token, anchors, log) is named after this path."""
+    artifacts: Path | None = None
+    """The shared folder for large results; without one they too are kept in the database."""
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def is_address(text: object) -> bool:
+    """Whether a store is named that PostgreSQL keeps."""
+    return isinstance(text, str) and text.startswith(SCHEMES)
+
+
+def address_of(text: str, folder: Path) -> Address:
+    """Read an address; `folder` is where this machine's own files beside it go.
+
+    UsageError never repeats what was given: it may hold a password.
+    """
+    try:
+        parts = urlsplit(text)
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise UsageError("the address of the PostgreSQL database cannot be read") from None
+    who, at, where = parts.netloc.rpartition("@")
+    if parts.fragment or any(character.isspace() for character in text):
+        raise UsageError(
+            "the address of the PostgreSQL database has a character that must be escaped. "
+            "Fix: write # as %23, a space as %20"
+        )
+    database = unquote(parts.path.removeprefix("/")) or dict(options).get("dbname", "")
+    if not database:
+        raise UsageError(
+            "the address names no database. Fix: postgres://USER@HOST/DATABASE, "
+            "with the password in PGPASSWORD or ~/.pgpass"
+        )
+    folders = [value for key, value in options if key == "artifacts"]
+    theirs = [(key, value) for key, value in options if key != "artifacts"]
+    public = [(key, value) for key, value in options if key not in SECRET]
+    user = f"{who.partition(':')[0]}{at}" if who.partition(":")[0] else ""
+    hosts = [value for key, value in theirs if key in ("host", "hostaddr", "port")]
+    name = hashlib.sha256("\0".join([where.lower(), database, *hosts]).encode()).hexdigest()[:12]
+    return Address(
+        secret=f"postgresql://{parts.netloc}{parts.path}{_query(theirs)}",
+        shown=f"postgres://{user}{where}{parts.path}{_query(public)}",
+        home=folder / f"postgres-{name}",
+        artifacts=_folder(folders[-1]) if folders else None,
+    )
+
+
+def _query(options: list[tuple[str, str]]) -> str:
+    return f"?{urlencode(options, safe='/', quote_via=quote)}" if options else ""
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute():
+        raise UsageError(
+            "artifacts=FOLDER in a store's address is a folder that all machines share. "
+            "Fix: write its whole path, as artifacts=/mnt/leadhand"
+        )
+    return path

@@ -1,0 +1,214 @@
+"""Reading a log in PostgreSQL: beside its host, on any machine, or inside the host itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from leadhand.audit.chain import Batch
+from leadhand.errors import StoreCorrupt, StoreError
+from leadhand.ports import Entry, RunHeader
+from leadhand.stores.postgres import schema
+from leadhand.stores.postgres.blobs import Blobs
+from leadhand.stores.postgres.session import (
+    PAUSE_S,
+    Session,
+    explain,
+    for_good,
+    options_of,
+    queries,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+    from pathlib import Path
+
+    from leadhand.stores.postgres.address import Address
+
+PAGE_ROWS = 1000
+LOOK_S = 0.2
+"""How often a follower sees whether its store was closed."""
+POLL_S = 5.0
+"""How often it looks without having been called: a call lost by a proxy delays, no more."""
+READ_PATIENCE_S = 60.0
+CHANNEL = "LISTEN leadhand"
+
+
+class PostgresReader:
+    """The reading half of a store. Claims nothing, changes nothing."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._reading = Session(
+            address,
+            "reader",
+            patience_s=READ_PATIENCE_S,
+            ready=lambda connection: schema.check(connection, address),
+        )
+        self._reading.open()
+        self._blobs = Blobs(address)
+        self._database = ""
+        self._snapshot = False
+        self._closed = False
+
+    @property
+    def path(self) -> Path:
+        """What belongs to this machine is named after it."""
+        return self.address.home
+
+    @property
+    def database_id(self) -> str:
+        """The log's own name, the same for life."""
+        if not self._database:
+            rows = self._rows("meta", ("database",))
+            if not rows:
+                raise StoreCorrupt(f"{self.address}: its own name is gone. Fix: put back a copy.")
+            self._database = str(rows[0][0])
+        return self._database
+
+    def read(self, run: str, after: int = 0) -> list[Entry]:
+        """A run's entries with a seq above `after`, in order."""
+        return list(map(Entry._make, self._rows("read", (run, run, after))))
+
+    def runs(self) -> list[RunHeader]:
+        """All runs, oldest first."""
+        return list(map(RunHeader._make, self._rows("runs")))
+
+    def header(self, run: str) -> RunHeader | None:
+        """One run."""
+        rows = self._rows("header", (run,))
+        return RunHeader._make(rows[0]) if rows else None
+
+    def commits(self) -> int:
+        """How many commits there are, by the last one's number."""
+        return int(self._rows("ends")[0][2])
+
+    def last_position(self) -> int:
+        """The position of the last entry; 0 when there is none."""
+        return int(self._rows("tail")[0][0])
+
+    def page(self, after: int, limit: int = PAGE_ROWS) -> list[tuple[int, Entry]]:
+        """Entries of all runs with a position above `after`, in commit order."""
+        return [(position, Entry(*row)) for position, *row in self._rows("page", (after, limit))]
+
+    def batches(self) -> list[Batch]:
+        """The batch chain."""
+        return list(map(Batch._make, self._rows("batches")))
+
+    def positions(self) -> list[tuple[int, bytes]]:
+        """Every entry's position and hash, in commit order: what the batch chain is over."""
+        return self._rows("positions")
+
+    def places(self, run: str) -> list[int]:
+        """The positions of a run's entries, in order."""
+        return [position for (position,) in self._rows("places", (run,))]
+
+    def hashes(self, first: int, last: int) -> list[bytes]:
+        """The hashes of the entries from one position to another."""
+        return [digest for (digest,) in self._rows("hashes", (first, last))]
+
+    def odd_summaries(self) -> list[str]:
+        """Runs whose summary is of a kind that nobody writes."""
+        return [str(run) for (run,) in self._rows("odd_summaries")]
+
+    def strays(self) -> list[int]:
+        """Positions of entries whose run is not there."""
+        return [position for (position,) in self._rows("strays")]
+
+    def epoch(self) -> Any:
+        """How many owners the log has had, as it stands there."""
+        rows = self._rows("epoch")
+        return rows[0][0] if rows else None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All reads inside see the log at one moment, whatever its host commits meanwhile."""
+        self._reading.do(
+            lambda connection: connection.execute(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+            )
+        )
+        self._snapshot = True
+        try:
+            yield
+        finally:
+            self._snapshot = False
+            self._reading.end_transaction()
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, Entry]]:
+        """Every entry of every run with a position above `after`, in commit order, for ever.
+
+        (Until the store is closed.) It listens first and then reads what is there, after every
+        loss of its connection too; so nothing can come between the two.
+        """
+        pause = PAUSE_S[0]
+        while not self._closed:
+            try:
+                async with await self._listening() as connection:
+                    pause = PAUSE_S[0]
+                    while not self._closed:
+                        rows = await _page(connection, after)
+                        for position, *row in rows:
+                            yield position, Entry(*row)
+                            after = position
+                        if not rows:
+                            await self._called(connection)
+            except psycopg.Error as error:
+                if for_good(error):
+                    raise explain(error, self.address) from None
+            if not self._closed:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_S[1])
+
+    async def _listening(self) -> psycopg.AsyncConnection[Any]:
+        options = options_of(self.address, "follower")
+        connection = await psycopg.AsyncConnection.connect(**options, autocommit=True)
+        try:
+            await connection.execute(CHANNEL)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _called(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Until something was committed, or may have been."""
+        deadline = time.monotonic() + POLL_S
+        while not self._closed and time.monotonic() < deadline:
+            async for _ in connection.notifies(timeout=LOOK_S, stop_after=1):
+                return
+
+    def get_artifact(self, ref: str) -> bytes:
+        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        return self._blobs.get(ref)
+
+    async def close(self) -> None:
+        """Let go."""
+        self.close_reader()
+
+    def close_reader(self) -> None:
+        """Let go, without a loop to wait in; followers end."""
+        self._closed = True
+        self._reading.close()
+        self._blobs.close()
+
+    def _rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        if self._closed:
+            raise StoreError(f"{self.address}: closed")
+        if not self._snapshot:
+            return self._reading.rows(name, values)
+        # A connection made anew would show another moment.
+        connection = self._reading.connected(0)
+        try:
+            return connection.execute(queries()[name], values, binary=True).fetchall()
+        except psycopg.Error as error:
+            raise explain(error, self.address) from None
+
+
+async def _page(connection: psycopg.AsyncConnection[Any], after: int) -> list[Any]:
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(queries()["page"], (after, PAGE_ROWS))
+    return await cursor.fetchall()

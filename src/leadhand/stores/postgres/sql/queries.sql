@@ -1,0 +1,165 @@
+-- name: has_meta
+-- Whether the database holds one of ours at all.
+SELECT to_regclass('leadhand.meta') IS NOT NULL;
+
+-- name: meta
+-- One fact about the database.
+SELECT value FROM leadhand.meta WHERE key = %s;
+
+-- name: set_meta
+-- (The value, then the key.)
+UPDATE leadhand.meta SET value = %s WHERE key = %s;
+
+-- name: raise_epoch
+-- A new owner: every append of an older one is refused from here on.
+UPDATE leadhand.tail SET epoch = epoch + 1 RETURNING epoch, position, runs, number, hash;
+
+-- name: epoch
+SELECT epoch FROM leadhand.tail;
+
+-- name: tail
+-- Where the log ends, as every append leaves it.
+SELECT position, runs, number, hash FROM leadhand.tail;
+
+-- name: ends
+-- Where the tables end: the same, unless somebody changed one of them by hand.
+SELECT coalesce((SELECT max(position) FROM leadhand.events), 0),
+       coalesce((SELECT max(id) FROM leadhand.runs), 0),
+       coalesce((SELECT max(number) FROM leadhand.batches), 0),
+       coalesce((SELECT hash FROM leadhand.batches ORDER BY number DESC LIMIT 1),
+                decode(repeat('00', 32), 'hex'));
+
+-- name: append
+-- One whole group of appends. See 001-initial.sql.
+SELECT out_number, out_first, out_last, out_hash FROM leadhand.append(
+    %b::bigint, %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[],
+    %b::bytea[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[]);
+
+-- name: find_heads
+-- Where some runs end.
+SELECT run, id, seq, hash FROM leadhand.runs WHERE run = ANY (%b::text[]);
+
+-- name: landed
+-- Which of some entries are there, by their place in the lists.
+SELECT t.place FROM unnest(%b::text[], %b::bigint[], %b::bytea[])
+    WITH ORDINALITY AS t(run, seq, hash, place)
+JOIN leadhand.runs AS r ON r.run = t.run
+JOIN leadhand.events AS e ON e.run_id = r.id AND e.seq = t.seq AND e.hash = t.hash;
+
+-- name: batch
+-- The link of one commit.
+SELECT hash FROM leadhand.batches WHERE number = %s;
+
+-- name: read
+-- A run's entries above a seq, in order. (The caller knows the run, and gets it back.)
+SELECT %s::text, seq, at, version, body, hash FROM leadhand.events
+WHERE run_id = (SELECT id FROM leadhand.runs WHERE run = %s::text) AND seq > %s::bigint
+ORDER BY seq;
+
+-- name: runs
+-- All runs, oldest first.
+SELECT run, created, updated, seq, hash, coalesce(summary, ''::bytea)
+FROM leadhand.runs ORDER BY id;
+
+-- name: header
+-- One run.
+SELECT run, created, updated, seq, hash, coalesce(summary, ''::bytea)
+FROM leadhand.runs WHERE run = %s::text;
+
+-- name: page
+-- The entries of all runs above a position, in commit order.
+SELECT position, run, e.seq, at, version, body, e.hash
+FROM leadhand.events AS e JOIN leadhand.runs AS r ON r.id = e.run_id
+WHERE position > %s::bigint ORDER BY position LIMIT %s;
+
+-- name: batches
+-- The batch chain.
+SELECT number, first, last, hash FROM leadhand.batches ORDER BY number;
+
+-- name: positions
+-- What the batch chain is over.
+SELECT position, hash FROM leadhand.events ORDER BY position;
+
+-- name: places
+-- Where a run's entries are in the order of commits.
+SELECT position FROM leadhand.events
+WHERE run_id = (SELECT id FROM leadhand.runs WHERE run = %s::text) ORDER BY seq;
+
+-- name: hashes
+-- The hashes of the entries between two positions.
+SELECT hash FROM leadhand.events WHERE position BETWEEN %s::bigint AND %s::bigint ORDER BY position;
+
+-- name: odd_summaries
+-- Runs beside which stands something that nobody writes there.
+SELECT run FROM leadhand.runs WHERE (summary IS NULL) <> (left(run, 1) = '$');
+
+-- name: strays
+-- Entries whose run is not there.
+SELECT position FROM leadhand.events AS e
+WHERE NOT EXISTS (SELECT 1 FROM leadhand.runs AS r WHERE r.id = e.run_id)
+ORDER BY position LIMIT 100;
+
+-- name: put_artifact
+INSERT INTO leadhand.artifacts (digest, data) VALUES (%b::bytea, %b::bytea)
+ON CONFLICT (digest) DO NOTHING;
+
+-- name: get_artifact
+SELECT data FROM leadhand.artifacts WHERE digest = %b::bytea;
+
+-- name: artifacts
+-- The names of all artifacts in the database.
+SELECT digest FROM leadhand.artifacts ORDER BY digest;
+
+-- name: try_lock
+-- Become the host, until this connection ends.
+SELECT pg_try_advisory_lock(%s::bigint);
+
+-- name: unlock
+SELECT pg_advisory_unlock(%s::bigint);
+
+-- name: lock_holder
+-- The connection that is the host's.
+SELECT pid FROM pg_locks
+WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND ((classid::bigint << 32) | objid::bigint) = %s::bigint;
+
+-- name: set_host
+INSERT INTO leadhand.host (backend, pid, machine, started)
+VALUES (pg_backend_pid(), %s, %s, %s)
+ON CONFLICT (one) DO UPDATE SET backend = excluded.backend, pid = excluded.pid,
+    machine = excluded.machine, started = excluded.started;
+
+-- name: host
+SELECT backend, pid, machine, started FROM leadhand.host;
+
+-- name: end_session
+-- Our own older connection, which the server has not yet seen to be gone.
+SELECT pg_terminate_backend(%s::integer, 2000);
+
+-- name: say
+INSERT INTO leadhand.words (word) VALUES (%b::bytea) RETURNING id;
+
+-- name: call_host
+SELECT pg_notify('leadhand_words', '');
+
+-- name: take_words
+-- What has been said and nobody has taken up yet.
+UPDATE leadhand.words SET taken = true WHERE NOT taken RETURNING id, word;
+
+-- name: answer
+UPDATE leadhand.words SET answer = %b::bytea WHERE id = %s::bigint;
+
+-- name: call_asker
+SELECT pg_notify('leadhand_answers', %s::text);
+
+-- name: answer_of
+SELECT answer FROM leadhand.words WHERE id = %s::bigint;
+
+-- name: withdraw
+-- Whether it was taken up already.
+DELETE FROM leadhand.words WHERE id = %s::bigint RETURNING taken;
+
+-- name: forget_words
+-- Left behind by an asker that died.
+DELETE FROM leadhand.words WHERE said < clock_timestamp() - interval '1 hour';

@@ -1,0 +1,147 @@
+"""The store on PostgreSQL: one log that a team shares, with the same promises as the file.
+
+What is the same.  The port, the two hash chains, group commit by one writer thread, the owner's
+epoch that every append is checked against. `tests/contracts/test_store.py` holds all stores to
+the same sentences.
+
+One writer at a time.  Each append locks the one row that says where the log ends, until it is
+committed. So positions are given out in the order in which they become visible: with a sequence
+of the database's own, a slower transaction would appear behind a faster one, and a follower that
+had passed that place would never see it. What this costs, commits of two hosts one after the
+other, nobody pays: there is one host, and all its appends of a moment are one commit.
+
+One host at a time.  A session lock (`lock.py`) keeps a second host from opening, and the server
+lets go of it when the first one's connection ends. The epoch keeps a host that lost its
+connection, and was replaced, from writing. Neither alone would do.
+
+One round trip.  A group is one call of `leadhand.append` (`sql/001-initial.sql`), which checks the
+owner and every run's head, files the entries, links the batch and calls the followers; sent
+outside a transaction it commits by itself.
+
+What the server's end may do to us: `writer.py` (a commit that was not answered), `session.py`
+(connections that come back), `reader.py` (following across that). What a role may do: `roles.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from leadhand.errors import LeadhandError, StoreError
+from leadhand.stores.group import Request, Took, misfit
+from leadhand.stores.postgres import schema
+from leadhand.stores.postgres.reader import PostgresReader
+from leadhand.stores.postgres.session import PATIENCE_S, Session, explain
+from leadhand.stores.postgres.writer import PostgresWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadhand.audit.chain import Batch
+    from leadhand.ports import Entry
+    from leadhand.stores.postgres.address import Address
+
+QUEUE_BYTES_MAX = 64 * 1024 * 1024
+
+
+class PostgresStore(PostgresReader):
+    """A log in PostgreSQL, open for writing. Call `claim` before the first append.
+
+    `shared`: no owner is asked for, and any number of processes may append, each to runs of
+    its own; for logs that are copies of what is decided elsewhere.
+
+    Methods are for one thread, the event loop's; artifacts may be put from any.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        patience_s: float = PATIENCE_S,
+        queue_bytes_max: int = QUEUE_BYTES_MAX,
+        shared: bool = False,
+        debug: bool = False,
+    ) -> None:
+        migrated(address)
+        super().__init__(address)
+        self._queue_bytes_max = queue_bytes_max
+        self._queued_bytes = 0
+        try:
+            self.writer = PostgresWriter(address, patience_s=patience_s, debug=debug, shared=shared)
+        except BaseException:
+            self.close_reader()
+            raise
+
+    @staticmethod
+    def open_reader(address: Address) -> PostgresReader:
+        """The log for reading only, whether it has a host or not."""
+        return PostgresReader(address)
+
+    def claim(self) -> int:
+        """Become the owner: a new epoch that every later append is checked against."""
+        return self.writer.claim().result()
+
+    def append(
+        self,
+        run: str,
+        expected: int,
+        entries: Sequence[Entry],
+        summary: bytes | None = None,
+        *,
+        alone: bool = False,
+    ) -> asyncio.Future[None]:
+        """Add entries to a run's log; done when they are durable."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if (refusal := self._refusal(run, expected, entries)) is not None:
+            future.set_exception(refusal)
+            return future
+        size = sum([len(entry.body) for entry in entries]) + 200 * len(entries)
+        self._queued_bytes += size
+        self.writer.put(Request(loop, future, run, expected, entries, summary, size))
+        return future
+
+    @property
+    def head(self) -> Batch:
+        """The last commit; also known once the store is closed."""
+        return self.writer.head
+
+    @property
+    def took(self) -> Took:
+        """How long commits took."""
+        return self.writer.took
+
+    def room(self) -> bool:
+        """Whether new work should be started: less is queued than the limit."""
+        return self._queued_bytes - self.writer.settled_bytes < self._queue_bytes_max
+
+    def put_artifact(self, data: bytes) -> str:
+        """Keep bytes durably; gives back their name, `sha256:…`."""
+        return self._blobs.put(data)
+
+    async def close(self) -> None:
+        """Finish what is queued and let go."""
+        if not self._closed:
+            self.close_reader()
+            await asyncio.wrap_future(self.writer.stop())
+
+    def _refusal(self, run: str, expected: int, entries: Sequence[Entry]) -> LeadhandError | None:
+        if self._closed:
+            return StoreError(f"{self.address}: closed")
+        if (refusal := self.writer.refusal) is not None:
+            return type(refusal)(*refusal.args)
+        return misfit(run, expected, entries)
+
+
+def migrated(address: Address) -> int:
+    """See that the tables are there and of this version; how many migrations ran."""
+    session = Session(address, "migration")
+    try:
+        session.open()
+        return session.do(lambda connection: schema.migrate(connection, address))
+    except psycopg.Error as error:
+        raise explain(error, address) from None
+    finally:
+        session.close()

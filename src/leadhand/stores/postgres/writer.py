@@ -1,0 +1,376 @@
+"""The one thread that writes to PostgreSQL: a group of appends is one call of one function.
+
+    take all that waits ─► check each against its run's head ─► leadhand.append(…)
+         outcomes      ◄─  landed? (only where nobody knows)  ◄─ committed, refused or lost
+
+What may come back, and what is known then:
+
+    a batch          committed, and durable
+    LH001            nothing was written: another owner has the log          (Fenced)
+    LH002            nothing was written: a run ends elsewhere; its head is read again, and the
+                     appends that expected something else are refused       (Conflict)
+    40001, 40P01, …  nothing was written: it is said again
+    disk full        nothing was written; the next append may go through    (StoreFull)
+    nothing          the connection is lost, perhaps after the commit. A new one is made, and
+                     each append looked for by the hash of its last entry: what is there has
+                     landed, what is not is written now. An older attempt that is still on its
+                     way at the server cannot get between: both lock the log's end, and whoever
+                     comes second finds its run moved.
+
+Before a new connection is used the writer sees that the log is still the one it wrote: that
+its last commit is there with the same hash. A server that was put back to an older copy, or a
+follower promoted without the last commits, is refused rather than continued.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+
+from leadhand.audit.chain import GENESIS, Batch, verify
+from leadhand.errors import (
+    Bug,
+    Conflict,
+    Fenced,
+    LeadhandError,
+    StoreBroken,
+    StoreCorrupt,
+    StoreError,
+)
+from leadhand.stores.committer import Committer
+from leadhand.stores.group import Head, Request, Took
+from leadhand.stores.postgres import schema
+from leadhand.stores.postgres.session import Session, explain, lost, queries
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from leadhand.stores.postgres.address import Address
+
+HEADS_MAX = 100_000
+NUMBERS_END = 1 << 63
+HOSTING = 0x6C656164_686F7374
+"""The number of the advisory lock that a host holds."""
+FENCED, MOVED = "LH001", "LH002"
+
+
+class _Touched:
+    """What a group does to one run."""
+
+    __slots__ = ("before", "created", "head", "summary", "updated")
+
+    def __init__(self, head: Head, created: int) -> None:
+        self.head, self.before = head, head.seq
+        self.created = self.updated = created
+        self.summary: bytes | None = None
+
+
+class _Group(NamedTuple):
+    """Appends that are committed together."""
+
+    touched: dict[str, _Touched]
+    entries: list[Any]
+
+    def add(self, request: Request, head: Head) -> None:
+        """Take an append in; when this raises, nothing of it was taken."""
+        _refuse_odd(request)
+        one = self.touched.get(request.run)
+        if one is None:
+            one = self.touched[request.run] = _Touched(head, request.entries[0].at)
+        last = request.entries[-1]
+        one.head = Head(head.id, last.seq, last.hash)
+        one.updated = last.at
+        if request.summary is not None:
+            one.summary = request.summary
+        self.entries.extend(request.entries)
+
+    def values(self, owner: int | None) -> tuple[Any, ...]:
+        """The arguments of `leadhand.append`."""
+        runs = list(self.touched.values())
+        return (
+            owner,
+            list(self.touched),
+            [one.before for one in runs],
+            [one.created for one in runs],
+            [one.updated for one in runs],
+            [one.head.seq for one in runs],
+            [one.head.hash for one in runs],
+            [one.summary for one in runs],
+            *map(list, zip(*self.entries, strict=True)),
+        )
+
+
+def _refuse_odd(request: Request) -> None:
+    """One value that PostgreSQL does not take would refuse the whole group."""
+    request.run.encode()
+    good = "\0" not in request.run and type(request.summary) in (bytes, type(None))
+    for _, seq, at, version, body, digest in request.entries:
+        good = good and type(body) is bytes and type(digest) is bytes and len(digest) == 32
+        good = good and all(-NUMBERS_END <= number < NUMBERS_END for number in (seq, at, version))
+    if not good:
+        raise Bug(f"{request.run[:100]!r}: an entry or a summary that cannot be stored")
+
+
+class PostgresWriter(Committer[Session]):
+    """Owns the writing connection and the thread that uses it."""
+
+    def __init__(
+        self, address: Address, *, patience_s: float, debug: bool, shared: bool = False
+    ) -> None:
+        super().__init__(Session(address, "writer", patience_s=patience_s))
+        self._address = address
+        self._debug = debug
+        self._shared = shared
+        self._heads: dict[str, Head] = {}
+        self._epoch = 0
+        self._backend = 0
+        """Our connection at the server: after a loss it may still seem to be alive there."""
+        self._locked = False
+        self.head = Batch(0, 0, 0, GENESIS)
+        """The last commit: what anchors outside the database speak of."""
+        self.took = Took()
+        if not shared:
+            self.refusal = Fenced(f"{address}: not claimed yet")
+        self._connection.ready = self._restore
+        self._connection.open()
+        self.start()
+
+    def claim(self) -> Future[int]:
+        """Become the owner."""
+        return self.ask(lambda _session: self._claim())
+
+    def lock(self) -> Future[bool]:
+        """Become the host: no other can, as long as this one lives. False when one is there."""
+        return self.ask(lambda session: session.do(self._lock))
+
+    def unlock(self) -> Future[None]:
+        """Let go of that."""
+        return self.ask(self._unlock)
+
+    def stop(self) -> Future[None]:
+        """Finish what is queued, close the connection, end the thread."""
+        return self.ask(Session.close, last=True)
+
+    # All below runs in the writer's thread.
+
+    def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
+        """Write a group; for each request why it failed, or None."""
+        self.settled_bytes += sum([request.size for request in requests])
+        if self.refusal is not None:
+            return [self.refusal] * len(requests)
+        outcomes: dict[int, LeadhandError | None] = {}
+        try:
+            self._write_all(requests, outcomes)
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must hear of it
+            failure = self._failure(error)
+            if isinstance(failure, Fenced):
+                outcomes = {place: each for place, each in outcomes.items() if each is None}
+            return [outcomes.get(place, failure) for place in range(len(requests))]
+        return [outcomes.get(place) for place in range(len(requests))]
+
+    def _write_all(
+        self, requests: list[Request], outcomes: dict[int, LeadhandError | None]
+    ) -> None:
+        """Until each request is written or refused; `outcomes` holds what is certain."""
+        deadline = time.monotonic() + self._connection.patience_s
+        sent = unsure = False
+        while True:
+            try:
+                connection = self._connected(deadline, unsure=unsure)
+                if unsure:
+                    self._find_landed(connection, requests, outcomes)
+                group = self._gathered(connection, requests, outcomes)
+                if not group.entries:
+                    self._check_owner(connection)
+                    return
+                began, sent = time.perf_counter(), True
+                row = connection.execute(
+                    queries()["append"], group.values(self._owner), binary=True
+                ).fetchone()
+                self.took.add(time.perf_counter() - began)
+                assert row is not None
+                self._remember(group, Batch(*row))
+                return
+            except psycopg.Error as error:
+                # What the server refused left nothing behind; what it did not answer may have.
+                unsure = unsure or (sent and (error.sqlstate is None or lost(error)))
+                again = error.sqlstate == MOVED or self._connection.passed(error)
+                if not again or time.monotonic() > deadline:
+                    raise
+                sent = False
+                self._heads.clear()
+
+    def _connected(self, deadline: float, *, unsure: bool) -> psycopg.Connection[Any]:
+        try:
+            return self._connection.connected(deadline)
+        except StoreError as error:
+            if unsure and type(error) is StoreError:
+                raise StoreBroken(
+                    f"{error} It went away during a commit, and whether that was kept is not "
+                    "known. Fix: look after the server, then resume."
+                ) from None
+            raise
+
+    @property
+    def _owner(self) -> int | None:
+        return None if self._shared else self._epoch
+
+    def _gathered(
+        self,
+        connection: psycopg.Connection[Any],
+        requests: list[Request],
+        outcomes: dict[int, LeadhandError | None],
+    ) -> _Group:
+        """All requests that can be written together; the others are refused."""
+        left = [(place, each) for place, each in enumerate(requests) if place not in outcomes]
+        self._load_heads(connection, {request.run for _, request in left})
+        group = _Group({}, [])
+        for place, request in left:
+            try:
+                group.add(request, self._checked_head(request, group))
+            except LeadhandError as error:
+                outcomes[place] = error
+            except (TypeError, ValueError, AttributeError) as error:
+                outcomes[place] = Bug(f"{request.run}: not an entry ({error})")
+        return group
+
+    def _load_heads(self, connection: psycopg.Connection[Any], runs: set[str]) -> None:
+        """Learn where the runs end that we have not met yet, or all where others write too."""
+        if len(self._heads) > HEADS_MAX or self._shared:
+            self._heads.clear()
+        unknown = list(runs - self._heads.keys())
+        if unknown:
+            for run, *head in connection.execute(
+                queries()["find_heads"], (unknown,), binary=True
+            ).fetchall():
+                self._heads[run] = Head(*head)
+
+    def _checked_head(self, request: Request, group: _Group) -> Head:
+        """Where the request's run ends, counting what is in the group."""
+        touched = group.touched.get(request.run)
+        head = touched.head if touched else self._heads.get(request.run, Head(0, 0, GENESIS))
+        if head.seq != request.expected:
+            raise Conflict(f"{request.run}: the log ends at {head.seq}, not at {request.expected}")
+        if self._debug and (problems := verify(request.entries, head.hash, head.seq)):
+            raise Bug(f"entries that do not chain: {problems[0]}")
+        return head
+
+    def _remember(self, group: _Group, batch: Batch) -> None:
+        self.head = batch
+        for run, one in group.touched.items():
+            self._heads[run] = one.head
+
+    def _find_landed(
+        self,
+        connection: psycopg.Connection[Any],
+        requests: list[Request],
+        outcomes: dict[int, LeadhandError | None],
+    ) -> None:
+        """Which requests are there already. The hash of the last entry stands for all before."""
+        left = [(place, each) for place, each in enumerate(requests) if place not in outcomes]
+        lasts = [request.entries[-1] for _, request in left]
+        values = ([e.run for e in lasts], [e.seq for e in lasts], [e.hash for e in lasts])
+        found = connection.execute(queries()["landed"], values, binary=True).fetchall()
+        for (number,) in found:
+            outcomes[left[number - 1][0]] = None
+        if found:
+            self._see_end(connection)
+
+    def _see_end(self, connection: psycopg.Connection[Any]) -> None:
+        row = connection.execute(queries()["tail"], binary=True).fetchone()
+        assert row is not None
+        self.head = Batch(row[2], 0, row[0], row[3])
+
+    def _check_owner(self, connection: psycopg.Connection[Any]) -> None:
+        """The check of the owner that is otherwise part of the commit."""
+        row = connection.execute(queries()["epoch"], binary=True).fetchone()
+        if not self._shared and (row is None or row[0] != self._epoch):
+            raise self._overtaken()
+
+    def _overtaken(self) -> Fenced:
+        return Fenced(f"{self._address}: another host has taken over this database")
+
+    def _failure(self, error: Exception) -> LeadhandError:
+        """What a failed commit means, for its callers and for the appends to come."""
+        if isinstance(error, psycopg.Error):
+            if error.sqlstate == FENCED:
+                known: LeadhandError = self._overtaken()
+            elif (error.sqlstate or "").startswith("23"):
+                known = StoreCorrupt(
+                    f"{self._address}: not as its owner left it ({error.sqlstate})"
+                )
+            else:
+                known = explain(error, self._address)
+        elif isinstance(error, LeadhandError):
+            known = error
+        else:
+            return Bug(f"{self._address}: {type(error).__name__}: {error}")
+        if isinstance(known, (Fenced, StoreBroken, StoreCorrupt)):
+            self.refusal = known
+        return known
+
+    def _claim(self) -> int:
+        """Raise the epoch, and start from where the log is."""
+        if self.refusal is not None and not isinstance(self.refusal, Fenced):
+            raise self.refusal
+
+        def raised(connection: psycopg.Connection[Any]) -> tuple[int, Batch]:
+            with connection.transaction():
+                row = connection.execute(queries()["raise_epoch"], binary=True).fetchone()
+                ends = connection.execute(queries()["ends"], binary=True).fetchone()
+                if row is None or ends is None or tuple(row[1:]) != tuple(ends):
+                    raise StoreCorrupt(
+                        f"{self._address}: its counters are damaged, so nothing can be added. "
+                        "Fix: put back a copy; nothing was changed."
+                    )
+            return row[0], Batch(row[3], 0, row[1], row[4])
+
+        self._epoch, self.head = self._connection.do(raised)
+        self._heads.clear()
+        self.refusal = None
+        return self._epoch
+
+    def _restore(self, connection: psycopg.Connection[Any]) -> None:
+        """With each new connection: is this still the log that we wrote, and are we its host?"""
+        schema.check(connection, self._address)
+        if self.head.number:
+            row = connection.execute(queries()["batch"], (self.head.number,)).fetchone()
+            if row is None or bytes(row[0]) != self.head.hash:
+                raise StoreBroken(
+                    f"{self._address}: the server lost what it had confirmed: commit "
+                    f"{self.head.number} is not there, or is another. It was put back to an older "
+                    "copy, or a follower took over too early. Fix: put the newer log back"
+                )
+        if self._locked:
+            self._locked = False
+            if not self._lock(connection):
+                raise self._overtaken()
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        self._backend = row[0] if row else 0
+
+    def _lock(self, connection: psycopg.Connection[Any]) -> bool:
+        if not self._try_lock(connection):
+            holder = connection.execute(queries()["lock_holder"], (HOSTING,)).fetchone()
+            if holder is None or holder[0] != self._backend:
+                return self._try_lock(connection) if holder is None else False
+            # Our own lost connection: the server has not seen yet that nobody is there.
+            connection.execute(queries()["end_session"], (self._backend,))
+            if not self._try_lock(connection):
+                return False
+        who = (os.getpid(), socket.gethostname(), time.time_ns() // 1000)
+        connection.execute(queries()["set_host"], who)
+        self._locked = True
+        return True
+
+    def _try_lock(self, connection: psycopg.Connection[Any]) -> bool:
+        row = connection.execute(queries()["try_lock"], (HOSTING,)).fetchone()
+        return bool(row and row[0])
+
+    def _unlock(self, session: Session) -> None:
+        if self._locked:
+            self._locked = False
+            session.do(lambda connection: connection.execute(queries()["unlock"], (HOSTING,)))
