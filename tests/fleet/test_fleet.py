@@ -28,7 +28,7 @@ def epic(folder, name, *tasks):
 def fleet(tmp_path, user):
     agent, tricks = tmp_path / "agent.py", tmp_path / "tricks.json"
     agent.write_text(AGENT)
-    tricks.write_text('{"b": ["red"], "c": ["nothing", "nothing"]}')
+    tricks.write_text('{"b": ["red"], "c": ["nothing", "nothing", "nothing", "nothing"]}')
     command = [sys.executable, str(agent), "{task}", "{attempt}", "{brief_file}", str(tricks)]
     config = FleetConfig(
         repo=user,

@@ -27,10 +27,10 @@ def test_a_fleet_with_faults_loses_nothing(tmp_path, more):
 def test_what_nobody_can_do_is_a_question_not_a_loss(tmp_path):
     """With faults most of the time some tasks end in the inbox; nothing is called done."""
     folder = Folder(tmp_path)
-    options = ("--agents", "8", "--tasks", "12", "--faults", "0.85", "--seed", "3")
+    options = ("--agents", "8", "--tasks", "16", "--faults", "0.9", "--seed", "4")
     done = folder.run("fleet", "simulate", *options, "--json", timeout_s=300)
     assert done.code == 0, done
     found = done.doc
     assert found["waiting"] > 0
-    assert found["landed"] + found["waiting"] == 12
+    assert found["landed"] + found["waiting"] == 16
     assert (found["twice"], found["red_commits"]) == (0, 0)

@@ -19,12 +19,15 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.conductor import Conductor
-from leadhand.fleet.epics import CODER, EPIC_BYTES_MAX, parse_epic, plan_of
+from leadhand.fleet.crew import crew, tiers_of
+from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic
 from leadhand.fleet.following import Following
 from leadhand.fleet.gate import Gate, GateRules
 from leadhand.fleet.git import GitFailed
@@ -32,6 +35,12 @@ from leadhand.fleet.governor import Governor
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.journal import Journal, Note
 from leadhand.fleet.journal import read as read_journal
+from leadhand.fleet.planning.examiner import Examiner
+from leadhand.fleet.planning.minds import mind_of
+from leadhand.fleet.planning.planner import EpicPlanner
+from leadhand.fleet.planning.record import done_in
+from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.planning.shaping import wanted_of
 from leadhand.fleet.preparing import prepared
 from leadhand.fleet.reviewing import Reviewer
 from leadhand.fleet.sandbox import choose
@@ -40,6 +49,7 @@ from leadhand.fleet.spending import Spending
 from leadhand.fleet.train import Rules
 from leadhand.fleet.transcripts import prune
 from leadhand.fleet.worker import CoderWorker, Limits, Shop
+from leadhand.models.book import Book
 from leadhand.workers.processes import Processes
 
 if TYPE_CHECKING:
@@ -50,9 +60,12 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.fleet.coder.base import Coder
+    from leadhand.fleet.planning.record import Done
     from leadhand.fleet.proxy import Proxy
     from leadhand.fleet.sandbox import Sandbox
 
+IDLE_MAX = 1000
+"""Revisions without a new result: an epic's own counters end it long before."""
 LOOK_S = 1.0
 """How often the folder of epics and the user's branch are looked at."""
 BEHIND_MIN = 50
@@ -90,6 +103,11 @@ class FleetConfig:
     """What may be spent in a day, in US dollars; 0: as much as it takes."""
     reviewer: str = ""
     """The coder that lets pass what is protected; empty: a person."""
+    planner: Any = None
+    """Who plans epics that name no tasks, and looks again when a task fails: a model or tier by
+    name, a command as a list, or a function (`fleet/planning/minds.py`); None: nobody does."""
+    planning: PlanRules = field(default_factory=PlanRules)
+    models: Book = field(default_factory=Book)
 
 
 class Fleet:
@@ -104,6 +122,8 @@ class Fleet:
         self._stack = contextlib.AsyncExitStack()
         self._runs: dict[str, Run] = {}
         self._refused: dict[str, str] = {}
+        self._done: list[Done] = []
+        self._tiers: tuple[str, ...] = ()
         self._published = ""
         self._following: Following
         self._looked = asyncio.Event()
@@ -151,8 +171,14 @@ class Fleet:
         self._following = Following(hub, conductor)
         self.shop = self._shop(hub, gate, conductor, sandbox, Noting(journal, before))
         await asyncio.to_thread(prune, config.folder / "transcripts")
+        workers = self._crew(processes)
+        self._tiers = tiers_of(workers)
         self.lead = Lead(
-            self._crew(processes), None, config.folder / "fleet.db", policy=config.policy
+            [*workers, Examiner(hub, gate)],
+            self._planner(processes),
+            config.folder / "fleet.db",
+            policy=msgspec.structs.replace(config.policy, replans_idle_max=IDLE_MAX),
+            models=config.models,
         )
         self.host = await stack.enter_async_context(self.lead.hosting())
         for header in self.host.store.runs():
@@ -196,28 +222,35 @@ class Fleet:
 
     def _crew(self, processes: Processes) -> list[CoderWorker]:
         made = list(self._coders(processes))
-        names = [name for name, _coder, _model in made]
-        if CODER not in names:
-            raise UsageError(f"a fleet needs a coder that is called {CODER!r}")
         for _name, coder, model in made:
             if coder.name == self.config.reviewer:
                 self.shop.reviewer = Reviewer(coder, model, self.config.limits.time_s)
-        behind = dict(zip(names, [*names[1:], ""], strict=True))
-        return [
-            CoderWorker(
-                self.shop,
-                coder,
-                name=name,
-                model=model,
-                limits=self.config.limits,
-                stronger=behind[name],
-            )
-            for name, coder, model in made
-        ]
+        return crew(self.shop, made, self.config.limits)
+
+    def _planner(self, processes: Processes) -> EpicPlanner | None:
+        config, shop = self.config, self.shop
+        if config.planner is None:
+            return None
+        mind = mind_of(config.planner, config.models, processes, shop.sandbox)
+        return EpicPlanner(
+            shop.hub,
+            mind,
+            config.planning,
+            protected=config.protected,
+            tiers=self._tiers,
+            past=self._past,
+        )
+
+    def _past(self) -> list[Done]:
+        """Tasks that are over, of all epics."""
+        running = [done for run in self._runs.values() for done in done_in(run.state)]
+        return self._done + running
 
     async def _take_up(self, ident: str) -> None:
         run = self.host.load(ident, self.lead.registry)
-        if run.state.ended is None:
+        if run.state.ended is not None:
+            self._done += done_in(run.state)
+        else:
             self._runs[ident] = await self.lead.take_up(self.host, ident)
 
     def submit(self, path: Path) -> str:
@@ -252,9 +285,10 @@ class Fleet:
             if ident in self._runs or self.host.store.header(ident) is not None:
                 return
             epic = parse_epic(data.decode("utf-8"), path.stem, str(path))
-            if not epic.tasks:
+            if not epic.tasks and self.lead.planner is None:
                 raise UsageError(f"{path}: names no tasks, and this fleet has no planner")
-            self._runs[ident] = await self.lead.begin(self.host, plan_of(epic), run_id=ident)
+            wanted = wanted_of(epic, self._tiers, planned=self.lead.planner is not None)
+            self._runs[ident] = await self.lead.begin(self.host, wanted, run_id=ident)
             self._refused.pop(path.name, None)
         except (OSError, UnicodeDecodeError, LeadhandError) as error:
             self._refused[path.name] = str(error)

@@ -338,6 +338,7 @@ class Conductor:
         others = await hub.commits_between(base, onto, paths)
         details = {
             "paths": named,
+            "onto": onto,
             "goal": change.goal,
             "yours": await hub.patch(base, change.head, paths, LOG_MAX // 2),
             "theirs": await hub.patch(base, onto, paths, LOG_MAX // 2),

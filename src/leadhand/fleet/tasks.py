@@ -11,6 +11,11 @@ from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
     from leadhand.fleet.coder.base import CoderResult
+    from leadhand.fleet.conductor import Ejected
+
+CHANGES_TOLD = 8
+OTHERS_TOLD = 3
+PATHS_CHARS = 600
 
 PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -22,6 +27,7 @@ PARAMETERS: dict[str, Any] = {
         "brief": {"type": "string"},
         "budget": {"type": "number"},
         "priority": {"type": "integer"},
+        "base": {"type": "string"},
     },
     "required": ["goal", "writes"],
     "additionalProperties": False,
@@ -43,6 +49,8 @@ class Given(msgspec.Struct, frozen=True):
     brief: str = ""
     budget: float = 0.0
     priority: int = 0
+    base: str = ""
+    """Where main was when it was planned, where that matters."""
 
 
 class Left(NamedTuple):
@@ -70,9 +78,34 @@ class Paid:
         failure = Failure(kind, scrub(words), "none", retry_after_s, details)
         return Report("failed", error=failure, cost=self._cost, output=self._output)
 
-    def landed(self, sha: str, files: list[str], flaky: tuple[str, ...]) -> Report:
-        """It is on main."""
+    def landed(
+        self, sha: str, files: list[str], flaky: tuple[str, ...], remarks: tuple[str, ...] = ()
+    ) -> Report:
+        """It is on main; what its agent remarks goes to whoever plans."""
         data: dict[str, Any] = {"commit": sha, "files": files}
         if flaky:
             data["flaky"] = list(flaky)
-        return Report(data=data, cost=self._cost, output=self._output)
+        return Report(data=data, recommendations=remarks, cost=self._cost, output=self._output)
+
+
+def overtaken(others: list[dict[str, Any]]) -> Report:
+    """As planned it is not to be done any more: nobody starts, and the planner looks again."""
+    told = "; ".join(f"{each['sha']} {each['subject']}" for each in others[-CHANGES_TOLD:])
+    words = f"drift: others changed what it was going to write since it was planned: {told}"
+    details = {"drift": others[-CHANGES_TOLD:]}
+    return Report("failed", error=Failure("permanent", scrub(words), "none", None, details))
+
+
+def conflict_in(outcome: Ejected, left: Left) -> dict[str, Any]:
+    """Where both differences are to be found again: the log is no place for them."""
+    details, room = outcome.details, PATHS_CHARS
+    paths: list[str] = []
+    for path in details.get("paths", ()):
+        room -= len(path)
+        paths += [path] if room > 0 else []
+    others = [
+        {"task": str(each["task"])[:80], "goal": scrub(str(each["goal"]))[:200]}
+        for each in list(details.get("others", ()))[-OTHERS_TOLD:]
+    ]
+    onto = str(details.get("onto", ""))
+    return {"base": left.base, "head": left.head, "onto": onto, "paths": paths, "others": others}

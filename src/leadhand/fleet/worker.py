@@ -10,8 +10,11 @@ for it, and whether it is on main. Until then nothing has happened outside, so e
 the effect "none" and may be tried again; what was left is saved before anybody is ended, and the
 next attempt is told of it.
 
-The ladder is the core's. What this file adds is who tries again: the same conversation first,
-then a new one with a handoff, and for `coder@strong` always a new one. After a crash `probe`
+The ladder is the core's. What this file adds is who tries again: an agent's second try goes on with
+the same conversation; whoever comes next (`coder@fresh`, `coder@strong`) begins a new one with a
+handoff. An agent that cannot go on asks: a line `needs: …` among its closing words, with nothing
+left that passes, is a question (`needs_info`), not a failure. A task whose files others changed
+since it was planned goes back to whoever planned it before anybody starts. After a crash `probe`
 answers from git: a commit on main with the trailers of this run and task is the task, done.
 """
 
@@ -28,15 +31,24 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Failure, Report
 from leadhand.fleet import reviewing
 from leadhand.fleet.boundaries import Boundaries
-from leadhand.fleet.briefs import brief_of, handoff_of
+from leadhand.fleet.briefs import brief_of, conflict_of, handoff_of, question_in, remarks_in
 from leadhand.fleet.coder.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.conductor import Change, Conductor, Ejected
 from leadhand.fleet.epics import CODER
 from leadhand.fleet.hub import ref_of
 from leadhand.fleet.patterns import outside
+from leadhand.fleet.planning.survey import drifted
 from leadhand.fleet.preparing import SetupFailed
 from leadhand.fleet.slots import SlotGone
-from leadhand.fleet.tasks import PARAMETERS, RETURNS, Given, Left, Paid
+from leadhand.fleet.tasks import (
+    PARAMETERS,
+    RETURNS,
+    Given,
+    Left,
+    Paid,
+    conflict_in,
+    overtaken,
+)
 from leadhand.fleet.transcripts import Transcript, place
 from leadhand.models.guard import scrub
 
@@ -53,6 +65,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Context
     from leadhand.ports import Task as Attempt
 
+SAID_CHARS = 1200
 LOG_CHARS = 4000
 """How much of a log an agent is told, and a report keeps."""
 
@@ -115,7 +128,6 @@ class CoderWorker:
     ) -> None:
         self.shop, self.coder, self.model = shop, coder, model
         self.limits = limits or Limits()
-        self.fresh_only = "@" in name
         offer = Offer(
             parameters=PARAMETERS,
             returns=RETURNS,
@@ -140,9 +152,11 @@ class CoderWorker:
     async def perform(self, task: Attempt, context: Context) -> Report:
         """One attempt, from a slot to main."""
         shop, given = self.shop, msgspec.convert(task.parameters, Given)
-        landed = shop.hub.landed(task.run, task.step)
-        if landed is not None:
+        if landed := shop.hub.landed(task.run, task.step):
             return await self._adopted(landed)
+        since = given.base if task.attempt == 1 else ""
+        if others := await drifted(shop.hub, task.run, since, given.writes):
+            return overtaken(others)
         async with (
             shop.boundaries.hold(given.writes),
             shop.governor.place(self.coder.name, given.priority),
@@ -156,7 +170,7 @@ class CoderWorker:
                 return _failed("transient", f"the agent destroyed its slot: {gone}")
 
     async def _attempt(self, task: Attempt, given: Given, context: Context, slot: Slot) -> Report:
-        assignment = self._assignment(task, given, context)
+        assignment = await self._assignment(task, given, context)
         head, base = reviewing.approved(context)
         if head:
             paid = Paid(CoderResult(ended="result", said="a person let it pass"))
@@ -164,12 +178,20 @@ class CoderWorker:
         result = await self._work(assignment, slot, context)
         paid = Paid(result)
         wip = await self._saved(slot, assignment)
-        handoff = {"session": result.session, "wip": wip, "said": scrub(result.said[:1000])}
+        handoff: dict[str, Any] = {
+            "session": result.session,
+            "wip": wip,
+            "said": scrub(result.said)[-SAID_CHARS:],
+            "by": self.spec.name,
+            "conversation": "same" if assignment.session else "new",
+        }
         if result.failure:
             words = result.why or result.ended
             return paid.failed(result.failure, words, result.retry_after_s, handoff)
         taken = await slot.take(f"{given.goal[:72]}\n", self._author())
         wrong = self._wrong(taken, given)
+        if wrong and (asked := question_in(handoff["said"])):
+            return paid.failed("needs_info", asked, None, handoff)
         if wrong:
             return paid.failed("criteria_unmet", wrong, None, handoff)
         left = Left(slot.base, taken.head)
@@ -188,6 +210,8 @@ class CoderWorker:
         context.progress("gate")
         acceptance = tuple(map(tuple, given.acceptance))
         verdict = await self.shop.gate.check(left.head, acceptance)
+        if not verdict.ok and (asked := question_in(handoff.get("said", ""))):
+            return paid.failed("needs_info", asked, None, handoff)
         if not verdict.ok:
             words = f"its change does not pass:\n{verdict.log[-LOG_CHARS:]}"
             return paid.failed("criteria_unmet", words, None, handoff)
@@ -202,8 +226,11 @@ class CoderWorker:
         if isinstance(outcome, Ejected):
             words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
             kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
+            if outcome.kind == "conflict":
+                handoff["conflict"] = conflict_in(outcome, left)
             return paid.failed(kind, words, None, handoff)
-        return paid.landed(outcome.sha, sorted(changed), verdict.flaky)
+        said = handoff.get("said", "")
+        return paid.landed(outcome.sha, sorted(changed), verdict.flaky, remarks_in(said))
 
     async def _reviewed(
         self,
@@ -241,11 +268,12 @@ class CoderWorker:
             return paid.failed("criteria_unmet", words, None, handoff)
         return None
 
-    def _assignment(self, task: Attempt, given: Given, context: Context) -> Assignment:
+    async def _assignment(self, task: Attempt, given: Given, context: Context) -> Assignment:
         """The same conversation goes on once; whoever comes after that begins anew."""
         last = context.failures[-1].details if context.failures else None
         known: Mapping[str, Any] = last if isinstance(last, dict) else {}
-        resumes = task.attempt == 2 and not self.fresh_only
+        resumes = (known.get("by"), known.get("conversation")) == (self.spec.name, "new")
+        conflict = await conflict_of(self.shop.hub, known.get("conflict"))
         return Assignment(
             run=task.run,
             task=task.step,
@@ -254,7 +282,7 @@ class CoderWorker:
             acceptance=tuple(map(tuple, given.acceptance)),
             writes=tuple(given.writes),
             reads=tuple(given.reads),
-            brief=brief_of(given, context),
+            brief=brief_of(given, context, conflict),
             handoff=handoff_of(context),
             session=str(known.get("session", "")) if resumes else "",
             model=self.model,
@@ -300,8 +328,7 @@ class CoderWorker:
         return result
 
     def _transcript(self, assignment: Assignment) -> Transcript | None:
-        folder = self.shop.transcripts
-        if folder is None:
+        if (folder := self.shop.transcripts) is None:
             return None
         return Transcript(place(folder, assignment.run, assignment.task, assignment.attempt))
 

@@ -1,0 +1,287 @@
+"""What speaks against a wave before anybody is sent: size, boundaries, overlap, commands, order.
+
+The first findings go back to whoever planned it. Nothing here reads prose: what a planner was told
+by files of the repository cannot widen what it may do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from leadhand.core import paths
+from leadhand.core.wording import listed
+from leadhand.errors import UsageError
+from leadhand.fleet.boundaries import clash
+from leadhand.fleet.epics import Task, commands, in_turn, lint_wave
+from leadhand.fleet.patterns import within
+from leadhand.fleet.planning.standing import MOVABLE, REPLACEABLE, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from leadhand.core.report import StepView
+    from leadhand.fleet.planning.reply import Planned, Reply
+    from leadhand.fleet.planning.rules import PlanRules
+    from leadhand.fleet.planning.survey import Found
+
+SHELLS = frozenset(
+    {"sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "cmd", "powershell"}
+)
+TOLD = 5
+"""Findings that are sent back at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a wave is held against."""
+
+    rules: PlanRules
+    standing: Standing
+    statuses: Mapping[str, str]
+    """Every step of the run, by id."""
+    files: Mapping[str, Found] = field(default_factory=dict)
+    protected: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = ()
+    budget_left: float | None = None
+    waves: int = 0
+
+
+def wrong(reply: Reply, ground: Ground) -> list[str]:
+    """The first things that are wrong with an answer; none when it can stand."""
+    match reply.kind:
+        case "wave":
+            found = _wave(reply, ground)
+        case "done":
+            found = _done(ground)
+        case "ask":
+            found = [] if reply.question.strip() else ["it asks, and says no question"]
+        case _:
+            found = [] if reply.reason.strip() else ["it gives up, and says no reason"]
+    return found[:TOLD]
+
+
+def _done(ground: Ground) -> list[str]:
+    standing = ground.standing
+    found = []
+    if standing.open:
+        found.append(f"it is not done: {listed([s.id for s in standing.open])} are still open")
+    found += [f"it is not done: {_unsettled(each.step)}" for each in standing.matters]
+    last = standing.check
+    if last is not None and last.error is not None and not _newer(standing, last):
+        found.append("it is not done: the epic's acceptance fails, and nothing is new since")
+    return found
+
+
+def _newer(standing: Standing, check: StepView) -> bool:
+    """Whether something has landed since a look at the acceptance."""
+    then = check.planned.get("parameters", {}).get("landed", 0)
+    return len(standing.landed) > int(then)
+
+
+def _wave(reply: Reply, ground: Ground) -> list[str]:
+    standing, tasks = ground.standing, reply.tasks
+    if ground.waves >= ground.rules.waves and tasks:
+        return [f"{ground.waves} waves were planned, which is the most"]
+    if not (tasks or reply.answers or reply.drop or standing.open):
+        return ["it proposes nothing, and nothing is under way"]
+    if len(tasks) > ground.rules.tasks:
+        return [f"{len(tasks)} tasks in one wave; {ground.rules.tasks} is the most"]
+    new = {task.id for task in tasks}
+    known = [name for name in ground.statuses if name not in new]
+    found = [
+        f"task {task.id!r}: the run has a step of that name"
+        for task in tasks
+        if _taken(task, ground)
+    ]
+    found += lint_wave(tuple(_alone(task, new) for task in tasks)) if tasks else []
+    for task in tasks:
+        found += [f"task {task.id!r}: {each}" for each in _task(task, ground, tasks, known)]
+    found += _places(reply, ground)
+    if found:
+        return found
+    return _overlaps(tasks, ground, frozenset(reply.drop)) + _money(tasks, ground)
+
+
+def _taken(task: Planned, ground: Ground) -> bool:
+    return task.id in ground.statuses
+
+
+def _alone(task: Planned, new: set[str]) -> Task:
+    """As a task of an epic, which waits for tasks of the same wave only."""
+    waits = [name for name in task.depends_on if name in new]
+    return Task(
+        id=task.id,
+        goal=task.goal,
+        acceptance=task.acceptance,
+        writes=task.writes,
+        reads=task.reads,
+        depends_on=waits,
+    )
+
+
+def _task(
+    task: Planned, ground: Ground, tasks: Sequence[Planned], known: Sequence[str]
+) -> Iterable[str]:
+    rules, new = ground.rules, {each.id for each in tasks}
+    for name in task.depends_on:
+        if name not in new and name not in known:
+            yield f"waits for {name}, which is no task"
+        elif name == task.replaces:
+            yield f"waits for {name}, which it replaces"
+    if len(task.writes) > rules.writes:
+        yield f"may change {len(task.writes)} paths, {rules.writes} is the most; split it"
+    for path in task.writes:
+        if not paths.parts(path):
+            yield f"{path!r} is the whole repository; name what it may change"
+        elif ".git" in path.lower().split("/"):
+            yield f"{path!r} is git's own"
+        elif rules.paths and not within(path.rstrip("/"), rules.paths):
+            yield f"{path!r} is outside of {listed(rules.paths)}"
+    kept = [path for path in task.writes if clash([path], ground.protected)]
+    if kept:
+        yield f"{listed(kept)} is protected; a person has to be asked for that"
+    yield from _size(task, ground)
+    if task.tier and task.tier not in ground.tiers:
+        yield f"tier {task.tier!r} is none of: {listed(ground.tiers) or 'none'}"
+    if task.budget is not None and not task.budget > 0:
+        yield "its budget is not above 0"
+    if not task.acceptance:
+        yield "has no acceptance. Fix: name a command that succeeds when it is done."
+    yield from _commands(task, ground, tasks)
+
+
+def _size(task: Planned, ground: Ground) -> Iterable[str]:
+    """A path without wildcards may be a folder: what counts is what is there."""
+    meant = [each for path, each in ground.files.items() if within(path, task.writes)]
+    if len(meant) > ground.rules.files:
+        yield f"may change {len(meant)} files, {ground.rules.files} is the most; split it"
+    size = sum(each.bytes for each in meant) // 1000
+    if size > ground.rules.kilobytes:
+        yield f"is about {size} kB of files, {ground.rules.kilobytes} is the most; split it"
+
+
+def _commands(task: Planned, ground: Ground, tasks: Sequence[Planned]) -> Iterable[str]:
+    try:
+        wanted = commands(task.acceptance, "acceptance")
+    except UsageError:
+        return  # it is said already
+    for argv in wanted:
+        if _shell(argv):
+            yield f"acceptance: {argv[0]!r} is handed a shell's words. Fix: name the program."
+        elif ground.rules.programs and argv[0] not in ground.rules.programs:
+            yield f"acceptance: {argv[0]!r} may not be used; {listed(ground.rules.programs)} may"
+        elif not _exists(argv[0], ground, tasks):
+            yield f"acceptance: there is no program {argv[0]!r} here"
+
+
+def _shell(argv: Sequence[str]) -> bool:
+    """Whether a shell is handed a text, however it is started: `env -S`, `sudo sh -c`."""
+    names = [PurePosixPath(word).name.removesuffix(".exe") for word in argv]
+    texts = [word.startswith("-") and "c" in word.lower() for word in argv]
+    given = any(name in SHELLS and any(texts[at + 1 :]) for at, name in enumerate(names))
+    return given or (names[0] == "env" and any(word.startswith("-S") for word in argv))
+
+
+def _exists(name: str, ground: Ground, tasks: Sequence[Planned]) -> bool:
+    if "/" not in name:
+        return shutil.which(name) is not None
+    if name.startswith("/"):
+        return Path(name).is_file() and os.access(name, os.X_OK)
+    plain = "/".join(paths.parts(name))
+    return plain in ground.files or any(within(plain, task.writes) for task in tasks)
+
+
+def _places(reply: Reply, ground: Ground) -> list[str]:
+    """Who takes whose place, what is dropped, and whether everything that failed is settled."""
+    standing, found = ground.standing, []
+    questions = {each.step.id for each in standing.matters if each.kind == "question"}
+    for task in reply.tasks:
+        status = ground.statuses.get(task.replaces, "unknown")
+        if task.replaces and status not in REPLACEABLE:
+            found.append(f"task {task.id!r} replaces {task.replaces!r}, which is {status}")
+        if task.replaces and task.replaces in reply.drop:
+            found.append(f"{task.replaces!r} is replaced and dropped")
+    failed = {each.step.id: each for each in standing.matters}
+    for name in reply.drop:
+        status = ground.statuses.get(name, "unknown")
+        if name not in failed and status not in MOVABLE:
+            found.append(f"it drops {name!r}, which is {status}")
+    for each in reply.answers:
+        if each.task not in questions:
+            found.append(f"it answers {each.task!r}, which asks nothing")
+        elif not each.text.strip():
+            found.append(f"its answer to {each.task!r} says nothing")
+    settled = {task.replaces for task in reply.tasks} | {each.task for each in reply.answers}
+    for name, matter in failed.items():
+        if name not in settled and name not in reply.drop:
+            found.append(_unsettled(matter.step))
+        elif matter.kind == "failed":
+            heirs = [task for task in reply.tasks if task.replaces == name]
+            found += [
+                f"task {t.id!r} is {name!r} again, which failed"
+                for t in heirs
+                if _same(t, matter.step)
+            ]
+    return found
+
+
+def _unsettled(step: StepView) -> str:
+    kind = step.error.failure_class if step.error is not None else "failed"
+    what = "asks, and is not answered" if kind == "needs_info" else "failed"
+    return f"task {step.id!r} {what}; replace it, or drop it"
+
+
+def _same(task: Planned, step: StepView) -> bool:
+    before = step.planned.get("parameters", {})
+    return (
+        task.goal == before.get("goal")
+        and sorted(task.writes) == sorted(before.get("writes", ()))
+        and (task.tier or "") == step.planned.get("worker", "").partition("@")[2]
+        and (task.brief or "") == before.get("brief", "")
+    )
+
+
+def _overlaps(tasks: Sequence[Planned], ground: Ground, dropped: frozenset[str]) -> list[str]:
+    found = []
+    new = {task.id for task in tasks}
+    plain = tuple(_alone(task, new) for task in tasks)
+    for task, others in zip(tasks, in_turn(plain), strict=True):
+        found += [
+            f"tasks {other!r} and {task.id!r} may write the same, and neither waits for the other"
+            for other in others
+        ]
+    waits = {task.id: _all_waits(task, tasks) for task in tasks}
+    for step in ground.standing.open:
+        writes = step.planned.get("writes") or ()
+        for task in tasks:
+            apart = step.id in dropped or step.id == task.replaces or step.id in waits[task.id]
+            if not apart and clash(task.writes, writes):
+                found.append(
+                    f"task {task.id!r} may write what {step.id!r} may, which is open; wait for it"
+                )
+    return found
+
+
+def _all_waits(task: Planned, tasks: Sequence[Planned]) -> set[str]:
+    """Everything it waits for, tasks of the wave gone through."""
+    by_id = {each.id: each for each in tasks}
+    found: set[str] = set()
+    stack = list(task.depends_on)
+    while stack:
+        name = stack.pop()
+        if name not in found:
+            found.add(name)
+            stack += by_id[name].depends_on if name in by_id else []
+    return found
+
+
+def _money(tasks: Sequence[Planned], ground: Ground) -> list[str]:
+    wanted = sum(task.budget or 0.0 for task in tasks)
+    left = ground.budget_left
+    if left is None or wanted <= left + 1e-9:
+        return []
+    return [f"its tasks may cost {wanted:g}, and {left:g} is left of the epic's budget"]

@@ -1,0 +1,279 @@
+"""The planner of an epic: asks a mind for the next wave, and lets through only what can stand.
+
+    where it stands ─► what is told ─► mind ─► answer ─► lint ─► revision of the plan
+                                        ▲                 │ wrong
+                                        └─ first findings ┘   (at most 3 rounds, then a person)
+
+A wave is a revision like any other: it is logged, can be read and compared, and waits for review
+where the policy says so. The planner is asked again when a wave has landed and when a task was
+too much for its agents, asks something, was overtaken by others, or comes with a recommendation.
+
+The end is not the mind's to say. When it says "done", the epic's own acceptance commands run on
+main, through the gate; only when they hold is the epic achieved. When they do not, the mind is
+told, a few times; then the run says that the epic was not achieved.
+
+Nothing is held in memory: notes and counters stand in the log with each decision, so a fleet that
+is killed and started again plans nothing twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core.report import Ask, Finish, GiveUp, Propose
+from leadhand.core.wording import listed
+from leadhand.errors import UsageError
+from leadhand.fleet.epics import Epic
+from leadhand.fleet.planning import shaping
+from leadhand.fleet.planning.lint import Ground, wrong
+from leadhand.fleet.planning.minds import MindFailed, Tried
+from leadhand.fleet.planning.record import by_size
+from leadhand.fleet.planning.reply import Misread, read
+from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.planning.standing import (
+    CHANGELOG,
+    MOVABLE,
+    Asked,
+    read_notes,
+    standing,
+)
+from leadhand.fleet.planning.survey import survey
+from leadhand.fleet.planning.synthesis import entry_of, result_of
+from leadhand.fleet.planning.telling import told
+from leadhand.models.guard import scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leadhand.core.report import Decision, PlannerView
+    from leadhand.fleet.hub import Hub
+    from leadhand.fleet.planning.minds import Mind
+    from leadhand.fleet.planning.record import Done
+    from leadhand.fleet.planning.reply import Reply
+    from leadhand.fleet.planning.standing import Matter, Notes, Standing
+    from leadhand.fleet.planning.survey import Survey
+
+NOTES_CHARS = 4000
+AGAIN, DROP, GIVE_UP = "again", "drop", "give up"
+
+
+class EpicPlanner:
+    """Plans epics of one repository."""
+
+    name = "epic"
+    replans = True
+    splits = True
+    consult = "on_surprise"
+    source = ""
+
+    def __init__(
+        self,
+        hub: Hub,
+        mind: Mind,
+        rules: PlanRules | None = None,
+        *,
+        protected: Sequence[str] = (),
+        tiers: Sequence[str] = (),
+        past: Callable[[], list[Done]] = list,
+    ) -> None:
+        self._hub, self._mind, self.rules = hub, mind, rules or PlanRules()
+        self._protected, self._tiers, self._past = tuple(protected), tuple(tiers), past
+        self._seen: Survey | None = None
+
+    async def decide(self, view: PlannerView) -> Decision:
+        """What to do next."""
+        notes = read_notes(view.notes)
+        decision = await self._decide(view, epic_of(view), notes)
+        return replace(decision, notes=msgspec.to_builtins(notes))
+
+    async def _decide(self, view: PlannerView, epic: Epic, notes: Notes) -> Decision:
+        if not view.steps and epic.tasks:
+            steps = shaping.given_steps(epic, self._hub.main(), self._tiers, self._protected)
+            notes.waves = 1
+            return Propose(tuple(steps), because="wave 1: the tasks that the epic names")
+        said = self._answered(view, notes)
+        if said is not None:
+            return said
+        stand = standing(view, notes)
+        over = stand.split()
+        if over and not stand.matters:
+            return self._letter(over, notes)
+        if stand.reds > notes.reds:
+            notes.reds, notes.done = stand.reds, None
+            if stand.reds >= self.rules.reds and stand.check is not None:
+                words = stand.check.error.message if stand.check.error is not None else ""
+                return GiveUp(
+                    f"not achieved: its acceptance fails after {stand.reds} looks: {words}"
+                )
+        if view.why.startswith("changes:"):
+            notes.done = None
+        if stand.matters or stand.open or notes.done is None:
+            return await self._plan(view, epic, notes, stand)
+        return await self._close(epic, notes, stand, view)
+
+    # --- the mind ---
+
+    async def _plan(self, view: PlannerView, epic: Epic, notes: Notes, stand: Standing) -> Decision:
+        seen = await self._survey()
+        ground = self._ground(view, notes, stand, seen)
+        doc = told(view, epic, notes, ground, seen, by_size(self._past()))
+        notes.heard = len(view.recommendations)
+        tried = [Tried(None, list(view.findings))] if view.findings else []
+        for _ in range(self.rules.rounds):
+            notes.proposals += 1
+            answer: Any = None
+            try:
+                answer = await self._mind.answer(doc, tried)
+                reply = read(answer)
+                findings = wrong(reply, ground)
+            except (Misread, MindFailed) as problem:
+                findings = [str(problem)]
+            if not findings:
+                notes.usable += 1
+                return await self._decided(reply, view, epic, notes, stand, seen)
+            stubborn = bool(tried) and answer is not None and answer == tried[-1].answer
+            tried.append(Tried(answer, findings))
+            if stubborn:
+                break
+        rounds = f"{notes.usable} of {notes.proposals} answers were usable"
+        why = f"{self._mind.name}: {scrub('; '.join(tried[-1].findings))[:1500]} ({rounds})"
+        return _asking(
+            notes,
+            "plan",
+            f"The epic cannot be planned: {why}. What should be known?",
+            (),
+            (AGAIN, GIVE_UP),
+        )
+
+    def _ground(self, view: PlannerView, notes: Notes, stand: Standing, seen: Survey) -> Ground:
+        return Ground(
+            rules=self.rules,
+            standing=stand,
+            statuses={step.id: step.status for step in view.timeline},
+            files=seen.files,
+            protected=self._protected,
+            tiers=self._tiers,
+            budget_left=view.budget_left,
+            waves=notes.waves,
+        )
+
+    async def _decided(
+        self,
+        reply: Reply,
+        view: PlannerView,
+        epic: Epic,
+        notes: Notes,
+        stand: Standing,
+        seen: Survey,
+    ) -> Decision:
+        notes.said = scrub(reply.notes)[:NOTES_CHARS] or notes.said
+        match reply.kind:
+            case "ask":
+                return _asking(notes, "plan", scrub(reply.question), (), reply.choices)
+            case "give_up":
+                return GiveUp(scrub(reply.reason))
+            case "done":
+                notes.done = {"summary": scrub(reply.summary), "changelog": scrub(reply.changelog)}
+                return await self._close(epic, notes, stand, view)
+            case _:
+                return self._wave(reply, epic, notes, stand, seen)
+
+    def _wave(
+        self, reply: Reply, epic: Epic, notes: Notes, stand: Standing, seen: Survey
+    ) -> Propose:
+        notes.main = seen.main
+        notes.waves += bool(reply.tasks)
+        movable = {step.id for step in stand.open if step.status in MOVABLE}
+        notes.dropped += [name for name in reply.drop if name not in notes.dropped]
+        steps = shaping.wave_steps(reply, stand, notes, seen.main, epic.priority, self._tiers)
+        because = scrub(reply.because)[:500]
+        return Propose(
+            tuple(steps),
+            outlook=shaping.outlook_steps([scrub(text) for text in reply.outlook]),
+            because=f"wave {notes.waves}: {because}" if reply.tasks else because or "it goes on",
+            cancel=tuple(name for name in dict.fromkeys(reply.drop) if name in movable),
+        )
+
+    async def _survey(self) -> Survey:
+        if self._seen is None or self._seen.main != self._hub.main():
+            self._seen = await survey(self._hub)
+        return self._seen
+
+    # --- people ---
+
+    def _letter(self, over: list[Matter], notes: Notes) -> Ask:
+        """The end of the ladder: a person is asked, about the first of them."""
+        matter = over[0]
+        step = matter.step
+        notes.count(step.id, "asked")
+        words = scrub(matter.told)[:1500]
+        if matter.kind == "question":
+            text = f"Task {step.id} asks: {words} Answer {AGAIN}, with what it should know as text."
+        else:
+            line = notes.rungs.get(notes.root(step.id), {})
+            steps = listed([f"{name} {count}" for name, count in line.items()])
+            text = (
+                f"Task {step.id} cannot be done ({steps}): {words} Answer {AGAIN}, with what an "
+                f"agent should know as text; {DROP}; or {GIVE_UP}."
+            )
+        return _asking(notes, matter.kind, text, (step.id,), (AGAIN, DROP, GIVE_UP))
+
+    def _answered(self, view: PlannerView, notes: Notes) -> Decision | None:
+        """What follows at once from what a person said; None: the mind is to hear it."""
+        asked = notes.asked
+        if asked is None:
+            return None
+        found = [each for each in view.answers if each.get("question") == asked.text]
+        if not found:
+            waits = "a person was asked, and has not answered"
+            return Propose((), because=waits) if asked.about == "plan" else None
+        notes.asked = None
+        choice, text = str(found[-1].get("choice", "")), str(found[-1].get("text") or "")
+        if choice == GIVE_UP:
+            return GiveUp(f"{found[-1].get('actor', 'a person')} gave it up: {text or asked.text}")
+        if choice == DROP:
+            notes.dropped += asked.tasks
+        if choice != AGAIN or not asked.tasks:
+            return None
+        main, told = self._hub.main(), text or "A person wants it to be tried again."
+        steps = [
+            shaping.told_step(view.steps[name], f"A person says: {told}", notes, main, anew=True)
+            for name in asked.tasks
+        ]
+        return Propose(tuple(steps), because=f"{found[-1].get('actor', 'a person')} said so")
+
+    # --- the end ---
+
+    async def _close(
+        self, epic: Epic, notes: Notes, stand: Standing, view: PlannerView
+    ) -> Decision:
+        """An entry in the changelog, the epic's acceptance, and the result: whatever comes next."""
+        last, path = stand.check, self.rules.changelog
+        if last is not None and last.status == "succeeded":
+            return Finish(
+                await result_of(self._hub, view, epic, notes, stand), "its acceptance holds"
+            )
+        entries = [step for step in stand.tasks if step.id.startswith(f"{CHANGELOG}-")]
+        if path and not entries and stand.landed:
+            entry = shaping.changelog_step(path, entry_of(epic, notes), 1, self._hub.main())
+            return Propose((entry,), because="an entry in the changelog")
+        step = shaping.check_step(epic.acceptance, stand)
+        return Propose((step,), because="the epic's own acceptance, on main")
+
+
+def epic_of(view: PlannerView) -> Epic:
+    """The epic of a run, from what the run was started with."""
+    try:
+        return msgspec.convert(view.params["epic"], Epic)
+    except (KeyError, msgspec.ValidationError) as error:
+        raise UsageError(f"run {view.run} is no epic: {error}") from None
+
+
+def _asking(
+    notes: Notes, about: str, text: str, tasks: Sequence[str], choices: Sequence[str]
+) -> Ask:
+    notes.asked = Asked(about, text, list(tasks))
+    return Ask(text, tuple(choices))

@@ -1,0 +1,149 @@
+"""What a planner of epics answers: one flat object for all kinds, read strictly.
+
+    {"kind": "wave", "because": "the contract first", "tasks": [
+        {"id": "api", "goal": "...", "writes": ["src/api.py"], "acceptance": [["make", "test"]]}]}
+    {"kind": "wave", "tasks": [{..., "replaces": "big"}, {..., "replaces": "big"}]}    a split
+    {"kind": "wave", "answers": [{"task": "api", "text": "JSON, as in docs/api.md"}]}
+    {"kind": "done", "summary": "...", "changelog": "..."}
+    {"kind": "ask", "question": "..."}       {"kind": "give_up", "reason": "..."}
+
+What does not fit is a `Misread`, in words that the planner can act on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from leadhand.core.wording import named
+from leadhand.errors import LeadhandError
+from leadhand.fleet.epics import Task
+
+KINDS = ("wave", "done", "ask", "give_up")
+TEXT_CHARS = 4000
+BRIEF_CHARS = 8000
+LIST_MAX = 200
+
+
+class Misread(LeadhandError):
+    """An answer that is none."""
+
+
+class Planned(Task, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task of a wave."""
+
+    replaces: str = ""
+    """The task that it does, or does a part of, in another way."""
+
+
+class Answered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an agent wanted to know."""
+
+    task: str
+    text: str
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One answer of a planner."""
+
+    kind: str
+    because: str = ""
+    tasks: tuple[Planned, ...] = ()
+    answers: tuple[Answered, ...] = ()
+    drop: tuple[str, ...] = ()
+    """Tasks that are not wanted any more."""
+    outlook: tuple[str, ...] = ()
+    question: str = ""
+    choices: tuple[str, ...] = ()
+    summary: str = ""
+    changelog: str = ""
+    reason: str = ""
+    notes: str = ""
+
+
+def read(raw: Any) -> Reply:
+    """An answer, or why it is none."""
+    if not isinstance(raw, dict):
+        raise Misread(f"an answer is one JSON object, not {named(raw)}")
+    try:
+        found = msgspec.convert(_said(raw), Reply)
+    except msgspec.ValidationError as error:
+        raise Misread(f"the answer does not fit: {error}") from None
+    if found.kind not in KINDS:
+        raise Misread(f"kind is one of {', '.join(KINDS)}, not {found.kind!r}")
+    if max(map(len, (found.tasks, found.answers, found.drop, found.outlook)), default=0) > LIST_MAX:
+        raise Misread(f"a list in it has more than {LIST_MAX} entries")
+    for text, most in _texts(found):
+        if len(text) > most:
+            raise Misread(f"a text in it has {len(text):,} characters; {most:,} is the most")
+    return found
+
+
+def _said(raw: Any) -> Any:
+    """Without fields that say nothing: models that must fill a form write null."""
+    match raw:
+        case dict():
+            return {key: _said(value) for key, value in raw.items() if value is not None}
+        case list() | tuple():
+            return [_said(each) for each in raw]
+        case _:
+            return raw
+
+
+def _texts(reply: Reply) -> list[tuple[str, int]]:
+    own = (reply.because, reply.question, reply.summary, reply.changelog, reply.reason, reply.notes)
+    found = [(text, TEXT_CHARS) for text in (*own, *reply.outlook, *reply.choices)]
+    for task in reply.tasks:
+        found += [(task.goal, TEXT_CHARS), (task.brief, BRIEF_CHARS)]
+    return found + [(each.text, BRIEF_CHARS) for each in reply.answers]
+
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": list(KINDS)},
+        "because": _TEXT,
+        "tasks": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": _TEXT,
+                    "goal": _TEXT,
+                    "acceptance": {"type": "array", "items": _TEXTS},
+                    "writes": _TEXTS,
+                    "reads": _TEXTS,
+                    "depends_on": _TEXTS,
+                    "tier": _TEXT,
+                    "budget": {"type": "number"},
+                    "brief": _TEXT,
+                    "replaces": _TEXT,
+                },
+                "required": ["id", "goal", "acceptance", "writes"],
+                "additionalProperties": False,
+            },
+        },
+        "answers": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"task": _TEXT, "text": _TEXT},
+                "required": ["task", "text"],
+                "additionalProperties": False,
+            },
+        },
+        "drop": _TEXTS,
+        "outlook": _TEXTS,
+        "question": _TEXT,
+        "choices": _TEXTS,
+        "summary": _TEXT,
+        "changelog": _TEXT,
+        "reason": _TEXT,
+        "notes": _TEXT,
+    },
+    "required": ["kind", "because"],
+    "additionalProperties": False,
+}

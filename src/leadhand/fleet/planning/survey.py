@@ -1,0 +1,141 @@
+"""The repository as a planner sees it: at main, through the hub, bounded, and never a checkout.
+
+Everything in it was written by somebody else. It is told as data; what a planner makes of it has
+to pass the same lint, whatever the files say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.fleet.git import name_of, shown
+from leadhand.fleet.history import read_log
+from leadhand.models.guard import scrub
+from leadhand.planners.model.telling import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from leadhand.fleet.history import Commit
+    from leadhand.fleet.hub import Hub
+
+GUIDES = ("AGENTS.md", "CLAUDE.md", "README.md", "README.rst", "README.txt", "README")
+GUIDE_BYTES_MAX = 256 << 10
+GUIDE_CHARS = 4000
+FILES_TOLD = 600
+FOLDERS_TOLD = 200
+HISTORY = 30
+SUBJECT_CHARS = 120
+DRIFT_MAX = 50
+
+
+class Found(NamedTuple):
+    """A file at main."""
+
+    bytes: int
+    blob: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is at a commit."""
+
+    main: str
+    files: Mapping[str, Found] = field(default_factory=dict)
+    guides: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[Commit, ...] = ()
+
+    def told(self) -> dict[str, Any]:
+        """As a document; what there is too much of is counted."""
+        listed = list(self.files.items())[:FILES_TOLD]
+        doc: dict[str, Any] = {
+            "main": self.main,
+            "files": len(self.files),
+            "tree": [{"path": _text(path), "bytes": each.bytes} for path, each in listed],
+            "guides": [{"path": path, "text": text} for path, text in self.guides.items()],
+            "history": [_commit(each) for each in self.history],
+        }
+        if len(self.files) > FILES_TOLD:
+            doc["folders"] = _folders(self.files)
+        return doc
+
+
+async def survey(hub: Hub) -> Survey:
+    """Look at main."""
+    main = hub.main()
+    files = await _files(hub, main)
+    wanted = {
+        name: files[name].blob
+        for name in GUIDES
+        if name in files and 0 < files[name].bytes <= GUIDE_BYTES_MAX
+    }
+    blobs = await hub.blobs(wanted.values()) if wanted else {}
+    guides = {name: _guide(blobs[blob]) for name, blob in wanted.items() if blob in blobs}
+    history = await read_log(hub.git, "--max-count", str(HISTORY), main)
+    return Survey(main, files, guides, tuple(history))
+
+
+async def drifted(hub: Hub, run: str, since: str, paths: Iterable[str]) -> list[dict[str, Any]]:
+    """What others have changed under these paths since a commit."""
+    wanted = [path.rstrip("/") for path in paths]
+    main = hub.main()
+    if not wanted or since in ("", main):
+        return []
+    plain = [_fixed(path) for path in wanted]
+    found = await hub.commits_between(since, main, [] if "" in plain else plain)
+    others = [each for each in found if each.trailers.get("Leadhand-Run") != run]
+    return [_commit(each) for each in others[-DRIFT_MAX:]]
+
+
+async def _files(hub: Hub, main: str) -> dict[str, Found]:
+    said = await hub.git("ls-tree", "-r", "-l", "-z", "--full-tree", main)
+    found = {}
+    for entry in said.out.split(b"\0"):
+        about, _, path = entry.partition(b"\t")
+        words = about.split()
+        if len(words) == 4 and words[1] == b"blob":
+            found[name_of(path)] = Found(int(words[3]), words[2].decode())
+    return found
+
+
+def _guide(data: bytes) -> str:
+    text = scrub(clean(data.decode("utf-8", "backslashreplace")))
+    more = len(text) - GUIDE_CHARS
+    return text if more <= 0 else f"{text[:GUIDE_CHARS]}\n… {more:,} more characters"
+
+
+def _commit(commit: Commit) -> dict[str, Any]:
+    said = commit.trailers
+    doc = {"sha": commit.sha[:12], "subject": scrub(clean(_text(commit.subject)))[:SUBJECT_CHARS]}
+    for name in ("Leadhand-Task", "Leadhand-Run", "Leadhand-Attempt", "Assisted-by"):
+        if name in said:
+            doc[name.lower()] = _text(said[name])[:SUBJECT_CHARS]
+    return doc
+
+
+def _folders(files: Mapping[str, Found]) -> list[dict[str, Any]]:
+    """Folders of the first two levels, with how much is in each."""
+    sums: dict[str, list[int]] = {}
+    for path, each in files.items():
+        place = "/".join(path.split("/")[:-1][:2]) or "."
+        entry = sums.setdefault(place, [0, 0])
+        entry[0] += 1
+        entry[1] += each.bytes
+    largest = sorted(sums.items(), key=lambda pair: -pair[1][1])[:FOLDERS_TOLD]
+    return [{"path": _text(p), "files": n, "bytes": size} for p, (n, size) in largest]
+
+
+def _fixed(path: str) -> str:
+    """The part of a pattern before its first wildcard: git is asked about names only."""
+    parts = []
+    for part in path.split("/"):
+        if "*" in part or "?" in part:
+            break
+        if part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _text(name: str) -> str:
+    return shown(name)
