@@ -148,7 +148,7 @@ class Process:
         return httpx2.Client(base_url=self.api, headers=bearer, timeout=30)
 
 
-def process(path: Path, *args: str) -> Process:
+def process(path: Path, *args: str, store: Path | None = None) -> Process:
     """Start a real server; whoever starts it ends it."""
     with (path / "serve.err").open("ab") as log:
         child = subprocess.Popen(
@@ -165,7 +165,7 @@ def process(path: Path, *args: str) -> Process:
     if not url:
         child.wait(30)
         raise AssertionError((path / "serve.err").read_text())
-    return Process(child, url, path / ".leadhand" / "leadhand.db")
+    return Process(child, url, store or path / ".leadhand" / "leadhand.db")
 
 
 def ended(client: httpx2.Client, run: str, limit_s: float = 30) -> dict[str, Any]:

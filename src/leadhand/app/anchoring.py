@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.anchors import Signer
     from leadhand.audit.chain import Batch
-    from leadhand.stores.sqlite import SqliteStore
+    from leadhand.stores.log import KeptStore
 
 GAP_S = 1.0
 """Ends of runs within this time share an anchor."""
@@ -33,7 +33,7 @@ class Anchorer:
     """Anchors one database for as long as it is hosted."""
 
     def __init__(
-        self, store: SqliteStore, anchoring: Anchoring, trouble: Callable[[str], None]
+        self, store: KeptStore, anchoring: Anchoring, trouble: Callable[[str], None]
     ) -> None:
         self._store = store
         self._database = store.database_id

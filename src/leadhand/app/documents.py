@@ -22,10 +22,10 @@ from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings.fleet import fleet_rows
 from leadhand.settings.keys import KEYS
+from leadhand.stores.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leadhand.core.state import Now, State
     from leadhand.ports import RunHeader
     from leadhand.settings import Settings
+    from leadhand.stores.places import Place
 
 UNREADABLE = "unreadable"
 NOT_BEGUN = "not begun"
@@ -46,11 +47,11 @@ class Driver(NamedTuple):
     owner: int = 0
 
     @classmethod
-    def of(cls, path: Path, reader: Reader) -> Driver:
+    def of(cls, place: Place, reader: Reader) -> Driver:
         """Who hosts it now."""
-        from leadhand.app.door import host_info
+        from leadhand.app.opening import host_info
 
-        holder = host_info(path)
+        holder = host_info(place)
         return cls() if holder is None else cls(int(holder["pid"]), reader.host_state().owner)
 
     def drives(self, state: State) -> int:
@@ -241,7 +242,7 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "project.actor": settings.actor,
         "notify.command": list(settings.notify_command),
         "notify.webhook": "(set)" if settings.notify_webhook else "",
-        "audit.anchor": str(file_of(settings.store, settings.anchoring)),
+        "audit.anchor": str(file_of(home(settings.store), settings.anchoring)),
         "audit.every": settings.anchoring.every_s,
         "audit.key": str(settings.anchoring.key or ""),
         "review.key": str(settings.approver_key or ""),

@@ -17,6 +17,7 @@ from leadhand.core import events as ev
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import LeadhandError, NotAllowed, StoreCorrupt
+from leadhand.stores.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
     from leadhand.audit.chain import Batch
     from leadhand.ports import Entry
+    from leadhand.stores.places import Place
 
 
-def export_run(store: Path, run: str, anchoring: Anchoring) -> bytes:
+def export_run(store: Place, run: str, anchoring: Anchoring) -> bytes:
     """A run as a bundle, signed when there is a key. Refused when its log does not verify."""
     signer = signer_of(anchoring)
     key = KeyedSigner(signer, signer.public.raw) if isinstance(signer, PrivateKey) else None
-    lines = _lines(file_of(store, anchoring))
+    lines = _lines(file_of(home(store), anchoring))
     reader = Reader(store)
     try:
         with reader.store.snapshot():

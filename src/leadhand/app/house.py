@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.app import door
 from leadhand.app.anchoring import Anchorer
-from leadhand.app.inputs import marker, open_store
+from leadhand.app.opening import as_place, marker, open_store, service_of
 from leadhand.engine.host import Host
-from leadhand.engine.service import Service, socket_path, word
+from leadhand.engine.service import word
 from leadhand.errors import UsageError
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.places import there
+from leadhand.stores.postgres.address import Address
 from leadhand.workers.machine import LocalMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leadhand.app.opening import Listening
     from leadhand.audit.anchors import Anchoring
     from leadhand.core.plan import Doc
     from leadhand.ports import Reviewer, Store
-    from leadhand.stores.lock import HostLock
+    from leadhand.stores.log import KeptStore, Lock
+    from leadhand.stores.places import Place
     from leadhand.workers.registry import Registry
 
 ANCHORED = ("ended", "waiting")
@@ -43,13 +46,13 @@ class House:
 
     def open_on(
         self,
-        store: str | Path | Store,
+        store: str | Place | Store,
         max_concurrency: int,
         on_notice: Callable[[str, str, str], None] | None,
         anchoring: Anchoring,
     ) -> None:
         """Say where runs live; nothing is opened yet."""
-        self._store = store
+        self._store = as_place(store)
         self._max_concurrency = max_concurrency
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
         self._anchoring = anchoring
@@ -57,8 +60,8 @@ class House:
         self._host: Host | None = None
         self._users = 0
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-        self._lock: HostLock | None = None
-        self._service: Service | None = None
+        self._lock: Lock | None = None
+        self._service: Listening | None = None
 
     def hosting(self) -> _Hosting:
         """`async with lead.hosting() as host`: opened once, however many runs share it."""
@@ -69,9 +72,9 @@ class House:
         place = self._store
         async with self._one_at_a_time():
             elsewhere = self._host is None
-        if elsewhere and isinstance(place, (str, Path)):
+        if elsewhere and isinstance(place, (Path, Address)):
             return await door.say(
-                _there(Path(place), run_id),
+                _there(place, run_id),
                 run_id,
                 verb,
                 actor=self.actor,
@@ -98,24 +101,30 @@ class House:
             return self._host
 
     async def _open(self) -> Host:
-        store, self._lock = open_store(self._store)
+        place = self._store
+        kept: KeptStore | None = None
+        if isinstance(place, (Path, Address)):
+            kept, self._lock = open_store(place)
+            store: Store = kept
+        else:
+            store = place
         host = Host(
             store,
-            machine=LocalMachine(marker(self._store, store)),
+            machine=LocalMachine(marker(place, store)),
             max_concurrency=self._max_concurrency,
             on_notice=self._noticed,
         )
         host.reviewers = dict(self.reviewers)
         try:
-            if isinstance(store, SqliteStore):
+            if kept is not None:
                 tell = partial(host.notice, "trouble", "")
-                self._anchorer = Anchorer(store, self._anchoring, tell)
+                self._anchorer = Anchorer(kept, self._anchoring, tell)
                 self._anchorer.refuse_cut()
             await host.open()
             if self._anchorer is not None:
                 self._anchorer.open()
-            if isinstance(self._store, (str, Path)):
-                self._service = Service(host, socket_path(Path(self._store)))
+            if isinstance(place, (Path, Address)):
+                self._service = service_of(host, place)
                 await self._service.open()
         except BaseException:
             await self._close(host)
@@ -147,10 +156,10 @@ class House:
             self._service = self._lock = self._anchorer = None
 
 
-def _there(path: Path, run_id: str) -> Path:
-    if not path.exists():
-        raise UsageError(f"there is no run {run_id}: {path} does not exist")
-    return path
+def _there(place: Place, run_id: str) -> Place:
+    if not there(place):
+        raise UsageError(f"there is no run {run_id}: {place} does not exist")
+    return place
 
 
 class _Hosting:

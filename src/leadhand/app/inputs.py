@@ -11,7 +11,6 @@ from leadhand.codec.documents import read_document
 from leadhand.codec.values import plain
 from leadhand.core.plan import Goal, Plan
 from leadhand.core.rollback import SUFFIX
-from leadhand.engine.service import socket_path
 from leadhand.errors import Conflict, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -20,34 +19,8 @@ if TYPE_CHECKING:
     from leadhand.core.check import Finding
     from leadhand.core.plan import Doc
     from leadhand.engine.host import Host
-    from leadhand.ports import Store
-    from leadhand.stores.lock import HostLock
 
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-
-
-def open_store(store: str | Path | Store) -> tuple[Store, HostLock | None]:
-    """A store from a path, locked, made with its folder; or the store itself."""
-    if not isinstance(store, (str, Path)):
-        return store, None
-    if str(store) == ":memory:":
-        raise UsageError("a store is a file: pass a path, or leadhand.testing's MemoryStore()")
-    from leadhand.stores.lock import HostLock
-    from leadhand.stores.sqlite import SqliteStore
-
-    lock = HostLock(store)
-    lock.acquire(str(socket_path(Path(store))))
-    try:
-        return SqliteStore(store), lock
-    except BaseException:
-        lock.release()
-        raise
-
-
-def marker(place: str | Path | Store, store: Store) -> str:
-    """What this host's processes are marked with: the file's own, so that a copy has another."""
-    file = Path(place).stat().st_ino if isinstance(place, (str, Path)) else 0
-    return f"{store.database_id}-{file:x}"
 
 
 def as_document(what: Plan | Doc | str | Path) -> Doc:

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from leadhand.engine.run import Run
     from leadhand.models.book import Named
     from leadhand.ports import Planner, Reviewer, Store
+    from leadhand.stores.places import Place
 
 Checked = tuple[dict[str, Any], dict[str, Any], str]
 """A plan that can be run, the values of its parameters, and the digest of its steps."""
@@ -82,7 +83,7 @@ class Lead(People):
         self,
         workers: Iterable[Any] = (),
         planner: Planner | Callable[..., object] | str | None = None,
-        store: str | Path | Store | None = None,
+        store: str | Place | Store | None = None,
         *,
         policy: Policy | None = None,
         max_concurrency: int = 1000,

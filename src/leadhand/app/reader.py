@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import msgspec
 
+from leadhand.app.opening import open_reader
 from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
 from leadhand.engine.fold import collector_resting, fold
 from leadhand.engine.shelf import library_of
 from leadhand.errors import StoreCorrupt, UsageError
-from leadhand.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from leadhand.core.events import Event
     from leadhand.core.library import LibraryState
     from leadhand.core.state import State
     from leadhand.ports import Entry, RunHeader
+    from leadhand.stores.places import Place
 
 
 class Summary(TypedDict):
@@ -50,12 +49,8 @@ def summary_of(header: RunHeader) -> Summary | None:
 class Reader:
     """A database, read only; a host may be writing to it meanwhile."""
 
-    def __init__(self, path: Path) -> None:
-        if not path.exists():
-            raise UsageError(
-                f"there is no database at {path}; run something first, or give --store"
-            )
-        self.store = SqliteStore.open_reader(path)
+    def __init__(self, place: Place) -> None:
+        self.store = open_reader(place)
         self._heads: dict[str, tuple[int, bytes]] = {}
 
     def runs(self) -> list[RunHeader]:

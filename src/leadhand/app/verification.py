@@ -28,6 +28,7 @@ from leadhand.audit.verify import (
 from leadhand.codec.events import decode
 from leadhand.core.host import HOST_STREAM, ApprovalUsed, HostOpened
 from leadhand.errors import LeadhandError, UsageError
+from leadhand.stores.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from leadhand.audit.keys import PublicKey
     from leadhand.core.plan import Doc
     from leadhand.ports import Entry, RunHeader
+    from leadhand.stores.places import Place
 
 
 @dataclass
@@ -94,7 +96,7 @@ class Verdict:
 
 def verify_database(
     reader: Reader,
-    store: Path,
+    store: Place,
     anchoring: Anchoring,
     *,
     run: str | None = None,
@@ -102,7 +104,7 @@ def verify_database(
     approvers: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Look at everything, or at one run and what holds it; `approvers`: whose keys are at hand."""
-    verdict = Verdict(file=file_of(store, anchoring))
+    verdict = Verdict(file=file_of(home(store), anchoring))
     lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
     with reader.store.snapshot():
         verdict.signatures = Signatures(approvers, _used(reader))

@@ -23,9 +23,11 @@ from leadhand.cli.text import clean, clean_lines
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.settings import Settings, load_settings
 from leadhand.settings.folders import FOLDER, make_store_folder
+from leadhand.stores.places import home, public
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
+    from leadhand.stores.places import Place
 
 LOG_TAIL_BYTES = 2000
 
@@ -38,8 +40,9 @@ class _NotStarted(LeadhandError):
         self.exit_code = code  # type: ignore[misc]
 
 
-def log_path(store: Path) -> Path:
+def log_path(place: Place) -> Path:
     """Where a background host writes what it has to say."""
+    store = home(place)
     return store.parent / "host.log" if store.parent.name == FOLDER else Path(f"{store}.log")
 
 
@@ -129,8 +132,8 @@ def _host(console: Console, request: Doc, started: Any) -> int:
 
     from leadhand.cli.hosting import host as host_job
 
-    if load_settings().store != Path(request["store"]):
-        console.store = request["store"]
+    if load_settings().store != load_settings({"project.store": request["store"]}).store:
+        console.store = public(request["store"])
     job = _resume_job(request) if request.get("resume") else _run_job(request)
     return host_job(console, replace(job, stay=True, started=started))
 

@@ -26,6 +26,7 @@ from leadhand.settings import Settings
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
+    from leadhand.stores.places import Place
 
 SPACE_MIN_BYTES = 100 << 20
 WAL_FIXED = (3, 51, 3)
@@ -177,10 +178,28 @@ def _dashboard(*, fix: bool) -> Look:
 
 
 def _store(settings: Settings) -> Iterator[Look]:
-    from leadhand.app.door import host_info
+    from leadhand.app.opening import host_info
+
+    place = settings.store
+    if isinstance(place, Path):
+        yield from _file(place)
+        if not place.exists():
+            return
+    else:
+        yield Look("store", str(place))
+        if find_spec("psycopg") is None:
+            fix = "pip install 'leadhand[postgres]'"
+            yield Look("driver", "psycopg", "is not installed", fix)
+            return
+    holder = host_info(place)
+    machine = f" on {holder['machine']}" if holder and "machine" in holder else ""
+    yield Look("host", f"process {holder['pid']}{machine}" if holder else "none alive")
+    yield from _content(place)
+
+
+def _file(path: Path) -> Iterator[Look]:
     from leadhand.stores.connect import refuse_network
 
-    path = settings.store
     yield Look(
         "store", str(path), "" if path.exists() else "is made by the first run", warning=True
     )
@@ -195,20 +214,15 @@ def _store(settings: Settings) -> Iterator[Look]:
         "little space is left" if free < SPACE_MIN_BYTES else "",
         "Free some space." if free < SPACE_MIN_BYTES else "",
     )
-    if not path.exists():
-        return
-    holder = host_info(path)
-    yield Look("host", f"process {holder['pid']}" if holder else "none alive")
-    yield from _content(path)
 
 
-def _content(path: Path) -> Iterator[Look]:
+def _content(place: Place) -> Iterator[Look]:
     import asyncio
 
     from leadhand.app.reader import Reader
     from leadhand.stores import sql
 
-    reader = Reader(path)
+    reader = Reader(place)
     try:
         newest = sql.migrations()[-1].number
         yield Look("schema", f"version {newest}, {count(len(reader.runs()), 'run')}")

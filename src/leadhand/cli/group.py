@@ -62,13 +62,15 @@ def _store_to_name(flag: str | None) -> str:
     if not given:
         return ""
     from leadhand.settings import load_settings
+    from leadhand.stores.places import public
 
     env = {key: value for key, value in os.environ.items() if key != "LEADHAND_STORE"}
     try:
         known = load_settings(environ=env).store
-        return "" if load_settings({"project.store": given}, environ=env).store == known else given
+        same = load_settings({"project.store": given}, environ=env).store == known
+        return "" if same else public(given)
     except LeadhandError:  # the command will say what is wrong with them
-        return given
+        return public(given)
 
 
 def command(name: str, example: str, **more: Any) -> Callable[[Body], click.Command]:

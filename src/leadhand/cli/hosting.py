@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.door import host_info, hosted_runs
+from leadhand.app.door import hosted_runs
+from leadhand.app.opening import host_info
 from leadhand.app.people import answering, to_approve
 from leadhand.app.rollback import roll_back
 from leadhand.cli.notify import Notifier
@@ -25,6 +26,7 @@ from leadhand.engine.service import socket_path
 from leadhand.errors import Conflict, NotAllowed
 from leadhand.settings import Settings
 from leadhand.settings.folders import make_store_folder
+from leadhand.stores.postgres.address import Address
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
@@ -205,6 +207,12 @@ class _Session:
         if resumes in runs:
             way = self._console.command(f"watch {resumes}")
             return Conflict(f"run {resumes} is hosted by process {pid} already. Fix: {way}")
+        if isinstance(store, Address):
+            return Conflict(
+                f"{store}: process {pid} on {there['machine']} is the host of this database"
+                f"{what}{more}. One process runs all that a database holds, so nothing was started "
+                f"here. Fix: wait until that host is done: {watch}"
+            )
         own = "" if resumes else "Give this run a database of its own: --store OTHER.db\n  or "
         return Conflict(
             f"{store}: process {pid} is the host of this database{what}{more} "

@@ -16,6 +16,7 @@ from leadhand.cli.text import clean, clean_lines, moment
 from leadhand.codec.documents import read_value
 from leadhand.core.moments import iso
 from leadhand.errors import StoreError, UsageError
+from leadhand.stores.places import there
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ def inbox(console: Console, store: str | None) -> int:
     """Everything that waits for a person, with the command that answers it."""
     settings = settings_of(store)
     rows: list[Doc] = []
-    if settings.store.exists():
+    if there(settings.store):
         with reading(settings) as reader:
             rows = inbox_rows(reader, _left_out(console))
     if console.json:

@@ -15,6 +15,7 @@ from leadhand.cli.options import actor_of, read_plan, reading, settings_of, stor
 from leadhand.cli.plans import is_plan
 from leadhand.cli.text import clean, moment, table
 from leadhand.errors import PlanInvalid, UsageError
+from leadhand.stores.places import there
 
 if TYPE_CHECKING:
     from leadhand.core.library import LibraryState, Saved
@@ -74,7 +75,7 @@ def list_(console: Console, store: str | None) -> int:
 
     rows: list[Doc] = []
     settings = settings_of(store)
-    if settings.store.exists():
+    if there(settings.store):
         with reading(settings) as reader:
             used = uses(reader)
             for name, versions in sorted(reader.library().plans.items()):
@@ -190,7 +191,7 @@ def import_(console: Console, file: str, store: str | None) -> int:
     settings = settings_of(store)
     name, doc = imported(read_plan(file), file)
     before = None
-    if settings.store.exists():
+    if there(settings.store):
         with reading(settings) as reader:
             versions = reader.library().plans.get(name)
             before = versions[-1] if versions else None

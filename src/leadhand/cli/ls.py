@@ -15,6 +15,7 @@ from leadhand.cli.options import reading, settings_of, stopped_by, store_option,
 from leadhand.cli.text import clean, moment, table
 from leadhand.core.durations import text as duration
 from leadhand.core.views import ENDED
+from leadhand.stores.places import there
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -51,7 +52,7 @@ def ls(
 def _runs(console: Console, settings: Settings, status: str | None, limit: int) -> int:
     rows: list[Doc] = []
     stopped = ""
-    if settings.store.exists():
+    if there(settings.store):
         with reading(settings) as reader:
             rows = run_rows(reader, Driver.of(settings.store, reader))
             stopped = stopped_by(reader)

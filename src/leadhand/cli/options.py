@@ -28,7 +28,9 @@ NO_CATALOG = "no workers are configured, so nothing is said about them; give --w
 def store_option(function: F) -> F:
     """`--store PATH`."""
     made = click.option(
-        "--store", metavar="PATH", help="The database; default .leadhand/leadhand.db."
+        "--store",
+        metavar="PATH",
+        help="The database, a file or postgres://…; default .leadhand/leadhand.db.",
     )
     return made(function)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from leadhand.app.places import Found
 from leadhand.cli.options import read_plan, reading
 from leadhand.cli.text import clean
+from leadhand.stores.places import there
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
@@ -42,7 +43,7 @@ def in_library(settings: Settings, source: str) -> Saved | None:
     from leadhand.core.library import find, spoken
 
     said = spoken(source)
-    if said is None or not settings.store.exists():
+    if said is None or not there(settings.store):
         return None
     with reading(settings) as reader:
         state = reader.library()
@@ -51,7 +52,7 @@ def in_library(settings: Settings, source: str) -> Saved | None:
 
 def library_names(settings: Settings) -> set[str]:
     """The names of all plans in the library."""
-    if not settings.store.exists():
+    if not there(settings.store):
         return set()
     with reading(settings) as reader:
         return set(reader.library().plans)

@@ -23,6 +23,7 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.outcome import outcome_document, print_outcome
 from leadhand.core.views import ENDED, run_status
+from leadhand.stores.places import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ def resume(console: Console, run: str, **options: Any) -> int:
             "resume": ident,
             "workers": list(options["workers"]),
             "planner": options["planner"] or "",
-            "store": str(settings.store),
+            "store": spelled(settings.store),
             "actor": actor,
             "approve": options["yes"],
         }

@@ -28,6 +28,7 @@ from leadhand.cli.text import clean
 from leadhand.core.plan import MODES
 from leadhand.core.wording import closest
 from leadhand.errors import PlanInvalid, UsageError
+from leadhand.stores.places import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -286,7 +287,7 @@ def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a fi
         "goal": None if prepared.goal is None else prepared.goal.to_doc(),
         "planner": prepared.planner,
         "workers": list(prepared.sources),
-        "store": str(settings.store),
+        "store": spelled(settings.store),
         "policy": msgspec.to_builtins(settings.policy),
         "actor": prepared.actor,
         "approve": approve,

@@ -31,6 +31,7 @@ from leadhand.cli.plans import find_plan, in_library
 from leadhand.cli.text import clean, count, table
 from leadhand.core.durations import text as duration
 from leadhand.errors import PlanInvalid, UsageError
+from leadhand.stores.places import there
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
@@ -83,7 +84,7 @@ def show(
         return show_plan(console, settings, read_plan(what), sets, form)
     if in_library(settings, what):
         return show_plan(console, settings, find_plan(console, settings, what).doc, sets, form)
-    if not settings.store.exists():
+    if not there(settings.store):
         raise UsageError(
             f"{what}: there is no such plan file, and no database at {settings.store} "
             "that could hold a run of this name"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from leadhand.core.catalog import Catalog, WorkerSpec
 from leadhand.core.events import RunStarted
 from leadhand.errors import Conflict
+from leadhand.stores.places import there
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -51,7 +52,7 @@ def _changed(old: WorkerSpec, new: WorkerSpec) -> list[str]:
 
 def _known(base: str, settings: Settings) -> Catalog | None:
     """The workers a digest stands for, if one of the latest runs was started with them."""
-    if not settings.store.exists():
+    if not there(settings.store):
         return None
     from leadhand.app.reader import Reader
 

@@ -125,42 +125,15 @@ def _move(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
             raise UsageError(f"{verb} is nothing a run understands")
 
 
-class Service:
-    """Answers requests for one host."""
+class Answers:
+    """Answers requests for one host, however they came."""
 
-    def __init__(self, host: Host, path: Path) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._path = path
-        self._server: asyncio.Server | None = None
 
-    async def open(self) -> None:
-        """Listen. An old socket of a dead host is in the way; the lock says that we own it."""
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
-        mask = os.umask(0o177)
-        try:
-            self._server = await asyncio.start_unix_server(
-                self._serve, path=str(self._path), limit=LINE_BYTES_MAX
-            )
-        finally:
-            os.umask(mask)
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            self._server.close()
-            with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while line := await reader.readline():
-                writer.write(msgspec.json.encode(await self._answer(line)) + b"\n")
-                await writer.drain()
-        except (ConnectionError, ValueError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
+    async def answer(self, line: bytes) -> bytes:
+        """The answer to one request."""
+        return msgspec.json.encode(await self._answer(line))
 
     async def _answer(self, line: bytes) -> Doc:
         try:
@@ -188,3 +161,41 @@ class Service:
             run = self._host.load(ident, NoWorkers())
         details = request.get("details") or {}
         return await word(self._host, run, verb, str(request.get("actor", "")), details)
+
+
+class Service:
+    """The socket."""
+
+    def __init__(self, host: Host, path: Path) -> None:
+        self._answers = Answers(host)
+        self._path = path
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Listen. An old socket of a dead host is in the way; the lock says that we own it."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        mask = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(
+                self._serve, path=str(self._path), limit=LINE_BYTES_MAX
+            )
+        finally:
+            os.umask(mask)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(await self._answers.answer(line) + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()

@@ -25,6 +25,7 @@ from leadhand.engine.service import word
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
+from leadhand.stores.places import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ class Conductor:
         if not context:
             return self.settings, self.registry
         if context not in self._places:
-            store = {"project.store": str(self.settings.store)}
+            store = {"project.store": spelled(self.settings.store)}
             settings = load_settings(store, folder=self.settings.root, context=context)
             self._places[context] = (settings, goal_registry(settings))
         return self._places[context]

@@ -22,10 +22,10 @@ from leadhand.server.problems import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from leadhand.core.state import State
     from leadhand.ports import RunHeader
+    from leadhand.stores.places import Place
 
 T = TypeVar("T")
 THREADS = 3
@@ -37,8 +37,8 @@ STEPS_KEPT = 50_000
 class Desk(Reader):
     """A reader that remembers."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
         self._kept: OrderedDict[str, State] = OrderedDict()
         self.driver = Driver()
 
@@ -73,8 +73,8 @@ class Desk(Reader):
 class Desks:
     """All desks of a server."""
 
-    def __init__(self, path: Path, threads: int = THREADS) -> None:
-        self._path = path
+    def __init__(self, place: Place, threads: int = THREADS) -> None:
+        self._place = place
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="leadhand-read")
         self._own = threading.local()
         self._all: list[Desk] = []
@@ -89,7 +89,7 @@ class Desks:
     def _look(self, look: Callable[[Desk], T]) -> T:
         desk: Desk | None = getattr(self._own, "desk", None)
         if desk is None:
-            desk = self._own.desk = Desk(self._path)
+            desk = self._own.desk = Desk(self._place)
             self._all.append(desk)
         desk.driver = self.driver
         return look(desk)

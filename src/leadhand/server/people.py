@@ -17,12 +17,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.errors import NotAllowed, UsageError
+from leadhand.stores.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from leadhand.settings.server import Member
+    from leadhand.stores.places import Place
 
 COOKIE = "leadhand_session"
 SESSION_S = 7 * 24 * 3600
@@ -57,12 +59,13 @@ def digest_of(token: str) -> str:
     return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
-def token_file(store: Path) -> Path:
+def token_file(store: Place) -> Path:
     """Where the owner's token is kept."""
-    return store.with_name(f"{store.name}.token")
+    path = home(store)
+    return path.with_name(f"{path.name}.token")
 
 
-def owner_token(store: Path) -> tuple[str, bool]:
+def owner_token(store: Place) -> tuple[str, bool]:
     """The owner's token, and whether it was made just now."""
     path = token_file(store)
     try:

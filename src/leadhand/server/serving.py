@@ -13,7 +13,7 @@ import ssl
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
@@ -30,7 +30,6 @@ from leadhand.server.people import People, owner_token
 from leadhand.server.routes.pages import page_policy
 from leadhand.server.stream import Hub
 from leadhand.settings import load_settings
-from leadhand.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from leadhand.settings import Settings
     from leadhand.settings.server import Member
+    from leadhand.stores.log import Log
 
 GRACE_S = 5
 """How long answers under way may take once the server ends."""
@@ -140,8 +140,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         desks = Desks(settings.store)
         stack.callback(desks.close)
         desks.driver = Driver(_pid(), host.owner)
-        assert isinstance(host.store, SqliteStore)
-        hub = Hub(host.store, desks)
+        hub = Hub(cast("Log", host.store), desks)
         own_key = str(settings.approver_key or "")
         people = People(serve.actor, token, _members(settings), owner_key=own_key)
         office = Office(

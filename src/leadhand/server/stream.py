@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.ports import Entry
     from leadhand.server.desks import Desk, Desks
-    from leadhand.stores.sqlite import SqliteStore
+    from leadhand.stores.log import Log
 
 RING_FRAMES = 8192
 RING_BYTES = 8 << 20
@@ -146,7 +146,7 @@ class Board:
 class Hub:
     """Feeds all streams of a server."""
 
-    def __init__(self, store: SqliteStore, desks: Desks) -> None:
+    def __init__(self, store: Log, desks: Desks) -> None:
         self._store = store
         self._desks = desks
         self._board = Board(desks)

@@ -69,6 +69,7 @@ from leadhand.settings.keys import KEYS, NAMED, TABLES
 from leadhand.settings.models import check_tiers
 from leadhand.settings.review import approver
 from leadhand.settings.server import Serving
+from leadhand.stores.places import Place, place_of
 
 if TYPE_CHECKING:
     from leadhand.models.book import Book
@@ -87,7 +88,7 @@ class Settings:
 
     root: Path
     """The folder of the project: where its settings file stands, else the working folder."""
-    store: Path
+    store: Place
     workers: tuple[str, ...] = ()
     """Modules, or absolute paths of Python files, that hold workers."""
     declared: Mapping[str, Doc] = field(default_factory=dict)
@@ -319,7 +320,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
     }
     if people := _under("approvers", read):
         policy["approvers"] = people
-    store = found.get("project.store")
+    store = found.get("project.store", _Value(DATABASE, DEFAULT, root / FOLDER))
     tiers, models = _under("tiers", read), _under("models", read)
     check_tiers(tiers, models, {key: each.origin for key, each in found.items()})
     declared, servers, agents = (
@@ -329,7 +330,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
     sources = found.get("project.workers")
     return Settings(
         root=root,
-        store=store.folder / Path(store.value).expanduser() if store else root / FOLDER / DATABASE,
+        store=place_of(store.value, store.folder, root / FOLDER),
         workers=tuple(source_of(each, sources.folder) for each in read["project.workers"])
         if sources
         else (),

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.errors import NotAllowed
+from leadhand.stores.places import home
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from leadhand.stores.places import Place
 
 FOLDER = ".leadhand"
 
 
-def make_store_folder(store: Path) -> None:
+def make_store_folder(store: Place) -> None:
     """Make `.leadhand/` with a .gitignore in it, so that no run is ever committed by accident."""
-    folder = store.parent
+    folder = home(store).parent
     if folder.name != FOLDER or folder.exists():
         return
     try:

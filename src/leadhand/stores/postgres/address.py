@@ -26,7 +26,9 @@ class Address:
     """One database, as everybody who speaks of it writes it down."""
 
     secret: str = field(repr=False)
-    """What the driver is given, password included."""
+    """As it was written, password included: for other processes of ours."""
+    dsn: str = field(repr=False, compare=False)
+    """What the driver is given."""
     shown: str
     """The same for people."""
     home: Path = field(compare=False)
@@ -72,7 +74,8 @@ def address_of(text: str, folder: Path) -> Address:
     hosts = [value for key, value in theirs if key in ("host", "hostaddr", "port")]
     name = hashlib.sha256("\0".join([where.lower(), database, *hosts]).encode()).hexdigest()[:12]
     return Address(
-        secret=f"postgresql://{parts.netloc}{parts.path}{_query(theirs)}",
+        secret=text,
+        dsn=f"postgresql://{parts.netloc}{parts.path}{_query(theirs)}",
         shown=f"postgres://{user}{where}{parts.path}{_query(public)}",
         home=folder / f"postgres-{name}",
         artifacts=_folder(folders[-1]) if folders else None,

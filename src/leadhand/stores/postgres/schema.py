@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import NotAllowed, StoreError
 from leadhand.stores import sql
-from leadhand.stores.postgres.session import FOLDER, queries
+from leadhand.stores.postgres.session import FOLDER, Session, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,16 @@ def version(connection: psycopg.Connection[Any]) -> int:
         return 0
     found = connection.execute(queries()["meta"], ("schema",)).fetchone()
     return int(found[0]) if found else 0
+
+
+def is_there(address: Address) -> bool:
+    """Whether a database holds a log of ours, of whatever version."""
+    session = Session(address, "look")
+    try:
+        session.open()
+        return session.do(version) > 0
+    finally:
+        session.close()
 
 
 def check(connection: psycopg.Connection[Any], address: Address) -> None:

@@ -85,7 +85,7 @@ def options_of(address: Address, name: str) -> dict[str, Any]:
         "client_encoding": "utf8",
     }
     try:
-        theirs = conninfo.conninfo_to_dict(address.secret)
+        theirs = conninfo.conninfo_to_dict(address.dsn)
     except psycopg.Error:  # its words repeat the address
         raise UsageError(
             f"{address}: the address cannot be read. Fix: escape special characters of the "
@@ -246,6 +246,8 @@ def explain(error: psycopg.Error, address: Address) -> LeadhandError:
         return NotAllowed(
             f"{text}. Fix: give the password in PGPASSWORD or ~/.pgpass, or ask who runs the server"
         )
+    if "invalid" in words:
+        return UsageError(f"{text}. Fix: postgres://USER@HOST:PORT/DATABASE")
     if "does not exist" in words:
         return UsageError(f"{text}. Fix: let who runs the server make it (createdb, createuser)")
     return StoreError(f"{address}: the server cannot be reached ({words}).")

@@ -79,6 +79,17 @@ class PostgresStore(PostgresReader):
         """The log for reading only, whether it has a host or not."""
         return PostgresReader(address)
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was let go of."""
+        return self._closed
+
+    def close_now(self) -> None:
+        """Let go where there is no loop to wait in."""
+        if not self._closed:
+            self.close_reader()
+            self.writer.stop().result()
+
     def claim(self) -> int:
         """Become the owner: a new epoch that every later append is checked against."""
         return self.writer.claim().result()

@@ -1,0 +1,143 @@
+"""Opening a log wherever it is kept, and speaking to its host.
+
+The one place that knows all stores. A store in PostgreSQL needs a driver that is an extra;
+who does not have it is told how to get it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leadhand.engine.service import LINE_BYTES_MAX, Answers, Service, socket_path
+from leadhand.errors import Conflict, UsageError
+from leadhand.settings.folders import FOLDER
+from leadhand.stores.places import need_driver, place_of, there
+from leadhand.stores.postgres.address import Address, is_address
+
+if TYPE_CHECKING:
+    from leadhand.engine.host import Host
+    from leadhand.ports import Store
+    from leadhand.stores.log import KeptStore, Lock, Log
+    from leadhand.stores.places import Place
+
+ANSWER_WAIT_S = 30.0
+
+
+class Listening(Protocol):
+    """Hears what other processes say to a host."""
+
+    async def open(self) -> None:
+        """Begin to listen."""
+
+    async def close(self) -> None:
+        """Stop."""
+
+
+def as_place(store: str | Path | Address | Store) -> Place | Store:
+    """A store as a Lead is given it: a path, an address, or the store itself."""
+    if isinstance(store, str) and store == ":memory:":
+        raise UsageError("a store is a file: pass a path, or leadhand.testing's MemoryStore()")
+    if is_address(store):
+        return place_of(str(store), Path.cwd(), Path.cwd() / FOLDER)
+    return Path(store) if isinstance(store, str) else store
+
+
+def open_store(place: Place) -> tuple[KeptStore, Lock]:
+    """A store to write to, made when it is not there yet, with the lock that its host holds."""
+    if isinstance(place, Address):
+        need_driver()
+        from leadhand.stores.postgres.lock import PostgresLock
+        from leadhand.stores.postgres.store import PostgresStore
+
+        store = PostgresStore(place)
+        shared = PostgresLock(store)
+        try:
+            shared.acquire()
+        except BaseException:
+            store.close_now()
+            raise
+        return store, shared
+    from leadhand.stores.lock import HostLock
+    from leadhand.stores.sqlite import SqliteStore
+
+    lock = HostLock(place)
+    lock.acquire(str(socket_path(place)))
+    try:
+        return SqliteStore(place), lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def open_reader(place: Place) -> Log:
+    """A log to read, whether it has a host or not."""
+    if isinstance(place, Address):
+        need_driver()
+        from leadhand.stores.postgres.reader import PostgresReader
+
+        return PostgresReader(place)
+    if not there(place):
+        raise UsageError(f"there is no database at {place}; run something first, or give --store")
+    from leadhand.stores.reader import SqliteReader
+
+    return SqliteReader(place)
+
+
+def host_info(place: Place) -> dict[str, Any] | None:
+    """Who hosts a log now."""
+    if isinstance(place, Address):
+        need_driver()
+        from leadhand.stores.postgres.lock import holder
+
+        return holder(place)
+    from leadhand.stores.lock import HostLock
+
+    return HostLock(place).holder()
+
+
+def marker(place: Place | Store, store: Store) -> str:
+    """What this host's processes are marked with: the log's own, so that a copy has another."""
+    if isinstance(place, Address):
+        return f"{store.database_id}-{place.home.name.rpartition('-')[2]}"
+    file = place.stat().st_ino if isinstance(place, Path) else 0
+    return f"{store.database_id}-{file:x}"
+
+
+def service_of(host: Host, place: Place) -> Listening:
+    """How other processes reach a host: a socket beside the file, or the database itself."""
+    if isinstance(place, Address):
+        from leadhand.stores.postgres.words import WordService
+
+        return WordService(place, Answers(host).answer)
+    return Service(host, socket_path(place))
+
+
+async def ask_host(place: Place, request: bytes) -> bytes | None:
+    """Say one thing to the host of a log; its answer, None when there is no host."""
+    if isinstance(place, Address):
+        need_driver()
+        from leadhand.stores.postgres.words import ask
+
+        return await ask(place, request, ANSWER_WAIT_S)
+    try:
+        reader, writer = await asyncio.open_unix_connection(
+            str(socket_path(place)), limit=LINE_BYTES_MAX
+        )
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+    try:
+        writer.write(request + b"\n")
+        await writer.drain()
+        line = await asyncio.wait_for(reader.readline(), ANSWER_WAIT_S)
+    except (ConnectionError, TimeoutError) as error:
+        raise Conflict(
+            f"the host of {place} did not answer: {str(error) or 'it took too long'}. "
+            "What was said may still be carried out."
+        ) from None
+    finally:
+        writer.close()
+    if not line:
+        raise Conflict(f"the host of {place} ended before it answered; try again")
+    return line
