@@ -84,20 +84,27 @@ class WordService:
     def __init__(self, address: Address, answer: Callable[[bytes], Awaitable[bytes]]) -> None:
         self._address = address
         self._answer = answer
+        self._connection: psycopg.AsyncConnection[Any] | None = None
         self._task: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Begin to listen; returns once nothing said from now on is missed."""
-        connection = await self._listening()
-        self._task = asyncio.create_task(self._serve(connection))
+        self._connection = await self._listening()
+        self._task = asyncio.create_task(self._serve())
 
     async def close(self) -> None:
         """Stop listening; what was taken is answered first."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await self._let_go()
         await asyncio.gather(*self._answering, return_exceptions=True)
+
+    async def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
 
     async def _listening(self) -> psycopg.AsyncConnection[Any]:
         connection = await _connected(self._address, "listener")
@@ -109,27 +116,26 @@ class WordService:
             raise
         return connection
 
-    async def _serve(self, connection: psycopg.AsyncConnection[Any] | None) -> None:
+    async def _serve(self) -> None:
         pause = PAUSE_S[0]
         while True:
             try:
-                if connection is None:
-                    connection = await self._listening()
+                if self._connection is None:
+                    self._connection = await self._listening()
+                await self._take_words(self._connection)
                 pause = PAUSE_S[0]
-                while True:
-                    for ident, word in await _rows(connection, "take_words"):
-                        task = asyncio.create_task(self._carry_out(ident, bytes(word)))
-                        self._answering.add(task)
-                        task.add_done_callback(self._answering.discard)
-                    async for _ in connection.notifies(timeout=LOOK_S, stop_after=1):
-                        pass
             except (psycopg.Error, LeadhandError):
+                await self._let_go()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_S[1])
-            finally:
-                if connection is not None:
-                    await connection.close()
-                    connection = None
+
+    async def _take_words(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        for ident, word in await _rows(connection, "take_words"):
+            task = asyncio.create_task(self._carry_out(ident, bytes(word)))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+        async for _ in connection.notifies(timeout=LOOK_S, stop_after=1):
+            pass
 
     async def _carry_out(self, ident: int, word: bytes) -> None:
         answer = await self._answer(word)
