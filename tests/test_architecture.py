@@ -173,8 +173,9 @@ PURE = {
 }  # fmt: skip
 
 
-TRAIN = [SOURCE / "fleet" / name for name in ("signals.py", "train.py")]
-INSIDE = ("leadhand.core", "leadhand.errors", "leadhand.fleet.signals")
+FLEET = ("agreeing", "facts", "figures", "signals", "sources", "train")
+TRAIN = [SOURCE / "fleet" / f"{name}.py" for name in FLEET]
+INSIDE = ("leadhand.core", "leadhand.errors", *(f"leadhand.fleet.{name}" for name in FLEET))
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_documents_fit_their_schemas(stocked):
     server, schema, names = stocked
     loaded = schemathesis.openapi.from_dict(schema)
     bearer = {"Authorization": f"Bearer {TOKENS['approver']}"}
-    fill = {"step": "a", "number": 1, "name": "greet", "ref": f"sha256:{'0' * 64}"}
+    fill = {"step": "a", "task": "a", "number": 1, "name": "greet", "ref": f"sha256:{'0' * 64}"}
     for run in names.values():
         for found in loaded.get_all_operations():
             operation = found.ok()
@@ -131,7 +131,8 @@ def test_documents_fit_their_schemas(stocked):
             case = operation.Case(path_parameters=given, query=query)
             response = case.call(base_url=server.url, headers=bearer, timeout=30)
             missing = run == names["waits"] and "/steps/" in operation.path
-            if "artifacts" not in operation.path and not missing:
+            nobody = operation.path.endswith("/words")  # no fleet is at work in this server
+            if "artifacts" not in operation.path and not missing and not nobody:
                 assert response.status_code == 200, (
                     urllib.parse.unquote(response.request.url),
                     response.text,

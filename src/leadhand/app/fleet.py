@@ -216,6 +216,16 @@ class Fleet:
             transcripts=config.folder / "transcripts",
         )
 
+    @property
+    def open_epics(self) -> int:
+        """How many are not at their end."""
+        return sum(run.state.ended is None for run in self._runs.values())
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Files in the folder of epics that are none, and why."""
+        return dict(self._refused)
+
     def running_cost(self) -> float:
         """What agents at work have cost so far, as they say."""
         return sum(each.cost for each in self.shop.at_work.values())

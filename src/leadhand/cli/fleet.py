@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.console import Console
+from leadhand.cli.fleet_figures import report, status
+from leadhand.cli.fleet_service import drain, log, message, start, stop, submit
 from leadhand.cli.group import command
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 class _Fleet(click.Group):
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
+        formatter.write("  leadhand fleet start --repo ../shop\n")
+        formatter.write("  leadhand fleet submit search.md\n")
         formatter.write("  leadhand fleet simulate --agents 50 --tasks 200 --faults 0.3\n")
         super().format_help_text(ctx, formatter)
 
@@ -80,3 +84,5 @@ def simulate(console: Console, **options: Any) -> int:
 
 
 fleet.add_command(simulate)
+for each in (start, submit, status, report, drain, stop, message, log):
+    fleet.add_command(each)

@@ -16,6 +16,7 @@ from leadhand.server import shapes
 from leadhand.server.problems import MEDIA, Refusal, refusal_of, title_of
 from leadhand.server.routes import (
     events,
+    fleet,
     inbox,
     looks,
     others,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.server.office import Office
 
-ROUTERS = (session, runs, looks, plans, reviews, inbox, others, events)
+ROUTERS = (session, runs, looks, plans, reviews, inbox, others, events, fleet)
 DESCRIPTION = """\
 Everything `leadhand` can see and do. Times are ISO 8601 in UTC, money in dollars, durations in
 seconds. Lists are pages: `next` is the cursor of the next one. Answers carry an ETag. A POST that

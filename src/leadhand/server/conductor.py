@@ -45,10 +45,17 @@ SWEEP_S = 2.0
 class Conductor:
     """Begins runs, takes them up, and sees them to their end."""
 
-    def __init__(self, settings: Settings, actor: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        actor: str,
+        tell: Callable[[str], None],
+        lead: Lead | None = None,
+    ) -> None:
+        """`lead` is one that hosts its runs already, such as a fleet's."""
         self.settings = settings
-        self.registry = registry_of(settings)
-        self.lead = Lead(
+        self.registry = registry_of(settings) if lead is None else lead.registry
+        self.lead = lead or Lead(
             self.registry,
             None,
             settings.store,
@@ -79,6 +86,8 @@ class Conductor:
         """Take up every run that is open, and begin to look after all of them."""
         self._host = host
         for run in await desks.read(_open_runs):
+            if run in host.runs and host.runs[run].driven:
+                continue  # by whoever opened the host
             try:
                 await self.take_up(run, await desks.read(partial(_state, run)))
             except LeadhandError as error:

@@ -18,6 +18,7 @@ from leadhand.server.prometheus import Book
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leadhand.app.fleet_station import Station
     from leadhand.engine.host import Host
     from leadhand.server.conductor import Conductor
     from leadhand.server.desks import Desk, Desks
@@ -45,6 +46,8 @@ class Office:
     version: str
     secure: bool = False
     gate: Gate | None = None
+    station: Station | None = None
+    """Where the fleet is spoken to, if one is at work in this process."""
     book: Book = field(default_factory=Book)
 
     @property

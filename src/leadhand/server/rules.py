@@ -50,6 +50,8 @@ RULES: tuple[Rule, ...] = (
     *_rules(VIEWER, "GET /runs/{run}/diff", "GET /runs/{run}/ledger", "GET /runs/{run}/review"),
     *_rules(VIEWER, "GET /inbox", "GET /library", "GET /library/{name}", "GET /workers"),
     *_rules(VIEWER, "GET /metrics", "GET /settings", "GET /artifacts/{ref}"),
+    *_rules(VIEWER, "GET /fleet", "GET /fleet/{run}/{task}/words"),
+    *_rules(OPERATOR, "POST /fleet/{run}/{task}/stop", "POST /fleet/{run}/{task}/message"),
     *_rules(VIEWER, "GET /events", stream=True),
     *_rules(OPERATOR, "POST /runs", "POST /runs/{run}/rollback", starts=True),
     *_rules(OPERATOR, "POST /plans/draft", "POST /plans/lint"),

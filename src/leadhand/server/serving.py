@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
+    from leadhand.app.fleet_station import Station
     from leadhand.settings import Settings
     from leadhand.settings.server import Member
     from leadhand.stores.log import Log
@@ -63,6 +64,8 @@ class Serve:
     tell: Callable[[str], None] = print
     """Told what a person should know."""
     notice: Callable[[str, str, str], None] = lambda _kind, _run, _text: None
+    station: Station | None = None
+    """The fleet whose runs these are, where one is at work in this process."""
 
 
 def is_loopback(bind: str) -> bool:
@@ -131,7 +134,8 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
     """Everything opened, in order; and closed in the other one."""
     sock = listening(serve)
     settings = serve.settings
-    conductor = Conductor(settings, serve.actor, serve.tell)
+    lead = serve.station.fleet.lead if serve.station is not None else None
+    conductor = Conductor(settings, serve.actor, serve.tell, lead)
     conductor.listeners.append(serve.notice)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
@@ -152,6 +156,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
             Keys(),
             product_version(),
             secure=serve.cert is not None,
+            station=serve.station,
         )
         gate = office.gate = Gate(
             build(office),

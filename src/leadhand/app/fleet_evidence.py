@@ -1,0 +1,138 @@
+"""A fleet's figures, read from its folder: by the fleet itself, or by anybody beside it.
+
+    fleet.db      the log of the runs
+    journal       what the log does not know
+    hub           what is on main
+    live.json     who is at work this second, written by the fleet while it is alive
+
+The figures are `fleet/figures.py`'s. Here is only the reading: what has not changed is not read
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from leadhand.app.door import host_info
+from leadhand.app.reader import Reader
+from leadhand.core.evolve import evolve_all
+from leadhand.core.state import State
+from leadhand.errors import UsageError
+from leadhand.fleet import journal
+from leadhand.fleet.facts import EpicFacts, facts_of
+from leadhand.fleet.figures import figures
+from leadhand.fleet.git import Git
+from leadhand.fleet.history import Commit, read_log
+from leadhand.fleet.hub import MAIN, START
+from leadhand.fleet.sources import SECOND, Landing, Sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Doc = dict[str, Any]
+DATABASE = "fleet.db"
+LIVE = "live.json"
+EPIC = "epic-"
+STALE_S = 30.0
+"""What a fleet said longer ago than this is not shown as if it were now."""
+
+
+class Evidence:
+    """Reads one fleet's folder, again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._facts: dict[str, tuple[int, EpicFacts]] = {}
+        self._commits: tuple[str, list[Commit]] = ("", [])
+
+    async def document(self, since_s: float = 0.0) -> Doc:
+        """All figures and what goes on now; flows of the last `since_s` seconds, 0: of all time."""
+        if not (self.folder / DATABASE).exists():
+            raise UsageError(
+                f"there is no fleet in {self.folder}. Fix: leadhand fleet start --repo PATH"
+            )
+        live = await asyncio.to_thread(live_of, self.folder)
+        epics = await asyncio.to_thread(self._epics)
+        notes = await asyncio.to_thread(journal.read, self.folder)
+        commits = await self._on_main()
+        landings = [_landing(each) for each in commits if each.trailers.get("Leadhand-Task")]
+        now = time.time_ns() // 1000
+        sources = Sources(
+            epics=epics,
+            notes=notes,
+            landings=landings,
+            now=now,
+            since=now - round(since_s * SECOND) if since_s else 0,
+            alive=live is not None,
+            others=len(commits) - len(landings),
+        )
+        return {**figures(sources), "live": live, "folder": str(self.folder)}
+
+    def _epics(self) -> list[EpicFacts]:
+        reader = Reader(self.folder / DATABASE)
+        try:
+            found = []
+            for header in reader.runs():
+                if not header.run.startswith(EPIC):
+                    continue
+                seq, facts = self._facts.get(header.run, (-1, None))
+                if facts is None or seq != header.seq:
+                    facts = _facts(reader, header.run)
+                    self._facts[header.run] = (header.seq, facts)
+                found.append(facts)
+            return found
+        finally:
+            reader.store.close_reader()
+
+    async def _on_main(self) -> list[Commit]:
+        hub = self.folder / "hub"
+        if not (hub / "hub.git").is_dir():
+            return []
+        git = Git(hub / "hub.git", hub / "gitconfig")
+        main = (await git("rev-parse", MAIN)).text
+        if main != self._commits[0]:
+            self._commits = (main, await read_log(git, "--first-parent", f"{START}..{MAIN}"))
+        return self._commits[1]
+
+
+def _facts(reader: Reader, run: str) -> EpicFacts:
+    log = [(entry.at, event) for entry, event in reader.events(run)]
+    state = State()
+    evolve_all(state, log)
+    return facts_of(state, log)
+
+
+def _landing(commit: Commit) -> Landing:
+    said = commit.trailers
+    attempt = said.get("Leadhand-Attempt", "0")
+    return Landing(
+        sha=commit.sha,
+        run=said.get("Leadhand-Run", ""),
+        task=said["Leadhand-Task"],
+        attempt=int(attempt) if attempt.isdigit() else 0,
+        at=commit.at * SECOND,
+        by=said.get("Assisted-by", ""),
+        subject=commit.subject,
+    )
+
+
+def live_of(folder: Path) -> Doc | None:
+    """What the fleet that is at work said last; None when none is."""
+    try:
+        found = json.loads((folder / LIVE).read_text(encoding="utf-8"))
+        fresh = time.time() - float(found["at"]) < STALE_S
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    holder = host_info(folder / DATABASE) if fresh else None
+    return found if holder is not None and holder.get("pid") == found.get("pid") else None
+
+
+def write_live(folder: Path, doc: Doc) -> None:
+    """Say what goes on now, whole or not at all."""
+    fresh = folder / f".{LIVE}.{os.getpid()}"
+    fresh.write_text(json.dumps(doc), encoding="utf-8")
+    fresh.replace(folder / LIVE)

@@ -1,0 +1,238 @@
+"""A fleet from its settings: `[fleet]` and `[coders]` of leadhand.toml become what runs.
+
+A coder's key is read from the variable that the settings name. In a sandbox an agent never holds
+it: Claude Code and Codex reach their provider by a route of the proxy, which adds the key. A
+command gets its own key, and the hosts that it may reach.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadhand.app.fleet import FleetConfig
+from leadhand.core.wording import closest, listed, shown
+from leadhand.errors import UsageError
+from leadhand.fleet.coder.claude import ClaudeCoder
+from leadhand.fleet.coder.codex import CodexCoder
+from leadhand.fleet.coder.template import TemplateCoder
+from leadhand.fleet.epics import CODER
+from leadhand.fleet.gate import GateRules
+from leadhand.fleet.proxy import Proxy, Route
+from leadhand.fleet.train import Rules
+from leadhand.fleet.worker import Limits
+from leadhand.models.names import ModelName
+from leadhand.models.prices import cost
+from leadhand.models.talk import Usage
+from leadhand.settings.fleet import PERSON
+from leadhand.settings.folders import FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from leadhand.fleet.coder.base import Coder
+    from leadhand.settings import Settings
+    from leadhand.settings.fleet import CoderSettings
+    from leadhand.workers.processes import Processes
+
+Crew = list[tuple[str, "Coder", str]]
+PROVIDERS = {
+    "claude": ("https://api.anthropic.com", "x-api-key", "{key}"),
+    "codex": ("https://api.openai.com/v1", "authorization", "Bearer {key}"),
+}
+"""By kind: where its provider is, and how a key is said."""
+OWN_KEY = {"claude": ("ANTHROPIC_API_KEY",), "codex": ("CODEX_API_KEY", "OPENAI_API_KEY")}
+"""Where a program looks for its key, for when no proxy stands between."""
+NEEDED = """a fleet needs {missing} in leadhand.toml. Fix: write, for example,
+
+[fleet]
+gate = ["make check"]
+
+[coders.claude]
+kind = "claude"
+key = "ANTHROPIC_API_KEY"
+
+`kind` is claude, codex or command; see docs/fleet.md."""
+
+
+def fleet_folder(settings: Settings) -> Path:
+    """Where a project's fleet keeps everything."""
+    return settings.fleet.folder or settings.root / FOLDER / "fleet"
+
+
+def epics_folder(settings: Settings) -> Path:
+    """Where epics are put."""
+    return settings.fleet.epics or fleet_folder(settings) / "epics"
+
+
+def ordered(settings: Settings) -> list[CoderSettings]:
+    """The coders, the weakest first; of one tier in the order of the file."""
+    return sorted(settings.coders.values(), key=lambda coder: coder.tier)
+
+
+def config_of(
+    settings: Settings, repo: Path | None = None, environ: Mapping[str, str] | None = None
+) -> FleetConfig:
+    """What the settings say; UsageError names everything that is missing."""
+    fleet, env = settings.fleet, os.environ if environ is None else environ
+    wanted = {"[coders.NAME]": settings.coders, "[fleet] gate": fleet.gate}
+    missing = [name for name, given in wanted.items() if not given]
+    if missing:
+        raise UsageError(NEEDED.format(missing=" and ".join(missing)))
+    place = repo or fleet.repo
+    if place is None:
+        raise UsageError("which repository? Fix: give --repo PATH, or write [fleet] repo")
+    if not place.is_dir():
+        raise UsageError(f"{place}: there is no such folder. Fix: give --repo a git repository")
+    _check_reviewer(settings)
+    cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
+    return FleetConfig(
+        repo=place,
+        folder=fleet_folder(settings),
+        gate=GateRules(
+            commands=fleet.gate,
+            setup=fleet.setup,
+            setup_network=fleet.setup_network,
+            gate_paths=fleet.gate_paths,
+            time_s=fleet.gate_time,
+            env={**cache, **fleet.env},
+            failures=fleet.failures,
+            flaky=fleet.flaky,
+        ),
+        branch=fleet.branch,
+        publish=fleet.publish,
+        agents=fleet.agents,
+        gates=fleet.gates,
+        sandbox=fleet.sandbox,
+        protected=fleet.protected,
+        rules=Rules(slots=fleet.gates, strict=fleet.strict, batch_max=fleet.batch),
+        limits=Limits(fleet.time, fleet.silence, fleet.stall, fleet.turns, fleet.cost),
+        policy=settings.policy,
+        stagger_s=fleet.stagger,
+        epics=epics_folder(settings),
+        readable=(*fleet.readable, *([fleet.cache] if fleet.cache else [])),
+        keep=fleet.keep,
+        proxy=proxy_of(settings, env),
+        daily=fleet.daily_spend,
+        reviewer="" if fleet.reviewer == PERSON else fleet.reviewer,
+    )
+
+
+def _check_reviewer(settings: Settings) -> None:
+    name = settings.fleet.reviewer
+    if name == PERSON or name in settings.coders:
+        return
+    meant = closest(name, settings.coders)
+    fix = f'Did you mean "{meant}"?' if meant else f"There are: {listed(settings.coders)}."
+    place = settings.origin("fleet.reviewer")
+    raise UsageError(f"{place}: [fleet] reviewer: no coder is called {shown(name)}. {fix}")
+
+
+def proxy_of(settings: Settings, env: Mapping[str, str]) -> Proxy | None:
+    """The door to the network, if an agent needs one and there is a sandbox to open it for."""
+    hosts = [host if ":" in host else f"{host}:443" for c in ordered(settings) for host in c.hosts]
+    routes = {
+        coder.name: _route(settings, coder, env)
+        for coder in ordered(settings)
+        if coder.kind in PROVIDERS and (coder.key or coder.url)
+    }
+    if settings.fleet.sandbox == "none" or not (hosts or routes or settings.fleet.setup_network):
+        return None
+    return Proxy(hosts, routes)
+
+
+def _route(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> Route:
+    address, header, form = PROVIDERS[coder.kind]
+    headers = {header: form.format(key=key_of(settings, coder, env))} if coder.key else {}
+    return Route(coder.url or address, headers)
+
+
+def key_of(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> str:
+    """A coder's key, from the variable that was named."""
+    if env.get(coder.key):
+        return env[coder.key]
+    place = settings.origin(f"coders.{coder.name}")
+    raise UsageError(
+        f"{place}: [coders.{coder.name}]: {coder.key} is not set. "
+        "Fix: set it to the key where the fleet is started"
+    )
+
+
+def crew_of(
+    settings: Settings, environ: Mapping[str, str] | None = None
+) -> Callable[[Processes], Crew]:
+    """Makes the agents; the first is `coder`, the stronger ones `coder@NAME`."""
+    env = os.environ if environ is None else environ
+    homes = fleet_folder(settings) / "homes"
+    coders = ordered(settings)
+    for coder in coders:  # what is missing is said before anything is opened
+        _program(settings, coder)
+        if coder.key:
+            key_of(settings, coder, env)
+
+    def made(processes: Processes) -> Crew:
+        return [
+            (
+                f"{CODER}@{coder.name}" if number else CODER,
+                _coder(settings, coder, env, {"processes": processes, "homes": homes}),
+                coder.model,
+            )
+            for number, coder in enumerate(coders)
+        ]
+
+    return made
+
+
+def _coder(
+    settings: Settings, coder: CoderSettings, env: Mapping[str, str], common: dict[str, Any]
+) -> Coder:
+    boxed = settings.fleet.sandbox != "none"
+    readable = tuple(settings.root / Path(each).expanduser() for each in coder.readable)
+    more = dict(coder.env)
+    if coder.kind == "command":
+        if coder.key:
+            more[coder.key] = key_of(settings, coder, env)
+        root = str(settings.root)
+        command = [word.replace("{root}", root) for word in coder.command]
+        network = bool(coder.hosts)
+        return TemplateCoder(
+            coder.name, command, network=network, readable=readable, env=more, **common
+        )
+    if coder.key and not boxed:
+        more |= dict.fromkeys(OWN_KEY[coder.kind], key_of(settings, coder, env))
+    route = coder.name if boxed and (coder.key or coder.url) else ""
+    program = _program(settings, coder)
+    if coder.kind == "claude":
+        return ClaudeCoder(coder.name, program, route=route, readable=readable, env=more, **common)
+    price = priced(coder)
+    return CodexCoder(
+        coder.name, program, route=route, price=price, readable=readable, env=more, **common
+    )
+
+
+def priced(coder: CoderSettings) -> Callable[[str, int, int], float]:
+    """What a model's tokens cost: as the settings say, else as is published, else nothing."""
+    own = (coder.price_in, coder.price_out) if coder.price_in or coder.price_out else (None, None)
+
+    def price(model: str, read: int, written: int) -> float:
+        name = ModelName(provider="openai", model=model, price_in=own[0], price_out=own[1])
+        return cost(name, Usage(read, written)) or 0.0
+
+    return price
+
+
+def _program(settings: Settings, coder: CoderSettings) -> str:
+    if coder.kind == "command":
+        return ""
+    wanted = coder.program or coder.kind
+    beside = settings.root / Path(wanted).expanduser()
+    found = str(beside) if "/" in wanted and beside.exists() else shutil.which(wanted)
+    if not found:
+        place = settings.origin(f"coders.{coder.name}")
+        raise UsageError(
+            f"{place}: [coders.{coder.name}]: there is no program {shown(wanted)}. "
+            'Fix: install it, or write program = "/path/to/it"'
+        )
+    return found

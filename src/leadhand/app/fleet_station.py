@@ -1,0 +1,211 @@
+"""A fleet's station: where others see it and speak to it while it is at work.
+
+Other processes leave orders as files in `orders/`, and find the answer beside them: so nothing is
+lost when a fleet is not there, and nobody needs a port. The server of the same process calls the
+same functions. Once a second the station says who is at work (`live.json`).
+
+    stop      end an agent; what it did is saved, and the ladder goes on with its task
+    message   tell an agent something; it goes on with the same conversation
+    drain     no new agents; those at work get a grace; then the fleet ends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from leadhand.app.fleet_evidence import Evidence, live_of, write_live
+from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.fleet import transcripts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leadhand.app.fleet import Fleet
+    from leadhand.fleet.worker import AtWork
+
+Doc = dict[str, Any]
+LOOK_S = 0.5
+ORDER_BYTES_MAX = 1 << 20
+ANSWER_S = 15.0
+VERBS = ("stop", "message", "drain")
+
+
+class Station:
+    """Open it with `async with`, around a fleet that is open."""
+
+    def __init__(self, fleet: Fleet, url: str = "") -> None:
+        self.fleet, self.url = fleet, url
+        self.folder = fleet.config.folder
+        self.evidence = Evidence(self.folder)
+        self.drained = asyncio.Event()
+        """Somebody wants the fleet to end."""
+        self._looking: asyncio.Task[None] | None = None
+        self._held = ""
+
+    async def __aenter__(self) -> Self:
+        (self.folder / "orders").mkdir(mode=0o700, exist_ok=True)
+        write_live(self.folder, self.live())
+        self._looking = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        (self.folder / "live.json").unlink(missing_ok=True)
+
+    async def _look(self) -> None:
+        while True:
+            for path in sorted((self.folder / "orders").glob("*.order")):
+                self._carry_out(path)
+            with contextlib.suppress(OSError):  # a full disk hides us, and stops nobody
+                write_live(self.folder, self.live())
+            held = self.fleet.shop.governor.held_back
+            if held.partition(" ")[2] != self._held.partition(" ")[2]:
+                self.fleet.shop.note("held", why=held)
+            self._held = held
+            await asyncio.sleep(LOOK_S)
+
+    # --- what goes on ---
+
+    def live(self) -> Doc:
+        """Who is at work, and what stands in the way."""
+        shop, config = self.fleet.shop, self.fleet.config
+        return {
+            "pid": os.getpid(),
+            "at": time.time(),
+            "url": self.url,
+            "repo": str(config.repo),
+            "publish": config.publish,
+            "agents": [_agent(each) for each in list(shop.at_work.values())],
+            "places": {"most": shop.governor.most, "now": int(shop.governor.limit)},
+            "waiting": shop.governor.waiting,
+            "held_back": shop.governor.held_back,
+            "draining": shop.governor.stopped,
+            "refused": self.fleet.refused,
+            "train": shop.conductor.status(),
+            "sandbox": shop.sandbox.kind,
+            "daily_spend": config.daily,
+        }
+
+    # --- orders ---
+
+    def _carry_out(self, path: Path) -> None:
+        try:
+            text = path.read_text(encoding="utf-8") if _small(path) else "{}"
+            order = json.loads(text)
+            words = [str(order.get(key, "")) for key in ("verb", "task", "text", "actor")]
+            told = self.order(*words)
+        except LeadhandError as error:
+            told = {"error": str(error)}
+        except (OSError, ValueError, AttributeError) as error:
+            told = {"error": f"that is no order ({error})"}
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+            fresh = path.with_suffix(".fresh")
+            fresh.write_text(json.dumps(told), encoding="utf-8")
+            fresh.replace(path.with_suffix(".answer"))
+
+    def order(self, verb: str, task: str = "", text: str = "", actor: str = "") -> Doc:
+        """Do what somebody wants; UsageError or Conflict says why it cannot be done."""
+        told = self._order(verb, task, text)
+        self.fleet.shop.note("ordered", verb=verb, name=told.get("task", ""), actor=actor)
+        return told
+
+    def _order(self, verb: str, task: str, text: str) -> Doc:
+        if verb == "drain":
+            self.fleet.shop.governor.stop()
+            self.drained.set()
+            return {"draining": True, "agents": len(self.fleet.shop.at_work)}
+        if verb not in VERBS:
+            raise UsageError(f"{verb!r} is no order: {', '.join(VERBS)}")
+        name, agent = self._find(task)
+        if verb == "stop":
+            done = agent.coder.stop(agent.assignment)
+        elif not text.strip():
+            raise UsageError("say what the agent is to be told")
+        else:
+            done = agent.coder.message(agent.assignment, text)
+        if not done:
+            talks = "is not at work any more" if verb == "stop" else "cannot be told anything now"
+            raise Conflict(f"the agent of {name} {talks}")
+        return {"task": name, "attempt": agent.assignment.attempt, verb: True}
+
+    def _find(self, task: str) -> tuple[str, AtWork]:
+        at_work = self.fleet.shop.at_work
+        found = [name for name in at_work if task in (name, name.partition("/")[2])]
+        if not found and "/" in task:
+            run, _, step = task.partition("/")
+            found = [n for n in at_work if n.startswith(run) and n.partition("/")[2] == step]
+        if len(found) == 1:
+            return found[0], at_work[found[0]]
+        if found:
+            raise UsageError(f"{task} could be any of: {', '.join(sorted(found)[:8])}")
+        names = ", ".join(sorted(at_work)[:8]) or "nobody"
+        raise Conflict(f"no agent works on {task}; at work: {names}")
+
+    async def drain(self, grace_s: float) -> int:
+        """No new agents; wait for those at work, for a while. How many are left."""
+        governor = self.fleet.shop.governor
+        governor.stop()
+        until = time.monotonic() + grace_s
+        while governor.busy and time.monotonic() < until:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
+        return governor.busy
+
+    def transcript(self, run: str, task: str) -> Doc:
+        """The words of a task's last agent."""
+        files = transcripts.attempts(self.folder / "transcripts", run, task)
+        if not files:
+            raise UsageError(f"nothing is kept of {run}/{task}")
+        lines = transcripts.all_lines(files[-1])
+        return {"run": run, "task": task, "attempt": int(files[-1].stem), "lines": lines[-500:]}
+
+
+def _agent(at_work: AtWork) -> Doc:
+    given = at_work.assignment
+    return {
+        "run": given.run,
+        "task": given.task,
+        "attempt": given.attempt,
+        "goal": given.goal[:200],
+        "coder": at_work.coder.name,
+        "model": given.model,
+        "since": at_work.since,
+        "words": at_work.words,
+        "cost": at_work.cost,
+    }
+
+
+def _small(path: Path) -> bool:
+    return path.stat().st_size <= ORDER_BYTES_MAX
+
+
+async def leave_order(
+    folder: Path, verb: str, task: str = "", text: str = "", actor: str = ""
+) -> Doc:
+    """Give an order to the fleet of a folder, and wait for its answer."""
+    if live_of(folder) is None:
+        raise Conflict(f"no fleet is at work in {folder}. Fix: leadhand fleet start --repo PATH")
+    place = folder / "orders" / f"{time.time_ns()}-{secrets.token_hex(4)}.order"
+    fresh = place.with_suffix(".new")
+    order = {"verb": verb, "task": task, "text": text, "actor": actor}
+    fresh.write_text(json.dumps(order), encoding="utf-8")
+    fresh.replace(place)
+    answer, until = place.with_suffix(".answer"), time.monotonic() + ANSWER_S
+    while not answer.exists():
+        if time.monotonic() > until:
+            place.unlink(missing_ok=True)
+            raise Conflict(f"the fleet in {folder} does not answer")
+        await asyncio.sleep(0.05)
+    told: Doc = json.loads(answer.read_text(encoding="utf-8"))
+    answer.unlink(missing_ok=True)
+    if "error" in told:
+        raise Conflict(str(told["error"]))
+    return told

@@ -1,0 +1,58 @@
+"""Handing in an epic: a file in the folder that a fleet looks at, whether or not one is at work."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from leadhand.app.fleet import run_of
+from leadhand.errors import UsageError
+from leadhand.fleet.epics import EPIC_BYTES_MAX, Epic, parse_epic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_BLOCK = re.compile(r"^```ya?ml\n", re.MULTILINE)
+_PRIORITY = re.compile(r"^priority:.*$", re.MULTILINE)
+
+
+def submit(folder: Path, path: Path, priority: int | None = None) -> tuple[str, Epic]:
+    """Put an epic into the folder; the run that it will be, and what it says.
+
+    The same words under the same name are the same epic, and it is not done twice.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(data) > EPIC_BYTES_MAX:
+        raise UsageError(f"{path}: an epic has at most {EPIC_BYTES_MAX:,} bytes")
+    if path.suffix != ".md":
+        raise UsageError(f"{path}: an epic is a Markdown file. Fix: call it {path.stem}.md")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 ({error.reason})") from None
+    if priority is not None:
+        text = with_priority(text, priority)
+    epic = parse_epic(text, path.stem, str(path))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = folder / f".{path.name}.{os.getpid()}"
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(folder / path.name)
+    return run_of(path.stem, text.encode()), epic
+
+
+def with_priority(text: str, priority: int) -> str:
+    """The same epic, more or less urgent."""
+    block = _BLOCK.search(text)
+    if block is None:
+        return f"{text.rstrip()}\n\n```yaml\npriority: {priority}\n```\n"
+    end = text.find("\n```", block.end())
+    head = text[block.end() : end]
+    if _PRIORITY.search(head):
+        head = _PRIORITY.sub(f"priority: {priority}", head)
+    else:
+        head = f"priority: {priority}\n{head}"
+    return text[: block.end()] + head + text[end:]

@@ -1,0 +1,322 @@
+"""`leadhand fleet start, submit, drain, stop, message, log`: the standing fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import actor_of, settings_of
+from leadhand.cli.signals import Signals
+from leadhand.cli.text import clean, clean_lines, count
+from leadhand.errors import LeadhandError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from leadhand.app.fleet import Fleet
+    from leadhand.app.fleet_station import Station
+    from leadhand.core.plan import Doc
+    from leadhand.server.serving import Running
+    from leadhand.settings import Settings
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+
+def folder_option(function: F) -> F:
+    """`--folder PATH`."""
+    made = click.option(
+        "--folder",
+        type=click.Path(file_okay=False),
+        help="Where the fleet keeps everything; default .leadhand/fleet.",
+    )
+    return made(function)
+
+
+def settings_for(folder: str | None) -> Settings:
+    """The settings, with the fleet's folder put in."""
+    settings = settings_of()
+    if folder is None:
+        return settings
+    return replace(settings, fleet=replace(settings.fleet, folder=Path(folder).absolute()))
+
+
+@command("start", "leadhand fleet start --repo ../shop")
+@click.option("--repo", type=click.Path(file_okay=False), help="The repository to work on.")
+@click.option("--no-serve", is_flag=True, help="Without the HTTP API and the page.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 takes a free one.")
+@click.option("--until-idle", is_flag=True, help="End when every epic has ended, or waits.")
+@folder_option
+def start(console: Console, **options: Any) -> int:
+    """Put agents to work on a repository, and keep going until Ctrl-C.
+
+    Epics are taken from a folder (`leadhand fleet submit`). What was open is taken up, also after
+    a kill. Ctrl-C and SIGTERM drain: no new agents, those at work get a grace, what they did is
+    saved; twice ends at once. `[fleet]` and `[coders.NAME]` of leadhand.toml say the rest.
+    """
+    from leadhand.app.fleet import Fleet
+    from leadhand.app.fleet_service import config_of, crew_of
+    from leadhand.settings.folders import make_store_folder
+
+    settings = settings_for(options["folder"])
+    repo = Path(options["repo"]).absolute() if options["repo"] else None
+    config, crew = config_of(settings, repo), crew_of(settings)
+    make_store_folder(config.folder)
+    fleet = Fleet(config, crew)
+    return asyncio.run(_start(console, settings, fleet, options))
+
+
+async def _start(console: Console, settings: Settings, fleet: Fleet, options: Doc) -> int:
+    from leadhand.app.fleet_station import Station
+
+    def draining(number: int) -> None:
+        word = "Ctrl-C" if number == 2 else "SIGTERM"
+        grace = f"those at work have {settings.fleet.drain:g} s"
+        console.say(f"{word}: no new agents; {grace}. Again ends them at once.")
+
+    with Signals(draining, lambda: None) as signals:
+        async with fleet, Station(fleet) as station, _served(console, settings, station, options):
+            _say_hello(console, station)
+            await _until(signals, station, until_idle=options["until_idle"])
+            left = await station.drain(settings.fleet.drain)
+            if left:
+                console.say(f"{count(left, 'agent')} ended; what they did is saved")
+    return 128 + signals.number if signals.number == 15 else 0
+
+
+@contextlib.asynccontextmanager
+async def _served(
+    console: Console, settings: Settings, station: Station, options: Doc
+) -> AsyncIterator[None]:
+    """The API and the page of the fleet's database, unless they are not wanted."""
+    if options["no_serve"]:
+        yield
+        return
+    serving = _serving()
+    store = station.folder / "fleet.db"
+    wanted = serving.Serve(
+        settings=replace(settings, store=store),
+        actor=actor_of(settings),
+        bind=settings.server.bind,
+        port=settings.server.port if options["port"] is None else options["port"],
+        tell=console.say,
+        station=station,
+    )
+    async with serving.running(wanted) as up:
+        station.url = up.url
+        _say_address(console, store, up)
+        yield
+        await up.office.hub.close()
+
+
+def _serving() -> Any:
+    try:
+        from leadhand.server import serving
+    except ImportError as error:
+        raise UsageError(
+            f"the server's packages are not installed ({error.name}). "
+            "Fix: pip install 'leadhand[server]', or give --no-serve"
+        ) from None
+    return serving
+
+
+def _say_address(console: Console, store: Path, up: Running) -> None:
+    from leadhand.server.people import token_file
+
+    if up.new_token:
+        console.say(f"Sign in once with: {up.url}/#token={up.new_token}")
+    console.say(f"The page is {up.url}/#/fleet, its token in {token_file(store)}")
+
+
+def _say_hello(console: Console, station: Station) -> None:
+    fleet = station.fleet
+    doc = {
+        "folder": str(station.folder),
+        "repo": str(fleet.config.repo),
+        "epics": str(fleet.epics),
+        "url": station.url or None,
+        "open": fleet.open_epics,
+    }
+    if console.json:
+        console.record(doc)
+    else:
+        console.out(station.url or str(station.folder))
+    taken = f", {count(fleet.open_epics, 'open epic')} taken up" if fleet.open_epics else ""
+    console.say(f"at work on {doc['repo']} with up to {fleet.config.agents} agents{taken}")
+    console.say(f"epics come from {doc['epics']}; `leadhand fleet submit EPIC.md` puts one there")
+
+
+async def _until(signals: Signals, station: Station, *, until_idle: bool) -> None:
+    """Until somebody wants it to end, everything is done, or it cannot go on."""
+    loop = asyncio.get_running_loop()
+    waits: list[asyncio.Task[Any]]
+    waits = [loop.create_task(signals.came.wait()), loop.create_task(station.drained.wait())]
+    failed = loop.create_task(_failed(station))
+    if until_idle:
+        waits.append(loop.create_task(station.fleet.idle()))
+    try:
+        await asyncio.wait((*waits, failed), return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            failed.result()
+    finally:
+        for task in (*waits, failed):
+            task.cancel()
+        with contextlib.suppress(LeadhandError):
+            await asyncio.gather(*waits, failed, return_exceptions=True)
+
+
+async def _failed(station: Station) -> None:
+    host = station.fleet.host
+    while host.failed is None:  # noqa: ASYNC110 - the host has no event for it
+        await asyncio.sleep(0.2)
+    raise host.failed
+
+
+@command("submit", "leadhand fleet submit search.md --priority 5")
+@click.argument("epic", type=click.Path(dir_okay=False))
+@click.option("--priority", type=int, help="More is sooner; default: as the file says, else 0.")
+@folder_option
+def submit(console: Console, epic: str, priority: int | None, folder: str | None) -> int:
+    """Hand in an epic: whether or not the fleet is at work, it is put into its folder."""
+    from leadhand.app.fleet_evidence import live_of
+    from leadhand.app.fleet_service import epics_folder, fleet_folder
+    from leadhand.app.fleet_submitting import submit as handed_in
+
+    settings = settings_for(folder)
+    run, found = handed_in(epics_folder(settings), Path(epic), priority)
+    alive = live_of(fleet_folder(settings)) is not None
+    doc = {
+        "run": run,
+        "title": found.title,
+        "tasks": len(found.tasks),
+        "priority": found.priority,
+        "fleet": alive,
+    }
+    if console.json:
+        console.document(doc)
+        return 0
+    console.out(run)
+    tasks = count(len(found.tasks), "task") if found.tasks else "to be planned"
+    console.say(f"{clean(found.title)}: {tasks}")
+    if not alive:
+        console.say("no fleet is at work; it begins with the next `leadhand fleet start`")
+    return 0
+
+
+@command("drain", "leadhand fleet drain")
+@folder_option
+def drain(console: Console, folder: str | None) -> int:
+    """Let the fleet end: no new agents, those at work get a grace, what they did is saved."""
+    return _ordered(console, folder, "drain")
+
+
+@command("stop", "leadhand fleet stop query")
+@click.argument("task")
+@folder_option
+def stop(console: Console, task: str, folder: str | None) -> int:
+    """End the agent that works on TASK (or RUN/TASK); its work is saved.
+
+    The task itself goes on: with another attempt, or as the ladder says. `leadhand hold` keeps a
+    task from starting, `leadhand cancel` ends the epic.
+    """
+    return _ordered(console, folder, "stop", task)
+
+
+@command("message", 'leadhand fleet message query "use the index that is there"')
+@click.argument("task")
+@click.argument("text")
+@folder_option
+def message(console: Console, task: str, text: str, folder: str | None) -> int:
+    """Tell the agent that works on TASK (or RUN/TASK) something; its conversation goes on."""
+    return _ordered(console, folder, "message", task, text)
+
+
+def _ordered(
+    console: Console, folder: str | None, verb: str, task: str = "", text: str = ""
+) -> int:
+    from leadhand.app.fleet_service import fleet_folder
+    from leadhand.app.fleet_station import leave_order
+
+    settings = settings_for(folder)
+    told = asyncio.run(leave_order(fleet_folder(settings), verb, task, text, actor_of(settings)))
+    if console.json:
+        console.document(told)
+    else:
+        words = {"stop": "is being ended", "message": "was told"}.get(verb, "")
+        name = f"the agent of {told['task']} {words}" if words else "the fleet drains"
+        console.say(name)
+    return 0
+
+
+@command("log", "leadhand fleet log query -f")
+@click.argument("task")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the task's agent has ended.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Which one; default the last.")
+@folder_option
+def log(
+    console: Console,
+    task: str,
+    follow: bool,  # noqa: FBT001 - an option
+    attempt: int | None,
+    folder: str | None,
+) -> int:
+    """What the agent of TASK (or RUN/TASK) says and does, live or afterwards."""
+    from leadhand.app.fleet_service import fleet_folder
+    from leadhand.fleet import transcripts
+
+    place = fleet_folder(settings_for(folder)) / "transcripts"
+    path = _transcript(place, task, attempt)
+    shown = 0
+    older, _end = transcripts.lines(path.with_suffix(transcripts.OLDER))
+    for line in older:
+        _say_line(console, line)
+    while True:
+        fresh, shown = transcripts.lines(path, shown)
+        for line in fresh:
+            _say_line(console, line)
+        if not follow or any(line.get("kind") == "ended" for line in fresh):
+            return 0
+        if path.stat().st_size < shown:
+            shown = 0  # it was full, and begun again
+        time.sleep(0.3)
+
+
+def _transcript(place: Path, task: str, attempt: int | None) -> Path:
+    from urllib.parse import unquote
+
+    from leadhand.fleet import transcripts
+
+    run, _, step = task.rpartition("/")
+    folders = [each for each in place.glob("*/*") if each.is_dir() and unquote(each.name) == step]
+    found = [each for each in folders if unquote(each.parent.name).startswith(run)]
+    if not found:
+        raise UsageError(f"nothing is kept of {task}. Fix: `leadhand fleet status` shows the tasks")
+    if len(found) > 1:
+        names = ", ".join(sorted(f"{unquote(each.parent.name)}/{step}" for each in found)[:8])
+        raise UsageError(f"{task} could be any of: {names}")
+    files = transcripts.attempts(place, unquote(found[0].parent.name), step)
+    wanted = [each for each in files if attempt in (None, int(each.stem))]
+    if not wanted:
+        raise UsageError(f"nothing is kept of attempt {attempt} of {task}")
+    return wanted[-1]
+
+
+def _say_line(console: Console, line: Doc) -> None:
+    if console.json:
+        console.record(line)
+        return
+    words = " ".join(
+        str(line[key]) for key in ("tool", "path", "text") if line.get(key) not in (None, "")
+    )
+    moment = time.strftime("%H:%M:%S", time.localtime(int(line.get("at", 0)) / 1e6))
+    kind = str(line.get("kind", ""))
+    console.out(f"{moment} {kind:<7} {clean_lines(words)}".rstrip())
+    sys.stderr.flush()

@@ -1,0 +1,148 @@
+"""What the log of one epic says about its tasks. PURE.
+
+An epic is a run, a task a step, so this is read out of the run's events and of the state they
+fold to. Times are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core import events as ev
+from leadhand.core.answers import NOBODY
+from leadhand.core.recoveries import Answer, recoveries
+from leadhand.core.views import run_status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadhand.core.state import State, StepState
+
+WHY_CHARS = 500
+
+
+class TaskFacts(msgspec.Struct, kw_only=True):
+    """One task."""
+
+    run: str
+    task: str
+    goal: str = ""
+    status: str = "waiting"
+    """The step's."""
+    worker: str = ""
+    attempts: int = 0
+    started: int = 0
+    ended: int = 0
+    commit: str = ""
+    cost: float = 0.0
+    failures: list[tuple[int, str]] = []
+    """When, and of which class."""
+    person: bool = False
+    """A person answered for it, or is asked."""
+    question: str = ""
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name among all epics."""
+        return f"{self.run}/{self.task}"
+
+
+class EpicFacts(msgspec.Struct, kw_only=True):
+    """One epic."""
+
+    run: str
+    title: str = ""
+    status: str = "running"
+    started: int = 0
+    ended: int = 0
+    tasks: dict[str, TaskFacts] = {}
+    attempts: dict[tuple[str, int], tuple[int, int]] = {}
+    """By task and number: when it began and ended (0: it goes on)."""
+    spent: list[tuple[int, float]] = []
+    answers: list[tuple[int, Answer]] = []
+    """Every answer to a failure, with when it was given."""
+    first_pass: int = 0
+    tried: int = 0
+
+
+def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
+    """Everything that figures need of a run."""
+    goal: Any = state.started.goal if state.started is not None else ""
+    title = str(goal.get("text", "")) if isinstance(goal, dict) else str(goal)
+    found = EpicFacts(run=state.run, title=title, status=run_status(state))
+    found.started = log[0][0] if log else 0
+    found.tasks = {step.id: _task(state, step) for step in state.steps.values()}
+    asked: dict[str, str] = {}
+    for at, event in log:
+        _take(found, asked, at, event)
+    times = [at for at, event in log if isinstance(event, ev.RecoveryDecided)]
+    found.answers = list(zip(times, recoveries(event for _at, event in log), strict=True))
+    return found
+
+
+def _task(state: State, step: StepState) -> TaskFacts:
+    parameters = step.doc.get("parameters") or {}
+    data = step.data if isinstance(step.data, dict) else {}
+    failure = step.failure or {}
+    return TaskFacts(
+        run=state.run,
+        task=step.id,
+        goal=str(parameters.get("goal", ""))[:WHY_CHARS],
+        status=step.status,
+        worker=step.worker,
+        attempts=step.attempts,
+        commit=str(data.get("commit", "")),
+        cost=step.cost,
+        question=step.question,
+        person=bool(step.question),
+        why=str(failure.get("message", "") or step.reason)[:WHY_CHARS],
+        failures=[],
+    )
+
+
+def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> None:
+    match event:
+        case ev.AttemptStarted():
+            found.attempts[event.step, event.attempt] = (at, 0)
+            task = found.tasks.get(event.step)
+            if task is not None and not task.started:
+                task.started = at
+        case ev.AttemptReported():
+            _ended(found, event.step, event.attempt, at)
+            if event.cost:
+                found.spent.append((at, event.cost))
+            if event.attempt == 1:
+                found.tried += 1
+                found.first_pass += event.met
+            task = found.tasks.get(event.step)
+            if task is not None and event.met:
+                task.ended = at
+            elif task is not None:
+                kind = (event.failure or {}).get("class") or "criteria_unmet"
+                task.failures.append((at, str(kind)))
+        case ev.AttemptLost():
+            _ended(found, event.step, event.attempt, at)
+            found.tried += event.attempt == 1
+            if event.step in found.tasks:
+                found.tasks[event.step].failures.append((at, event.failure_class))
+        case ev.ProbeReported() if event.met and event.step in found.tasks:
+            found.tasks[event.step].ended = at
+        case ev.ReportIgnored() | ev.PlannerAnswered() if event.cost:
+            found.spent.append((at, event.cost))
+        case ev.QuestionAsked() if event.step:
+            asked[event.id] = event.step
+        case ev.QuestionAnswered() if event.id in asked and event.actor != NOBODY:
+            if asked[event.id] in found.tasks:
+                found.tasks[asked[event.id]].person = True
+        case ev.RunEnded():
+            found.ended = at
+        case _:
+            pass
+
+
+def _ended(found: EpicFacts, step: str, attempt: int, at: int) -> None:
+    began = found.attempts.get((step, attempt), (at, 0))[0]
+    found.attempts[step, attempt] = (began, at)

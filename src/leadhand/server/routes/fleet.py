@@ -1,0 +1,94 @@
+"""The coding fleet of this process: its figures, its agents' words, and what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from leadhand.errors import UsageError
+from leadhand.server import shapes
+from leadhand.server.forms import Form, ReasonForm, Text
+from leadhand.server.office import answer, office_of, person_of
+from leadhand.server.problems import missing
+from leadhand.server.routes.common import done
+
+if TYPE_CHECKING:
+    from leadhand.app.fleet_station import Station
+
+router = APIRouter(tags=["fleet"])
+YEAR_S = 366 * 86_400
+
+
+class MessageForm(Form):
+    """Something for an agent at work."""
+
+    text: Text = Field(min_length=1)
+
+
+class FleetShape(shapes.Shape):
+    """A fleet's figures, as `leadhand fleet status --json`; null where there is none."""
+
+    fleet: dict[str, Any] | None
+
+
+class Words(shapes.Shape):
+    """What the last agent of a task said and did."""
+
+    run: str
+    task: str
+    attempt: int
+    lines: list[dict[str, Any]]
+
+
+class Told(shapes.Shape):
+    """What was done."""
+
+    task: str
+    attempt: int
+
+
+@router.get("/fleet", responses=done(FleetShape))
+async def fleet(
+    request: Request,
+    since: Annotated[int, Query(ge=0, le=YEAR_S, description="Seconds; 0: all time.")] = 0,
+) -> Response:
+    """The figures of the fleet, and who is at work."""
+    station = office_of(request).station
+    found = None if station is None else await station.evidence.document(float(since))
+    return answer({"fleet": found}, headers={"Cache-Control": "private, no-cache"})
+
+
+@router.get("/fleet/{run}/{task}/words", responses=done(Words))
+async def words(request: Request, run: str, task: str) -> Response:
+    """What a task's last agent said and did; without what looks like a secret."""
+    station = _station(request)
+    try:
+        return answer(await asyncio.to_thread(station.transcript, run, task))
+    except UsageError as error:
+        raise missing(str(error)) from None
+
+
+@router.post("/fleet/{run}/{task}/stop", responses=done(Told))
+async def stop(request: Request, run: str, task: str, form: ReasonForm) -> Response:
+    """End the agent that works on a task; its work is saved, and the ladder goes on."""
+    return answer(_station(request).order("stop", f"{run}/{task}", form.reason, _who(request)))
+
+
+@router.post("/fleet/{run}/{task}/message", responses=done(Told))
+async def message(request: Request, run: str, task: str, form: MessageForm) -> Response:
+    """Tell the agent that works on a task something."""
+    return answer(_station(request).order("message", f"{run}/{task}", form.text, _who(request)))
+
+
+def _who(request: Request) -> str:
+    return person_of(request).name
+
+
+def _station(request: Request) -> Station:
+    found = office_of(request).station
+    if found is None:
+        raise missing("no fleet is at work here")
+    return found

@@ -1,0 +1,297 @@
+"""The standing fleet as people run it: real processes, real agents, real git."""
+
+import json
+import os
+import signal
+import sys
+
+import httpx2
+import pytest
+
+from tests.fleet.places import make_repo, run_git
+from tests.support.cli import Folder, finished
+
+pytestmark = pytest.mark.real
+
+AGENT = """
+import json, pathlib, sys, time
+task, attempt, brief, session = sys.argv[1:5]
+pathlib.Path(f"{task}.py").write_text(f"half of {task}\\n")
+print("I work on", task, flush=True)
+print(json.dumps({"type": "usage", "cost": 0.25}), flush=True)
+told = pathlib.Path(brief).read_text()
+if task == "slow" and "hurry up" not in told:
+    time.sleep(60)
+pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
+print("password=abc123def456")
+"""
+TASK = "  - {{id: {0}, goal: write the module {0}, writes: [{0}.py]}}"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A project with a repository beside it, and agents that need no model."""
+    found = Folder(tmp_path)
+    make_repo(tmp_path / "shop")
+    found.write("agent.py", AGENT)
+    words = ["{task}", "{attempt}", "{brief_file}", "{session}"]
+    command = json.dumps([sys.executable, "-I", "-S", str(tmp_path / "agent.py"), *words])
+    gate = json.dumps([[sys.executable, "-c", "import pathlib; pathlib.Path('a.txt').read_text()"]])
+    found.write(
+        "leadhand.toml",
+        f"""
+[fleet]
+gate = {gate}
+publish = "leadhand/main"
+agents = 4
+sandbox = "none"
+stagger = 0
+drain = "1 s"
+
+[policy]
+backoff = "100 ms"
+
+[coders.scripted]
+kind = "command"
+command = {command}
+""",
+    )
+    return found
+
+
+def epic(folder, name, *tasks):
+    lines = "\n".join(TASK.format(task) for task in tasks)
+    folder.write(f"{name}.md", f"# Epic {name}\n\nModules.\n\n```yaml\ntasks:\n{lines}\n```\n")
+    return f"{name}.md"
+
+
+def status(folder):
+    done = folder.run("fleet", "status", "--json")
+    return done.doc if done.code in (0, 1) else {}
+
+
+def started(folder, *more):
+    return folder.start("fleet", "start", "--repo", "shop", "--no-serve", "--json", *more)
+
+
+def working(folder, task):
+    live = status(folder).get("live") or {"agents": []}
+    return any(agent["task"] == task and agent["words"] for agent in live["agents"])
+
+
+def ready(child):
+    return json.loads(child.stdout.readline())
+
+
+# --- from nothing to commits -----------------------------------------------------------------
+
+
+def test_epics_that_are_handed_in_before_and_while_it_runs_become_commits(folder):
+    """And everything that the commands say of it afterwards is true."""
+    early = folder.run("fleet", "submit", epic(folder, "early", "a", "b"), "--json")
+    assert early.code == 0, early
+    assert early.doc["fleet"] is False
+    with started(folder) as child:
+        hello = ready(child)
+        assert hello["repo"] == str(folder.path / "shop")
+        late = folder.run("fleet", "submit", epic(folder, "late", "c"), "--priority", "7", "--json")
+        assert (late.doc["fleet"], late.doc["priority"]) == (True, 7)
+        folder.until(lambda: status(folder).get("tasks") == {"landed": 3}, "three to land")
+        assert folder.run("fleet", "drain").code == 0
+        assert finished(child).code == 0
+    doc = status(folder)
+    assert doc["live"] is None
+    assert doc["disagreements"] == []
+    assert doc["landed"]["total"] == doc["landed"]["last_hour"] == 3
+    assert doc["agents"]["peak"] >= 1
+    assert doc["agents"]["runs"] == 3
+    assert doc["spend"]["total"] == 0.75
+    assert doc["spend"]["per_landed"] == 0.25
+    assert {each["status"] for each in doc["epics"]} == {"succeeded"}
+    names = run_git(folder.path / "shop", "ls-tree", "--name-only", "leadhand/main").split()
+    assert {"a.py", "b.py", "c.py"} <= set(names)
+    said = folder.run("fleet", "log", "a")
+    assert "I work on a" in said.out
+    assert "abc123def456" not in said.out
+    lines = [
+        json.loads(line) for line in folder.run("fleet", "log", "a", "--json").out.splitlines()
+    ]
+    assert lines[-1]["kind"] == "ended"
+    again = folder.run("fleet", "submit", "early.md", "--json")
+    assert again.doc["run"] == early.doc["run"], "the same words are the same epic"
+
+
+def test_the_report_is_one_file_and_the_same_figures_as_json(folder):
+    folder.run("fleet", "submit", epic(folder, "first", "a", "b"))
+    done = folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle")
+    assert done.code == 0, done
+    made = folder.run("fleet", "report", "--since", "7d", "-o", "out.html", "--json")
+    assert made.code == 0, made
+    page = (folder.path / "out.html").read_text()
+    doc = json.loads((folder.path / "out.json").read_text())
+    assert doc["landed"]["in_window"] == 2
+    assert "Yes: every task that the log calls done is one commit on main" in page
+    for word in ("<script", "http://", "https://", str(folder.path)):
+        assert word not in page, "nothing from elsewhere, and nothing of this machine"
+    wrong = folder.run("fleet", "report", "--since", "soon")
+    assert wrong.code == 2
+
+
+# --- ends --------------------------------------------------------------------------------------
+
+
+def test_what_was_open_is_taken_up_after_a_kill(folder):
+    """Nothing is lost, nothing lands twice, and no agent outlives its fleet."""
+    folder.run("fleet", "submit", epic(folder, "first", "a", "slow", "b"))
+    with started(folder) as child:
+        ready(child)
+        folder.until(lambda: status(folder).get("tasks", {}).get("landed") == 2, "two to land")
+        folder.until(lambda: working(folder, "slow"), "the slow one to begin")
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert status(folder)["live"] is None
+    script = folder.path / "agent.py"
+    script.write_text(AGENT.replace("time.sleep(60)", "pass"))
+    done = folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle", "--json")
+    assert done.code == 0, done
+    assert json.loads(done.out)["open"] == 1
+    doc = status(folder)
+    assert (doc["tasks"], doc["disagreements"]) == ({"landed": 3}, [])
+    assert doc["agents"]["now"] == 0
+    assert doc["agents"]["runs"] == 4, "that of the killed fleet counts too"
+    tasks = [each["task"] for each in doc["commits"]]
+    assert sorted(tasks) == ["a", "b", "slow"]
+
+
+def test_sigterm_drains_and_saves_what_agents_have_done(folder):
+    folder.run("fleet", "submit", epic(folder, "first", "slow"))
+    with started(folder) as child:
+        ready(child)
+        folder.until(lambda: working(folder, "slow"), "the slow one to begin")
+        child.send_signal(signal.SIGTERM)
+        ended = finished(child)
+    assert ended.code == 143, ended
+    assert "1 agent ended; what they did is saved" in ended.err
+    hub = folder.path / ".leadhand" / "fleet" / "hub" / "hub.git"
+    (ref,) = run_git(hub, "for-each-ref", "--format=%(refname)", "refs/leadhand/wip").splitlines()
+    assert run_git(hub, "show", f"{ref}:slow.py") == "half of slow"
+
+
+# --- orders ------------------------------------------------------------------------------------
+
+
+def test_an_agent_is_told_something_and_goes_on_with_it(folder):
+    folder.run("fleet", "submit", epic(folder, "first", "slow"))
+    with started(folder) as child:
+        ready(child)
+        folder.until(lambda: working(folder, "slow"), "the slow one to begin")
+        told = folder.run("fleet", "message", "slow", "hurry up", "--json")
+        assert told.code == 0, told
+        folder.until(lambda: status(folder)["tasks"] == {"landed": 1}, "it to land")
+        assert status(folder)["recovery"]["failed"] == 0
+
+
+def test_an_agent_is_stopped_and_its_task_goes_on(folder):
+    folder.run("fleet", "submit", epic(folder, "first", "slow"))
+    with started(folder) as child:
+        ready(child)
+        folder.until(lambda: working(folder, "slow"), "the slow one to begin")
+        script = folder.path / "agent.py"
+        script.write_text(AGENT.replace("time.sleep(60)", "pass"))
+        assert folder.run("fleet", "stop", "slow").code == 0
+        folder.until(lambda: status(folder)["tasks"] == {"landed": 1}, "it to land")
+        doc = status(folder)
+    assert doc["recovery"]["by_class"][0]["class"] == "transient"
+    assert doc["recovery"]["rate"] == 1.0
+    (landing,) = doc["commits"]
+    assert landing["attempt"] == 2
+
+
+def test_orders_without_a_fleet_or_for_nobody_are_refused(folder):
+    for words in (["drain"], ["stop", "a"], ["message", "a", "hello"]):
+        done = folder.run("fleet", *words, "--json")
+        assert done.code == 7, done
+        assert "no fleet is at work" in done.doc["error"]["message"]
+    with started(folder) as child:
+        ready(child)
+        done = folder.run("fleet", "stop", "nobody")
+        assert done.code == 7
+        assert "no agent works on nobody" in done.err
+
+
+# --- what is wrong is said -----------------------------------------------------------------------
+
+
+def test_what_is_missing_is_named_with_its_fix(folder):
+    text = (folder.path / "leadhand.toml").read_text()
+    folder.write("leadhand.toml", "")
+    done = folder.run("fleet", "start", "--repo", "shop")
+    assert done.code == 2
+    assert "[coders.NAME] and [fleet] gate" in done.err
+    assert 'kind = "claude"' in done.err
+    folder.write("leadhand.toml", text)
+    done = folder.run("fleet", "start")
+    assert (done.code, "give --repo PATH" in done.err) == (2, True)
+    done = folder.run("fleet", "start", "--repo", "nowhere")
+    assert (done.code, "no such folder" in done.err) == (2, True)
+    more = '\n[coders.big]\nkind = "claude"\ntier = 2\nkey = "NO_SUCH_KEY"\n'
+    folder.write("leadhand.toml", text + more + f'program = "{sys.executable}"\n')
+    done = folder.run("fleet", "start", "--repo", "shop")
+    assert (done.code, "NO_SUCH_KEY is not set" in done.err) == (2, True)
+    folder.write("leadhand.toml", text + more + 'program = "no-such-program"\n')
+    done = folder.run("fleet", "start", "--repo", "shop", NO_SUCH_KEY="x")
+    assert (done.code, "there is no program" in done.err) == (2, True)
+    folder.write("leadhand.toml", text.replace("[fleet]", '[fleet]\nreviewer = "scriptd"'))
+    done = folder.run("fleet", "start", "--repo", "shop")
+    assert (done.code, 'Did you mean "scripted"?' in done.err) == (2, True)
+    assert folder.run("fleet", "status").code == 2, "there is no fleet yet"
+    bad = folder.write("bad.md", "# Bad\n```yaml\ntasks: [{id: a}]\n```\n")
+    assert folder.run("fleet", "submit", bad.name).code == 2
+    assert folder.run("fleet", "submit", "none.md").code == 2
+    assert folder.run("fleet", "log", "a").code == 2
+
+
+def test_a_commit_that_the_log_does_not_know_is_shown(folder):
+    """Somebody's hand in the hub: the figures say so, and do not smooth it over."""
+    folder.run("fleet", "submit", epic(folder, "first", "a"))
+    assert folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle").code == 0
+    hub = folder.path / ".leadhand" / "fleet" / "hub" / "hub.git"
+    tree, main = (run_git(hub, "rev-parse", name) for name in ("main^{tree}", "main"))
+    text = "Forged\n\nLeadhand-Task: ghost\nLeadhand-Run: epic-first\nLeadhand-Attempt: 1\n"
+    forged = run_git(hub, "commit-tree", tree, "-p", main, "-m", text)
+    run_git(hub, "update-ref", "refs/heads/main", forged)
+    done = folder.run("fleet", "status", "--json")
+    assert done.code == 1
+    assert "the log knows no such task" in done.doc["disagreements"][0]
+
+
+# --- the server of a fleet ---------------------------------------------------------------------
+
+
+def test_the_page_and_the_api_are_served_with_it(folder):
+    """Viewers look, operators stop and tell, and nobody else does either."""
+    folder.run("fleet", "submit", epic(folder, "first", "slow"))
+    with (
+        folder.start("fleet", "start", "--repo", "shop", "--port", "0", "--json") as child,
+        httpx2.Client(base_url=f"{ready(child)['url']}/api/v1", timeout=30) as client,
+    ):
+        token = (folder.path / ".leadhand" / "fleet" / "fleet.db.token").read_text().strip()
+        assert client.get("/fleet").status_code == 401
+        client.headers["Authorization"] = f"Bearer {token}"
+
+        def agents():
+            return client.get("/fleet").json()["fleet"]["live"]["agents"]
+
+        (agent,) = folder.until(lambda: [a for a in agents() if a["words"]], "the agent")
+        place = f"/fleet/{agent['run']}/{agent['task']}"
+        words = client.get(f"{place}/words").json()
+        assert words["lines"][0]["text"] == "I work on slow"
+        assert client.get("/fleet/none/such/words").status_code == 404
+        assert client.post("/fleet/none/such/stop", json={}).status_code == 409
+        assert client.post(f"{place}/message", json={"text": ""}).status_code == 422
+        assert client.post(f"{place}/message", json={"text": "hurry up"}).status_code == 200
+        folder.until(lambda: client.get("/fleet").json()["fleet"]["tasks"] == {"landed": 1}, "it")
+        runs = client.get("/runs").json()["items"]
+        assert [run["status"] for run in runs] == ["succeeded"]
+        os.kill(child.pid, signal.SIGTERM)
+        assert finished(child).code == 143

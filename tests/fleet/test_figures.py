@@ -1,0 +1,155 @@
+"""The fleet's figures: each from its source, the same after a restart, and differences shown."""
+
+import asyncio
+import random
+
+from leadhand.app.fleet_evidence import Evidence
+from leadhand.fleet.facts import EpicFacts, TaskFacts
+from leadhand.fleet.figures import figures, intervals, peak
+from leadhand.fleet.sources import HOUR, SECOND, Landing, Sources
+from tests.fleet.standing import epic, standing
+
+RUN = "epic-a"
+
+
+def note(at, what, task="t", attempt=1, **more):
+    return {"at": at * SECOND, "what": what, "run": RUN, "task": task, "attempt": attempt, **more}
+
+
+def landing(task, at, sha="f" * 40):
+    return Landing(sha, RUN, task, 1, at * SECOND, "scripted", f"write {task}")
+
+
+def task(name, status="succeeded", **more):
+    return TaskFacts(run=RUN, task=name, status=status, attempts=1, **more)
+
+
+def sources(tasks=(), notes=(), landings=(), now=10_000, **more):
+    facts = EpicFacts(run=RUN, started=1, tasks={each.task: each for each in tasks})
+    facts.attempts = {(each.task, 1): (1, 2) for each in tasks}
+    return Sources([facts], list(notes), list(landings), now * SECOND, **more)
+
+
+def test_the_peak_is_that_of_the_intervals_whatever_they_are():
+    """Against a count of every second, for many random lives."""
+    draw = random.Random(7)
+    for _ in range(200):
+        spans = []
+        for number in range(draw.randrange(1, 12)):
+            began = draw.randrange(0, 30)
+            spans.append((began, began + draw.randrange(1, 10), str(number)))
+        each = [sum(a <= second < b for a, b, _name in spans) for second in range(45)]
+        assert peak(spans)[0] == max(each)
+
+
+def test_agents_of_a_fleet_that_was_killed_end_when_it_was_last_heard_of():
+    notes = [
+        note(1, "opened"),
+        note(2, "agent", "a"),
+        note(3, "agent", "b"),
+        note(5, "agent ended", "b"),
+        note(6, "tested", size=1, ok=True),
+        note(100, "opened"),
+        note(101, "agent", "c"),
+    ]
+    spans = intervals(notes, 200 * SECOND)
+    lives = {name.split("/")[1]: (a // SECOND, b // SECOND) for a, b, name in spans}
+    assert lives == {"a": (2, 6), "b": (3, 5), "c": (101, 200)}
+    known = [task(name) for name in "abc"]
+    at_work = figures(sources(known, notes, now=200, alive=True))["agents"]
+    assert (at_work["now"], at_work["peak"], at_work["runs"]) == (1, 2, 3)
+    assert figures(sources(known, notes, now=200))["agents"]["now"] == 0, "nobody without a fleet"
+    late = figures(sources(known, notes, now=200, since=90 * SECOND))["agents"]
+    assert late["peak"] == 1
+
+
+def test_landings_are_counted_by_the_commits_times():
+    now = 400_000
+    ages = (10, 3500, 3700, 90_000, 700_000)
+    found = figures(
+        sources(landings=[landing(f"t{a}", now - a) for a in sorted(ages)[::-1]], now=now)
+    )
+    landed = found["landed"]
+    assert (landed["total"], landed["last_hour"], landed["last_day"]) == (5, 2, 3)
+    assert landed["last_week"] == 4
+    assert sum(number for _hour, number in landed["by_hour"]) == 4
+    recent = sources(landings=[landing("a", now - 60)], now=now, since=(now * SECOND - 2 * HOUR))
+    assert figures(recent)["landed"]["per_hour"] == 0.5
+
+
+def test_the_trains_figures_are_those_of_the_journal():
+    notes = [
+        note(1, "queued", "a"),
+        note(1, "queued", "b"),
+        note(2, "tested", size=2, ok=False, seconds=1.0),
+        note(3, "tested", size=1, ok=True, seconds=2.0, search=True),
+        note(4, "moved", size=1),
+        note(4, "landed", "a", waited_s=3.0),
+        note(5, "ejected", "b", kind="conflict"),
+        note(6, "queued", "c"),
+    ]
+    found = figures(sources(notes=notes, now=16, alive=True))
+    train, queue = found["train"], found["queue"]
+    assert (train["tests"], train["red"], train["bisections"], train["conflicts"]) == (2, 1, 1, 1)
+    assert (train["batch_mean"], train["ejected"]) == (1.0, {"conflict": 1})
+    assert (queue["waiting"], queue["oldest_s"], queue["wait_s"]["p50"]) == (1, 10.0, 3.0)
+
+
+def test_a_task_is_recovered_when_it_landed_and_no_person_was_needed():
+    late = 9 * SECOND
+    tasks = [
+        task("well", failures=[(late, "timeout"), (late, "lost")]),
+        task("helped", failures=[(late, "timeout")], person=True),
+        task("asked", "waiting_for_person", failures=[(late, "lost")], question="q1", person=True),
+        task("going", "retrying", failures=[(late, "timeout")]),
+        task("plain"),
+    ]
+    landings = [landing(name, 20) for name in ("well", "helped", "plain")]
+    found = figures(sources(tasks, landings=landings))
+    recovery = found["recovery"]
+    assert (recovery["failed"], recovery["recovered"], recovery["people"]) == (4, 1, 2)
+    assert recovery["rate"] == 0.3333
+    rows = {row["class"]: (row["tasks"], row["recovered"]) for row in recovery["by_class"]}
+    assert rows == {"timeout": (3, 1), "lost": (1, 0)}
+    assert [letter["task"] for letter in found["dead_letters"]] == ["asked"]
+    assert found["flow"]["landed"] == 3
+    assert found["flow"]["again"] == 1
+
+
+def test_each_way_to_disagree_is_said():
+    def said(*given, **more):
+        return figures(sources(*given, **more))["disagreements"]
+
+    done = [task("a", commit="f" * 40)]
+    assert said(done, landings=[landing("a", 20)]) == []
+    assert "is not on main" in said(done)[0]
+    assert "on main 2 times" in said(done, landings=[landing("a", 20), landing("a", 30)])[0]
+    assert "by the log, and" in said(done, landings=[landing("a", 20, "0" * 40)])[0]
+    assert "knows no such task" in said([], landings=[landing("a", 20)])[0]
+    assert "the log says failed" in said([task("a", "failed")], landings=[landing("a", 20)])[0]
+    assert said([task("a", "failed")], landings=[landing("a", 9_990)]) == [], "git may be ahead"
+    assert said([task("a", person=True)]) == [], "a person did it elsewhere"
+    assert "knows no such attempt" in said(done, [note(1, "agent", "a", 2)], [landing("a", 20)])[0]
+
+
+async def test_a_real_fleets_figures_are_the_same_after_a_restart(tmp_path, user):
+    tricks = '{"b": ["red"], "c": ["nothing", "nothing", "nothing", "nothing"], "cost": 0.5}'
+    opened = standing(tmp_path, user, tricks)
+    async with opened() as fleet:
+        fleet.submit(epic(tmp_path, "first", "a", "b", "c"))
+        async with asyncio.timeout(60):
+            await fleet.idle()
+        peak_in_memory = fleet.shop.governor.peak
+    before = await Evidence(tmp_path / "fleet").document()
+    assert before["tasks"] == {"dead letter": 1, "landed": 2}
+    assert before["agents"]["peak"] == peak_in_memory
+    assert before["landed"]["total"] == 2
+    assert before["recovery"]["recovered"] == 1
+    assert before["spend"]["total"] == before["agents"]["runs"] * 0.5
+    assert before["disagreements"] == []
+    async with opened():
+        pass
+    after = await Evidence(tmp_path / "fleet").document()
+    for changing in ("at", "queue"):
+        before.pop(changing), after.pop(changing)
+    assert after == before
