@@ -1,6 +1,7 @@
 """The fleet's figures: each from its source, the same after a restart, and differences shown."""
 
 import asyncio
+import json
 import random
 
 from leadhand.app.fleet_evidence import Evidence
@@ -133,8 +134,8 @@ def test_each_way_to_disagree_is_said():
 
 
 async def test_a_real_fleets_figures_are_the_same_after_a_restart(tmp_path, user):
-    tricks = '{"b": ["red"], "c": ["nothing", "nothing", "nothing", "nothing"], "cost": 0.5}'
-    opened = standing(tmp_path, user, tricks)
+    tricks = {"b": ["red"], "c": ["nothing"] * 20, "cost": 0.5}
+    opened = standing(tmp_path, user, json.dumps(tricks))
     async with opened() as fleet:
         fleet.submit(epic(tmp_path, "first", "a", "b", "c"))
         async with asyncio.timeout(60):

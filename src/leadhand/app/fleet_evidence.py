@@ -17,7 +17,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.door import host_info
+from leadhand.app.opening import host_info
 from leadhand.app.reader import Reader
 from leadhand.core.evolve import evolve_all
 from leadhand.core.state import State
