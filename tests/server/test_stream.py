@@ -139,6 +139,43 @@ def test_a_small_ring_loses_nothing(tmp_path, monkeypatch):
         assert found == positions(server.store)[: len(found)]
 
 
+def test_what_comes_while_readers_are_woken_in_turn_reaches_all(tmp_path, monkeypatch):
+    """Also those whose turn was over, and without a later event."""
+    monkeypatch.setattr(stream, "TICK_S", 0.1)
+    project(tmp_path)
+    found = [[] for _ in range(12)]
+
+    async def read(hub, kinds):
+        async for chunk in hub.events(None, ""):
+            kinds += [line[7:] for line in chunk.splitlines() if line.startswith(b"event: ")]
+
+    async def begin(hub):
+        return [asyncio.create_task(read(hub, each)) for each in found]
+
+    async def end(tasks):
+        for task in tasks:
+            task.cancel()
+
+    def seen(each):
+        return each.count(b"RunEnded")
+
+    with served(tmp_path) as server, server.client("operator") as client:
+        tasks = server.call(begin(server.up.office.hub))
+        client.post("/runs", json={"plan": plan_of(SAY)})
+        within(5, lambda: any(map(seen, found)))
+        client.post("/runs", json={"plan": plan_of(SAY)})
+        assert not all(map(seen, found)), "no turn is under way any more: the test shows nothing"
+        within(8, lambda: all(seen(each) == 2 for each in found))
+        server.call(end(tasks))
+
+
+def within(seconds, true):
+    until = time.monotonic() + seconds
+    while not true() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert true()
+
+
 class Stalled:
     """A reader that asks and never reads."""
 

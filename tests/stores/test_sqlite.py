@@ -149,6 +149,54 @@ async def test_a_follower_in_the_host_is_woken(store, monkeypatch):
     await stream.aclose()
 
 
+async def test_a_follower_that_is_woken_for_what_it_has_seen_waits_on(store, monkeypatch):
+    """It may read a commit before it is told of it; being told must not set it spinning."""
+    looks, found, rows = [], [], SqliteReader._rows
+
+    def counted(self, name, values=()):
+        looks.append(name)
+        if len(looks) > 100:
+            raise RuntimeError("it spins")
+        return rows(self, name, values)
+
+    monkeypatch.setattr(SqliteReader, "_rows", counted)
+
+    async def follow():
+        async for position, _ in store.follow():
+            found.append(position)
+
+    following = asyncio.create_task(follow())
+    told = store.append("r", 0, chained("r", 1))
+    time.sleep(0.1)  # committed, before anything can be said in this loop
+    await told
+    await asyncio.sleep(0.05)
+    assert found == [1]
+    assert not following.done()
+    await store.append("r", 1, chained("r", 2)[1:])
+    await asyncio.sleep(0.05)
+    assert found == [1, 2]
+    following.cancel()
+
+
+async def test_a_follower_may_let_commits_gather(store):
+    """It reads once for all that came together, and misses none."""
+    found = []
+
+    async def follow():
+        async for position, _ in store.follow(0, 0.05):
+            found.append((position, time.monotonic()))
+
+    following = asyncio.create_task(follow())
+    await asyncio.sleep(0.01)
+    log = chained("r", 5)
+    for i in range(5):
+        await store.append("r", i, log[i : i + 1], alone=i % 2 == 1)
+    await asyncio.sleep(0.3)
+    following.cancel()
+    assert [position for position, _ in found] == [1, 2, 3, 4, 5]
+    assert found[-1][1] - found[0][1] < 0.04
+
+
 async def test_a_group_has_a_limit(store, monkeypatch):
     """What is over it waits for the next one."""
     monkeypatch.setattr(committer, "GROUP_ROWS_MAX", 10)

@@ -46,17 +46,18 @@ RING_FRAMES = 8192
 RING_BYTES = 8 << 20
 CHUNK_BYTES = 64 << 10
 """What one reader is sent at a time, and all that is ever gathered for it."""
-SLICE = 32
-"""Frames made before the loop is let go on: some 1 ms."""
+SLICE = 8
+"""Frames made before the loop is let go on: some 0.3 ms."""
 CATCH_UP_MAX = 100_000
 """Events a reader may have missed; after more it is told to look at everything again."""
 PAGE = 200
 PING_S = 15.0
-WAKE_S = 0.005
-WAKE_READER_S = 0.001
-"""How long readers wait for more to come together; longer, the more of them there are."""
-WAKE_AT_ONCE = 8
-"""Readers that are woken together: the others follow, so that commits come in between."""
+GATHER_S = 0.02
+"""How long commits have to follow each other before they are read and told together."""
+ROUND_S = 0.2
+TICK_S = 0.002
+"""Readers are woken in turn, a few in each tick, so that commits come in between: all of them
+in one round, which is as long as anybody waits for news besides the gathering."""
 STATES_MAX = 2000
 STEPS_MAX = 200_000
 TEXT_MAX = 2000
@@ -225,7 +226,7 @@ class Hub:
 
     async def _follow(self) -> None:
         made = 0
-        async with contextlib.aclosing(self._store.follow(self._head)) as entries:
+        async with contextlib.aclosing(self._store.follow(self._head, GATHER_S)) as entries:
             async for position, entry in entries:
                 self._keep(position, await self._frame(position, entry))
                 made += 1
@@ -241,21 +242,19 @@ class Hub:
             self._bytes -= len(self._ring.pop(oldest).data)
             self._floor = oldest
         if self._waking is None:
-            self._waking = asyncio.get_running_loop().call_later(WAKE_S, self._wake)
+            self._waking = asyncio.get_running_loop().call_later(TICK_S, self._wake)
 
-    def _wake(self, left: list[asyncio.Event] | None = None) -> None:
+    def _wake(self, left: tuple[asyncio.Event, ...] = ()) -> None:
         """Wake all readers, a few at a time; and again if something came meanwhile."""
-        if left is None:
-            left, self._told = list(self._wakers), self._head
-        many = len(left) if self._closed else WAKE_AT_ONCE
-        for waker in left[:many]:
+        if not left:
+            left, self._told = tuple(self._wakers), self._head
+        few = len(left) if self._closed else 1 + int(len(self._wakers) * TICK_S / ROUND_S)
+        for waker in left[:few]:
             waker.set()
-        rest = left[many:]
+        rest = left[few:]
         self._waking = None
         if rest or self._head > self._told:
-            delay = WAKE_READER_S * WAKE_AT_ONCE
-            loop = asyncio.get_running_loop()
-            self._waking = loop.call_later(delay, self._wake, rest or None)
+            self._waking = asyncio.get_running_loop().call_later(TICK_S, self._wake, rest)
 
     # Frames.
 
@@ -279,7 +278,7 @@ class Hub:
 
     def _take(self, position: int, run: str) -> tuple[int, bytes]:
         """What the ring holds after a position, up to a chunk."""
-        if not run and self._shared[0] == position and self._shared[1] <= self._head:
+        if not run and self._shared[0] == position < self._shared[1] <= self._head:
             self.sent += self._shared[1] - position
             return self._shared[1], self._shared[2]
         parts, size, last = list[bytes](), 0, position

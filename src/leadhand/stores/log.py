@@ -73,7 +73,7 @@ class Log(Protocol):
     def snapshot(self) -> AbstractContextManager[None]:
         """All reads inside see the log at one moment, whatever its host commits meanwhile."""
 
-    def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, Entry]]:
+    def follow(self, after: int = 0, gather_s: float = 0.0) -> AsyncGenerator[tuple[int, Entry]]:
         """Every entry of every run with a position above `after`, in commit order, for ever."""
 
     def get_artifact(self, ref: str) -> bytes:
@@ -89,7 +89,7 @@ class Log(Protocol):
 class KeptStore(Log, Store, Protocol):
     """A store that outlives its process, open for writing."""
 
-    def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, Entry]]:
+    def follow(self, after: int = 0, gather_s: float = 0.0) -> AsyncGenerator[tuple[int, Entry]]:
         """Every entry of every run with a position above `after`, in commit order, for ever."""
 
     @property

@@ -110,11 +110,14 @@ class SqliteReader:
         finally:
             self._reading.rollback()
 
-    async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, Entry]]:
+    async def follow(
+        self, after: int = 0, gather_s: float = 0.0
+    ) -> AsyncGenerator[tuple[int, Entry]]:
         """Every entry of every run with a position above `after`, in commit order, for ever.
 
         (Until the store is closed.) Asks whether another connection has committed ten times a
-        second; in the host, commits wake it at once.
+        second; in the host, commits wake it: at once, or when others have had `gather_s` to
+        follow the first.
         """
         waker = asyncio.Event()
         self._wakers.add(waker)
@@ -126,12 +129,17 @@ class SqliteReader:
                 for position, *row in rows:
                     yield position, Entry(*row)
                     after = position
-                while not rows and not self._closed and self._rows("data_version") == version:
+                while not (rows or waker.is_set() or self._closed or self._changed(version)):
                     with suppress(TimeoutError):
                         async with asyncio.timeout(POLL_S):
                             await waker.wait()
+                if gather_s:
+                    await asyncio.sleep(gather_s)
         finally:
             self._wakers.discard(waker)
+
+    def _changed(self, version: list[Any]) -> bool:
+        return self._rows("data_version") != version
 
     def get_artifact(self, ref: str) -> bytes:
         """The bytes behind a name; StoreCorrupt when they do not match it."""

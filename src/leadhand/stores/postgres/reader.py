@@ -139,11 +139,14 @@ class PostgresReader:
             self._snapshot = False
             self._reading.end_transaction()
 
-    async def follow(self, after: int = 0) -> AsyncGenerator[tuple[int, Entry]]:
+    async def follow(
+        self, after: int = 0, gather_s: float = 0.0
+    ) -> AsyncGenerator[tuple[int, Entry]]:
         """Every entry of every run with a position above `after`, in commit order, for ever.
 
         (Until the store is closed.) It listens first and then reads what is there, after every
-        loss of its connection too; so nothing can come between the two.
+        loss of its connection too; so nothing can come between the two. Commits have `gather_s`
+        to follow each other before they are read.
         """
         pause = PAUSE_S[0]
         while not self._closed:
@@ -157,6 +160,7 @@ class PostgresReader:
                             after = position
                         if not rows:
                             await self._called(connection)
+                            await asyncio.sleep(gather_s)
             except psycopg.Error as error:
                 if for_good(error):
                     raise explain(error, self.address) from None
