@@ -68,19 +68,21 @@ lock: python ## resolve the requirements again, with hashes
 	@$(PYTHON) scripts/environment.py lock
 	$(COMPILE) --output-file requirements/base.txt pyproject.toml
 	$(COMPILE) --output-file requirements/build.txt requirements/build.in
-	$(COMPILE) --extra models --extra mcp --extra postgres --extra server --extra sign --extra telemetry --output-file requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --extra models --extra mcp --extra postgres --extra server --extra sign --extra telemetry --extra temporal --output-file requirements/dev.txt pyproject.toml requirements/dev.in
 	$(COMPILE) --output-file requirements/model.txt requirements/model.in
 	@$(PYTHON) scripts/keep_named.py requirements/model.txt requirements/model.in
 	$(COMPILE) --output-file requirements/coders.txt requirements/coders.in
 	@$(PYTHON) scripts/keep_named.py requirements/coders.txt requirements/coders.in
 	$(COMPILE) --output-file requirements/postgres.txt requirements/postgres.in
 	@$(PYTHON) scripts/keep_named.py requirements/postgres.txt requirements/postgres.in
+	$(COMPILE) --output-file requirements/temporal.txt requirements/temporal.in
+	@$(PYTHON) scripts/keep_named.py requirements/temporal.txt requirements/temporal.in
 	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in
 	$(COMPILE) --output-file requirements/node.txt requirements/node.in
 	$(COMPILE) --output-file requirements/lock.txt requirements/lock.in
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-bench .venv-coders .venv-lock .venv-model .venv-node .venv-postgres .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-bench .venv-coders .venv-lock .venv-model .venv-node .venv-postgres .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments are built once, and again only when a lock file, the project or Python changes.

@@ -38,6 +38,7 @@ ENVIRONMENTS = {
     "model": Environment(".venv-model", ("model",), project=False, alone=True),
     "coders": Environment(".venv-coders", ("coders",), project=False, alone=True),
     "postgres": Environment(".venv-postgres", ("postgres",), project=False, alone=True),
+    "temporal": Environment(".venv-temporal", ("temporal",), project=False, alone=True),
     "bench": Environment(".venv-bench", ("bench",), project=False),
     "lock": Environment(".venv-lock", ("lock",), project=False),
     "node": Environment(".venv-node", ("node",), project=False),

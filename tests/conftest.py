@@ -7,7 +7,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Fixtures that more than one folder needs.
-pytest_plugins = ["tests.support.coders", "tests.support.postgres", "tests.support.smollm"]
+pytest_plugins = [
+    "tests.support.coders",
+    "tests.support.postgres",
+    "tests.support.smollm",
+    "tests.support.temporal",
+]
 
 # A deadline per example only measures how busy the machine is.
 settings.register_profile("default", deadline=None)

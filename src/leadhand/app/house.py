@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leadhand.app import door
 from leadhand.app.anchoring import Anchorer
+from leadhand.app.distributed import distant
 from leadhand.app.opening import as_place, marker, open_store, service_of
 from leadhand.engine.host import Host
 from leadhand.engine.service import word
 from leadhand.errors import UsageError
 from leadhand.stores.places import there
 from leadhand.stores.postgres.address import Address
+from leadhand.temporal.cluster import Cluster
 from leadhand.workers.machine import LocalMachine
 
 if TYPE_CHECKING:
@@ -50,9 +52,11 @@ class House:
         max_concurrency: int,
         on_notice: Callable[[str, str, str], None] | None,
         anchoring: Anchoring,
+        temporal: Cluster | str | None = None,
     ) -> None:
         """Say where runs live; nothing is opened yet."""
         self._store = as_place(store)
+        self._cluster = Cluster.of(temporal)
         self._max_concurrency = max_concurrency
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
         self._anchoring = anchoring
@@ -72,6 +76,9 @@ class House:
         place = self._store
         async with self._one_at_a_time():
             elsewhere = self._host is None
+        if self._cluster is not None:
+            async with self.hosting() as distant:
+                return await cast("Any", distant).say(run_id, verb, self.actor, details)  # type: ignore[no-any-return]
         if elsewhere and isinstance(place, (Path, Address)):
             return await door.say(
                 _there(place, run_id),
@@ -102,6 +109,8 @@ class House:
 
     async def _open(self) -> Host:
         place = self._store
+        if self._cluster is not None:
+            return cast("Host", await distant(self._cluster, place))
         kept: KeptStore | None = None
         if isinstance(place, (Path, Address)):
             kept, self._lock = open_store(place)

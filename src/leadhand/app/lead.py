@@ -39,7 +39,6 @@ from leadhand.app.people import (
 from leadhand.app.planning import as_planner, planner_for, taken_up
 from leadhand.app.rollback import roll_back
 from leadhand.audit.anchors import Anchoring
-from leadhand.core import control
 from leadhand.core.check import bind_params, lint
 from leadhand.core.events import DECIDE_VERSION, RunStarted
 from leadhand.core.hashing import canonical, digest
@@ -48,6 +47,7 @@ from leadhand.core.policy import Policy
 from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
 from leadhand.core.state import State
 from leadhand.core.views import planner_view
+from leadhand.core.words import Word
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import new_run_id
 from leadhand.engine.secrets import check_secrets
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from leadhand.models.book import Named
     from leadhand.ports import Planner, Reviewer, Store
     from leadhand.stores.places import Place
+    from leadhand.temporal.cluster import Cluster
 
 Checked = tuple[dict[str, Any], dict[str, Any], str]
 """A plan that can be run, the values of its parameters, and the digest of its steps."""
@@ -94,7 +95,9 @@ class Lead(People):
         key: PrivateKey | str | Path | None = None,
         models: Book | Mapping[str, Named] | None = None,
         tiers: Mapping[str, Named | Sequence[Named]] | None = None,
+        temporal: Cluster | str | None = None,
     ) -> None:
+        """With `temporal`, runs are hosted by that server: see docs/temporal.md."""
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
         self.models = Book.of(models, tiers)
         self.registry.use_models(self.models)
@@ -104,7 +107,7 @@ class Lead(People):
         self.actor = actor or whoami()
         self.key = approver_key(key)
         place = store if store is not None else DEFAULT_STORE
-        self.open_on(place, max_concurrency, on_notice, anchoring or Anchoring())
+        self.open_on(place, max_concurrency, on_notice, anchoring or Anchoring(), temporal)
 
     # The two verbs.
 
@@ -166,7 +169,7 @@ class Lead(People):
         async with self.hosting() as host:
             run = await self.take_up(host, run_id)
             if run.state.paused and run.state.ended is None:
-                await run.said(lambda state, _now: control.resume(state, self.actor))
+                await run.said(Word("resume", self.actor))
             return await self._finished(host, run, approve=approve)
 
     async def rollback(self, run_id: str, *, approve: bool = False) -> Outcome:

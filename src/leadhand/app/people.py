@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from leadhand.app.house import House
 from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.audit.keys import PrivateKey
 from leadhand.codec.values import plain
-from leadhand.core import control
 from leadhand.core.amend import amendment, edit
 from leadhand.core.approval import Approval, parts_of, plan_binding
 from leadhand.core.durations import seconds
@@ -23,6 +23,7 @@ from leadhand.core.holds import released
 from leadhand.core.looser import limits_of
 from leadhand.core.moves import Move
 from leadhand.core.revisions import plan_of
+from leadhand.core.words import Word
 from leadhand.engine.approvals import signed, signed_releases, words_with
 from leadhand.errors import NotAllowed, UsageError
 
@@ -93,12 +94,7 @@ class People(House):
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
 
-            def amended(state: State, now: Now) -> Move:
-                doc, heirs = plan_of(state)
-                doc = edit(doc, sets.items(), unset, heirs=heirs)
-                return control.amend(state, revision_of(state, doc), self.actor, now)
-
-            await run.said(amended)
+            await run.said(Amending(sets, tuple(unset), self.actor))
 
     async def answer(
         self,
@@ -132,13 +128,12 @@ class People(House):
             answer = await self.say(run_id, "release", steps=names, reason=reason)
             return list(answer["steps"])
 
-        def said(state: State, _now: Now) -> Move:
-            signed = signed_releases(state, names, self.actor, key)
-            told.extend(step for each in signed for step in released(state, each))
-            return control.release(state, names, self.actor, reason, signed)
-
         async with self.hosting() as host:
-            await host.load(run_id, self.registry).said(said)
+            run = host.load(run_id, self.registry)
+            signed = signed_releases(run.state, names, self.actor, key)
+            told.extend(step for each in signed for step in released(run.state, each))
+            details = {"steps": names, "reason": reason, "signed": signed}
+            await run.said(Word("release", self.actor, details))
         return told
 
     async def redo(self, run_id: str, step: str, reason: str) -> None:
@@ -207,25 +202,53 @@ def revision_of(state: State, doc: Doc) -> Doc:
     return {"steps": delta.add, "cancel": delta.cancel, "final": delta.final, "base": base}
 
 
-def answering(
-    question: str,
-    choice: str,
-    actor: str,
-    key: PrivateKey | None = None,
-    text: str = "",
-    data: Json = None,
-    expires: Expiry = None,
-) -> Callable[[State, Now], Move]:
+@dataclass(frozen=True)
+class Amending:
+    """Changes by path to the plan of a run as it stands when they are made."""
+
+    sets: Mapping[str, Json]
+    unset: tuple[str, ...]
+    actor: str
+
+    def word(self, state: State, _now: Now) -> Word:
+        """What is said to the run."""
+        doc, heirs = plan_of(state)
+        doc = edit(doc, self.sets.items(), self.unset, heirs=heirs)
+        return Word("amend", self.actor, {"revision": revision_of(state, doc)})
+
+    def __call__(self, state: State, now: Now) -> Move:
+        return self.word(state, now)(state, now)
+
+
+@dataclass(frozen=True)
+class answering:  # noqa: N801 - it reads as the verb that it is
     """An answer, signed where it allows something and there is a key."""
 
-    def said(state: State, now: Now) -> Move:
-        until = ends(expires, now.wall)
-        more = words_with(state, question, choice, actor, now, expires=until, key=key)
-        return control.answer(
-            state, question, choice, actor, now, text=text, data=data, approval=more
-        )
+    question: str
+    choice: str
+    actor: str
+    key: PrivateKey | None = None
+    text: str = ""
+    data: Json = None
+    expires: Expiry = None
 
-    return said
+    def word(self, state: State, now: Now) -> Word:
+        """What is said to the run."""
+        until = ends(self.expires, now.wall)
+        more = words_with(
+            state, self.question, self.choice, self.actor, now, expires=until, key=self.key
+        )
+        details = {
+            "id": self.question,
+            "choice": self.choice,
+            "text": self.text,
+            "data": self.data,
+            "approval": more,
+        }
+        return Word("answer", self.actor, details)
+
+    def __call__(self, state: State, now: Now) -> Move:
+        return self.word(state, now)(state, now)
 
 
 def to_approve(state: State, actor: str) -> str:

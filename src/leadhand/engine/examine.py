@@ -37,6 +37,12 @@ async def examine(run: Run, number: int) -> None:
     revision = run.state.pending
     if revision is None or revision.number != number:
         return
+    found, failed = await findings_of(run)
+    run.say(lambda state, now: control.examined(state, number, found, failed, now))
+
+
+async def findings_of(run: Run) -> tuple[list[str], str]:
+    """What the reviewers of a run find in what is pending, and why one of them could not look."""
     doc = _shown(run.state)
     found: list[str] = []
     failed = ""
@@ -50,8 +56,7 @@ async def examine(run: Run, number: int) -> None:
                 found += [f"{name}: {each}" for each in await _findings(reviewer, fresh(doc))]
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; it must not pass unseen
             failed = f"{name}: {type(error).__name__}: {error}"[:FINDING_CHARS_MAX]
-    found = [each[:FINDING_CHARS_MAX] for each in found[:FINDINGS_MAX]]
-    run.say(lambda state, now: control.examined(state, number, found, failed, now))
+    return [each[:FINDING_CHARS_MAX] for each in found[:FINDINGS_MAX]], failed
 
 
 def _shown(state: State) -> Doc:

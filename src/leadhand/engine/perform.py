@@ -32,6 +32,8 @@ from leadhand.models.meter import payer
 from leadhand.ports import Task, ends_us
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe, StopAttempt, VerifyGoal
     from leadhand.core.plan import Doc, Json
     from leadhand.core.state import Now, State
@@ -265,8 +267,10 @@ async def probe(
     run.say(reported)
 
 
-async def ask(run: Run, effect: CallPlanner) -> None:
-    """Ask the planner, and hand in its answer or why there is none."""
+async def ask(
+    run: Run, effect: CallPlanner, told: Callable[[Doc | None, str], None] | None = None
+) -> None:
+    """Ask the planner, and hand in its answer or why there is none; or tell whoever asked."""
     answer: Doc | None = None
     reason = ""
     try:
@@ -287,6 +291,10 @@ async def ask(run: Run, effect: CallPlanner) -> None:
         if ends_us(error):
             raise
         reason = f"{type(error).__name__}: {error}"[:2000]
+
+    if told is not None:
+        told(answer, reason)
+        return
 
     def heard(state: State, now: Now) -> Move:
         if answer is not None:

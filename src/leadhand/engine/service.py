@@ -17,19 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.core import control
 from leadhand.core import host as hosting
-from leadhand.core.events import StepsHeld, StepsReleased
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views import run_status
+from leadhand.core.words import move_of, told
 from leadhand.engine import shelf
 from leadhand.engine.fold import NoWorkers
 from leadhand.errors import Conflict, LeadhandError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from leadhand.core.events import Event
     from leadhand.core.moves import Move
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State
@@ -73,56 +69,15 @@ async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc)
             f"what run {run.id} did was taken back by run {rollback_id(run.id)}. "
             "Fix: run the plan again"
         )
-    make, told = _move(verb, actor, details), dict[str, Any]()
+    make, heard = move_of(verb, actor, details), dict[str, Any]()
 
     def said(state: State, now: Now) -> Move:
         move = make(state, now)
-        told.update(_told(move.events))
+        heard.update(told(move.events))
         return move
 
     await run.said(said)
-    return {"run": run.id, "status": run_status(run.state), **told}
-
-
-def _told(events: Sequence[Event]) -> Doc:
-    """What whoever said it wants to know: which question lets held steps go, which are let go."""
-    held = [event for event in events if isinstance(event, StepsHeld)]
-    released = [step for each in events if isinstance(each, StepsReleased) for step in each.steps]
-    return {"question": held[0].question} if held else {"steps": released} if released else {}
-
-
-def _move(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
-    reason = str(details.get("reason", ""))
-    match verb:
-        case "pause":
-            return lambda state, _now: control.pause(state, actor, reason)
-        case "resume":
-            return lambda state, _now: control.resume(state, actor)
-        case "cancel":
-            return lambda state, now: control.cancel(state, actor, reason, now)
-        case "answer":
-            return lambda state, now: control.answer(
-                state,
-                str(details.get("id", "")),
-                str(details.get("choice", "")),
-                actor,
-                now,
-                text=str(details.get("text", "")),
-                data=details.get("data"),
-                approval=details.get("approval"),
-            )
-        case "hold":
-            return lambda state, _now: control.hold(state, details["steps"], actor, reason)
-        case "redo":
-            return lambda state, now: control.redo(state, str(details["step"]), actor, reason, now)
-        case "release":
-            return lambda state, _now: control.release(
-                state, details["steps"], actor, reason, details.get("signed")
-            )
-        case "amend":
-            return lambda state, now: control.amend(state, details["revision"], actor, now)
-        case _:
-            raise UsageError(f"{verb} is nothing a run understands")
+    return {"run": run.id, "status": run_status(run.state), **heard}
 
 
 class Answers:

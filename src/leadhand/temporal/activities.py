@@ -1,0 +1,298 @@
+"""The other side of a workflow: attempts on machines, and what only the engine's processes do.
+
+Machines carry out attempts and probes; each heartbeats while it works, so that a machine that
+dies or freezes is noticed, and so that a stop reaches commands and agents. The engine's processes
+ask planners and reviewers, check goals, and write the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from leadhand.audit.chain import GENESIS, verify
+from leadhand.core import events as ev
+from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe, VerifyGoal
+from leadhand.core.state import Now
+from leadhand.engine import examine as examining
+from leadhand.engine import perform
+from leadhand.engine.fold import fold
+from leadhand.errors import Conflict, Fenced, StoreCorrupt, StoreError
+from leadhand.ports import Entry
+from leadhand.temporal.deputy import Deputy, Office, state_of
+from leadhand.temporal.orders import (
+    ATTEMPT,
+    EXAMINE,
+    FORK,
+    LOG,
+    PLAN,
+    PROBE,
+    PROJECT,
+    VERIFY,
+    Answer,
+    Batch,
+    Examined,
+    Judged,
+    Line,
+    Look,
+    Order,
+    Place,
+    attach,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from leadhand.core.state import State
+    from leadhand.ports import Planner, Reviewer, Store, Workers
+
+BEATS = 4
+"""Heartbeats in the time after which silence means death."""
+
+
+def _now() -> Now:
+    wall = time.time_ns() // 1000
+    return Now(wall, wall)
+
+
+@asynccontextmanager
+async def beating(heartbeat_s: float, deputy: Deputy | None = None) -> AsyncIterator[None]:
+    """Say that we live, and how far the work is, until it is done."""
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(heartbeat_s / BEATS)
+            notes = list(deputy.progress.values()) if deputy is not None else []
+            activity.heartbeat(notes[-1] if notes else None)
+
+    activity.heartbeat()
+    task = asyncio.get_running_loop().create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def stoppable(work: Coroutine[Any, Any, None], stopped: Callable[[], None]) -> None:
+    """Do it to its end, though it may be told to stop: then it says itself how that went."""
+    task = asyncio.get_running_loop().create_task(work)
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.done():
+                break
+            stopped()
+            task.cancel()
+    if not task.cancelled():
+        task.result()
+
+
+class Machine:
+    """The activities of a machine that carries out steps."""
+
+    def __init__(self, workers: Workers, store: Store) -> None:
+        self._workers = workers
+        self._store = store
+        self.busy = 0
+
+    @activity.defn(name=ATTEMPT)
+    async def attempt(self, order: Order) -> Judged:
+        """Carry out one attempt and judge its report."""
+        parameters = _parameters(order)
+        effect = StartAttempt(
+            order.step,
+            order.attempt,
+            order.epoch,
+            order.worker,
+            order.action,
+            parameters,
+            order.deadline,
+        )
+        deputy = self._deputy(order)
+        refused = self._refused(order)
+        if refused is not None:
+            return Judged(report=refused)
+        context = perform.context_of(deputy, effect)  # type: ignore[arg-type]
+        work = perform.attempt(deputy, effect, context, None)  # type: ignore[arg-type]
+        return await self._watched(order, deputy, context, work)
+
+    @activity.defn(name=PROBE)
+    async def probe(self, order: Order) -> Judged:
+        """Tell whether an attempt that nobody saw end did happen."""
+        effect = StartProbe(
+            order.step, order.attempt, order.epoch, order.worker, order.action, _parameters(order)
+        )
+        deputy = self._deputy(order)
+        context = perform.context_of(deputy, effect)  # type: ignore[arg-type]
+        work = perform.probe(deputy, effect, context, None)  # type: ignore[arg-type]
+        return await self._watched(order, deputy, context, work)
+
+    def _deputy(self, order: Order) -> Deputy:
+        return Deputy(state_of(order), self._workers, Office(self._store), order.quota)
+
+    async def _watched(
+        self, order: Order, deputy: Deputy, context: Any, work: Coroutine[Any, Any, None]
+    ) -> Judged:
+        def stopped() -> None:
+            context.cancelled = True
+
+        self.busy += 1
+        try:
+            async with beating(order.heartbeat_s, deputy):
+                await stoppable(work, stopped)
+        finally:
+            self.busy -= 1
+        if deputy.host.failed is not None:
+            raise deputy.host.failed
+        return deputy.judged(_now())
+
+    def _refused(self, order: Order) -> ev.AttemptReported | None:
+        """What was allowed is what runs: a machine with another version does not do it."""
+        worker = self._workers.get(order.worker)
+        known = next((each for each in order.started.catalog if each.name == order.worker), None)
+        if worker is None or known is None or worker.spec.version == known.version:
+            return None
+        message = (
+            f"the machine has {order.worker} in version {worker.spec.version}, and the run was "
+            f"started with {known.version}"
+        )
+        failure = {"class": "unavailable", "message": message, "effect": "none"}
+        return ev.AttemptReported(
+            order.step, order.attempt, order.epoch, met=False, failure=failure
+        )
+
+
+def _parameters(order: Order) -> Any:
+    if order.parameters is None:
+        return order.doc.get("parameters") or {}
+    return attach(order.parameters, order.holes)
+
+
+class Engine:
+    """The activities of the engine's processes: planners, reviewers, goals, the log."""
+
+    def __init__(
+        self,
+        store: Store,
+        workers: Workers,
+        *,
+        planner: Callable[[State], Planner | None],
+        reviewers: dict[str, Reviewer] | None = None,
+        on_notice: Callable[[str, str, str], None] | None = None,
+    ) -> None:
+        """`planner` finds the planner of a run again."""
+        self._store = store
+        self._workers = workers
+        self._planner = planner
+        self._reviewers = reviewers or {}
+        self.machine = Machine(workers, store)
+        """For steps that a person has done: what they say is a report like any other."""
+        self._on_notice = on_notice or (lambda _kind, _run, _text: None)
+
+    @activity.defn(name=PLAN)
+    async def plan(self, look: Look) -> Answer:
+        """Ask the planner of a run what comes next."""
+        deputy = self._deputy(look)
+        answers: list[Answer] = []
+
+        def heard(answer: dict[str, Any] | None, reason: str) -> None:
+            answers.append(Answer(answer, reason))
+
+        effect = CallPlanner(look.call, look.epoch, look.why)
+        async with beating(look.heartbeat_s, deputy):
+            work = perform.ask(deputy, effect, heard)  # type: ignore[arg-type]
+            await stoppable(work, lambda: None)
+        calls = tuple(e for e in deputy.events(_now()) if isinstance(e, ev.ModelCalled))
+        said = answers[0] if answers else Answer(reason="it was stopped")
+        return msgspec.structs.replace(said, calls=calls)
+
+    @activity.defn(name=EXAMINE)
+    async def examine(self, look: Look) -> Examined:
+        """Have the automatic reviewers look at a revision."""
+        deputy = self._deputy(look)
+        async with beating(look.heartbeat_s):
+            found, failed = await examining.findings_of(deputy)  # type: ignore[arg-type]
+        return Examined(found, failed)
+
+    @activity.defn(name=VERIFY)
+    async def verify_goal(self, look: Look) -> list[str]:
+        """Check the acceptance criteria of a goal."""
+        deputy = self._deputy(look)
+        await perform.verify_goal(deputy, VerifyGoal(look.result))  # type: ignore[arg-type]
+        deputy.state.goal_asked = True
+        checked = deputy.events(_now())[0]
+        assert isinstance(checked, ev.GoalChecked)
+        return checked.findings
+
+    @activity.defn(name=LOG)
+    async def log(self, look: Look) -> list[Line]:
+        """A run's log up to a place, as it was written."""
+        entries = self._read(look.run, look.place)
+        return [
+            Line(each.seq, each.at, each.version, msgspec.Raw(each.body), each.hash.hex())
+            for each in entries
+        ]
+
+    @activity.defn(name=PROJECT)
+    async def project(self, batch: Batch) -> None:
+        """Write a batch to the log: once, in order, however often this is tried."""
+        entries = [
+            Entry(batch.run, e.seq, e.at, e.version, bytes(e.body), bytes.fromhex(e.hash))
+            for e in batch.lines
+        ]
+        told = bytes(batch.summary)
+        if entries:
+            await self._append(batch.run, entries, None if told == b"null" else told)
+        for kind, text in batch.notices:
+            self._on_notice(kind, batch.run, text)
+
+    async def _append(self, run: str, entries: list[Entry], told: bytes | None) -> None:
+        first, last = entries[0].seq, entries[-1].seq
+        header = self._store.header(run)
+        seq = header.seq if header is not None else 0
+        if seq >= first:
+            stored = self._store.read(run, first - 1)
+            here = [(each.seq, each.hash) for each in stored if each.seq <= last]
+            meant = [(each.seq, each.hash) for each in entries]
+            if here != meant[: len(here)]:
+                raise _fork(run, f"event {first} and what follows is not what was written")
+            entries = entries[len(here) :]
+        elif seq < first - 1:
+            raise _fork(run, f"it ends at event {seq}, and {first - 1} was written")
+        if not entries:
+            return
+        try:
+            await self._store.append(run, entries[0].seq - 1, entries, told)
+        except Fenced:
+            raise
+        except Conflict as error:  # another try of this batch was first: the next one compares
+            raise StoreError(f"somebody else is writing: {error}") from error
+
+    def _deputy(self, look: Look) -> Deputy:
+        entries = self._read(look.run, look.place)
+        state = fold(entries)
+        office = Office(self._store, self._reviewers)
+        return Deputy(state, self._workers, office, look.quota, self._planner(state))
+
+    def _read(self, run: str, place: Place) -> list[Entry]:
+        entries = [each for each in self._store.read(run) if each.seq <= place.seq]
+        head = entries[-1].hash.hex() if entries else GENESIS.hex()
+        problems = verify(entries)
+        if problems or len(entries) != place.seq or head != place.head:
+            what = problems[0] if problems else "it does not end in the hash that was written"
+            raise StoreCorrupt(f"the log of run {run} is not its workflow's: {what}")
+        return entries
+
+
+def _fork(run: str, why: str) -> ApplicationError:
+    message = f"the log of run {run} is not what its workflow wrote: {why}"
+    return ApplicationError(message, type=FORK, non_retryable=True)

@@ -1,0 +1,205 @@
+"""What crosses between a workflow and its activities. JSON, versioned by what it holds: events
+have their version, a run its `decide_version`, and everything else here `ORDER_VERSION`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from leadhand.core.events import AttemptReported, ModelCalled, ProbeReported, RunStarted
+from leadhand.core.refs import Artifact, Secret, SecretText
+
+ORDER_VERSION = 1
+
+RUN = "leadhand.run"
+ATTEMPT = "leadhand.attempt"
+PROBE = "leadhand.probe"
+PLAN = "leadhand.plan"
+EXAMINE = "leadhand.examine"
+VERIFY = "leadhand.verify_goal"
+PROJECT = "leadhand.project"
+LOG = "leadhand.log"
+SAY = "leadhand.say"
+FORK = "Fork"
+"""The type of the error that says that a log is not what its workflow wrote."""
+
+
+class Ways(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run is hosted. Recorded when it starts: a workflow reads no settings."""
+
+    prefix: str = "leadhand"
+    """What the names of task queues begin with."""
+    heartbeat_s: float = 20.0
+    """An attempt whose machine is silent for so long is lost."""
+    linger_s: float = 0.3
+    """How long events may gather before they are written to the log."""
+    history_max: int = 10_000
+    """Events of a history after which nothing new starts until the run continues as new."""
+    history_bytes_max: int = 16 << 20
+    in_flight_max: int = 1500
+    """Temporal takes at most 2,000 activities at once from one workflow."""
+    turn_starts_max: int = 250
+    """Starts in one turn: what a turn says crosses in one message of at most 4 MB."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a log stands: what is read from it must end in this hash."""
+
+    seq: int
+    head: str
+
+
+class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run to be hosted: a new one, or one whose log goes on from a place."""
+
+    run: str
+    ways: Ways = Ways()
+    started: RunStarted | None = None
+    proposal: dict[str, Any] | None = None
+    """The plan, where it is written already."""
+    place: Place | None = None
+    hosted: bool = False
+    """Whether the run was hosted by another before, so that what that had in flight is lost."""
+    version: int = ORDER_VERSION
+
+
+class Hole(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+    """Where something that is kept apart belongs in the parameters."""
+
+    path: tuple[str | int, ...]
+    artifact: Artifact | None = None
+    secret: Secret | None = None
+    text: SecretText | None = None
+
+
+class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of another step, for one that names it in its `context`."""
+
+    data: Any = None
+    ref: str = ""
+
+
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt or probe: all that a machine must know to carry it out."""
+
+    run: str
+    step: str
+    attempt: int
+    epoch: int
+    worker: str
+    action: str
+    deadline: int
+    heartbeat_s: float
+    doc: dict[str, Any]
+    started: RunStarted
+    """The start of the run, with no worker in its catalogue but this one."""
+    parameters: dict[str, Any] | None = None
+    """Resolved; None when they are as they stand in `doc`."""
+    holes: tuple[Hole, ...] = ()
+    failures: tuple[dict[str, Any], ...] = ()
+    answers: tuple[dict[str, Any], ...] = ()
+    results: dict[str, Given] = {}
+    quota: float | None = None
+    """What it may spend on models; None without a budget."""
+
+
+class Spawn(msgspec.Struct, frozen=True):
+    """Which process carried out an attempt."""
+
+    pid: int
+    start_time: int
+    boot_id: str
+
+
+class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of an attempt: what was noted on the way, and the judged report."""
+
+    report: AttemptReported | None = None
+    probe: ProbeReported | None = None
+    spawns: tuple[Spawn, ...] = ()
+    calls: tuple[ModelCalled, ...] = ()
+
+
+class Look(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something to be done with the whole state of a run: its log up to a place is it."""
+
+    run: str
+    place: Place
+    heartbeat_s: float
+    call: int = 0
+    epoch: int = 0
+    why: str = ""
+    number: int = 0
+    result: Any = None
+    quota: float | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a planner said, or why it said nothing."""
+
+    answer: dict[str, Any] | None = None
+    reason: str = ""
+    calls: tuple[ModelCalled, ...] = ()
+
+
+class Examined(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What automatic reviewers found."""
+
+    found: list[str] = []
+    failed: str = ""
+
+
+class Line(msgspec.Struct, frozen=True, array_like=True):
+    """One entry of a log; the body is the very bytes that were hashed."""
+
+    seq: int
+    at: int
+    version: int
+    body: msgspec.Raw
+    hash: str
+
+
+class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Entries for a run's log, in order, and what to tell whoever listens."""
+
+    run: str
+    lines: list[Line]
+    summary: msgspec.Raw = msgspec.Raw(b"null")
+    notices: list[tuple[str, str]] = []
+
+
+def detach(value: Any) -> tuple[Any, tuple[Hole, ...]]:
+    """Parameters as JSON, and what is kept apart from them by its place."""
+    holes: list[Hole] = []
+    return _detached(value, (), holes), tuple(holes)
+
+
+def _detached(value: Any, path: tuple[str | int, ...], holes: list[Hole]) -> Any:
+    if isinstance(value, Artifact):
+        holes.append(Hole(path, artifact=value))
+    elif isinstance(value, Secret):
+        holes.append(Hole(path, secret=value))
+    elif isinstance(value, SecretText):
+        holes.append(Hole(path, text=value))
+    elif isinstance(value, dict):
+        return {key: _detached(item, (*path, key), holes) for key, item in value.items()}
+    elif isinstance(value, list):
+        return [_detached(item, (*path, index), holes) for index, item in enumerate(value)]
+    else:
+        return value
+    return None
+
+
+def attach(value: Any, holes: tuple[Hole, ...]) -> Any:
+    """Parameters with what is kept apart in its place, still to be loaded."""
+    for hole in holes:
+        apart = hole.artifact or hole.secret or hole.text
+        if not hole.path:
+            return apart
+        into = value
+        for part in hole.path[:-1]:
+            into = into[part]
+        into[hole.path[-1]] = apart
+    return value

@@ -1,0 +1,126 @@
+"""The processes of a distributed Leadhand: engines, and machines that serve worker kinds.
+
+    engine     workflows, planners, reviewers, the log; as many as there are, one will do
+    machine    attempts of the workers it names, each from a task queue of its own
+
+A process that is told to stop drains: it takes nothing new, and what it carries out may finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Self
+
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from leadhand.temporal.activities import Engine, Machine
+from leadhand.temporal.flow import RunFlow
+from leadhand.temporal.hands import engine_queue, queue_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from temporalio.client import Client
+
+    from leadhand.ports import Workers
+
+PASSED_THROUGH = (
+    "leadhand.audit",
+    "leadhand.codec",
+    "leadhand.core",
+    "leadhand.engine",
+    "leadhand.errors",
+    "leadhand.models",
+    "leadhand.ports",
+    "leadhand.temporal.orders",
+    "msgspec",
+)
+"""Pure where a workflow calls them: reading them anew for each run would cost, and give nothing.
+What is left in the sandbox is the workflow itself."""
+THROTTLE_S = 2.0
+"""The longest between two heartbeats that reach the server: so soon a stop is heard of."""
+DRAIN_S = 3600.0
+
+
+def runner() -> SandboxedWorkflowRunner:
+    """The sandbox of workflows."""
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return SandboxedWorkflowRunner(restrictions=restrictions)
+
+
+def engine_worker(client: Client, prefix: str, engine: Engine, *, cached: int = 500) -> Worker:
+    """Serves workflows, and what only an engine does."""
+    return Worker(
+        client,
+        task_queue=engine_queue(prefix),
+        workflows=[RunFlow],
+        activities=[
+            engine.plan,
+            engine.examine,
+            engine.verify_goal,
+            engine.log,
+            engine.project,
+            engine.machine.attempt,
+            engine.machine.probe,
+        ],
+        workflow_runner=runner(),
+        max_cached_workflows=cached,
+        max_heartbeat_throttle_interval=timedelta(seconds=THROTTLE_S),
+        default_heartbeat_throttle_interval=timedelta(seconds=THROTTLE_S),
+        graceful_shutdown_timeout=timedelta(seconds=10),
+    )
+
+
+def machine_workers(
+    client: Client,
+    prefix: str,
+    machine: Machine,
+    names: Iterable[str],
+    *,
+    concurrency: int = 100,
+    drain_s: float = DRAIN_S,
+) -> list[Worker]:
+    """Serves attempts of the named workers, each from its own queue."""
+    return [
+        Worker(
+            client,
+            task_queue=queue_of(prefix, name),
+            activities=[machine.attempt, machine.probe],
+            max_concurrent_activities=concurrency,
+            max_heartbeat_throttle_interval=timedelta(seconds=THROTTLE_S),
+            default_heartbeat_throttle_interval=timedelta(seconds=THROTTLE_S),
+            graceful_shutdown_timeout=timedelta(seconds=drain_s),
+        )
+        for name in names
+    ]
+
+
+def served(workers: Workers, kinds: Sequence[str]) -> list[str]:
+    """The workers that some words mean, names or kinds; all of them when there are none."""
+    specs = [each for each in workers.catalog().workers.values() if each.kind != "human"]
+    if not kinds:
+        return [each.name for each in specs]
+    return [each.name for each in specs if each.name in kinds or each.kind in kinds]
+
+
+class Serving:
+    """Workers that run until they are told to stop."""
+
+    def __init__(self, workers: Iterable[Worker]) -> None:
+        self._workers = list(workers)
+        self._stack = AsyncExitStack()
+        self.ready = False
+
+    async def __aenter__(self) -> Self:
+        for worker in self._workers:
+            await self._stack.enter_async_context(worker)
+        self.ready = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.ready = False
+        await asyncio.gather(*(worker.shutdown() for worker in self._workers))
+        await self._stack.aclose()

@@ -1,0 +1,107 @@
+"""A real Temporal server for tests, and Leadhand on it within one process."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import uuid
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from leadhand import Lead
+from leadhand.app.distributed import engine_of
+from leadhand.stores.sqlite import SqliteStore
+from leadhand.temporal.activities import Machine
+from leadhand.temporal.client import connect
+from leadhand.temporal.cluster import Cluster
+from leadhand.temporal.orders import Ways
+from leadhand.temporal.serving import Serving, engine_worker, machine_workers, served
+from leadhand.workers.machine import LocalMachine
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / ".venv-temporal" / "bin" / "temporal"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """`temporal server start-dev`, in a file when it has to outlive its process."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.port, self.file = free_port(), file
+        self.address = f"127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        args = ["--headless", "--ip", "127.0.0.1", "--port", str(self.port), "--log-level", "never"]
+        more = ["--db-filename", str(self.file)] if self.file else []
+        for name in ("frontend.keepAliveMinTime",):
+            more += ["--dynamic-config-value", f'{name}="1s"']
+        self._process = subprocess.Popen(
+            [PROGRAM, "server", "start-dev", *args, *more],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(ROOT / "build")},
+        )
+        asyncio.run(self._answers())
+
+    async def _answers(self) -> None:
+        for _ in range(200):
+            try:
+                await connect(self.address)
+                return
+            except Exception:
+                await asyncio.sleep(0.1)
+        raise RuntimeError("the Temporal server does not answer")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture(scope="session")
+def temporal():
+    """A server for all tests of a process; each takes queues of its own."""
+    subprocess.run([sys.executable, ROOT / "scripts" / "environment.py", "temporal"], check=True)
+    server = Server()
+    server.start()
+    yield server
+    server.stop()
+
+
+class Here:
+    """An engine and a machine in this process, and a Lead whose runs they carry out."""
+
+    def __init__(self, lead: Lead, store: SqliteStore, cluster: Cluster, client) -> None:
+        self.lead, self.store, self.cluster, self.client = lead, store, cluster, client
+
+
+@asynccontextmanager
+async def on_temporal(server: Server, path: Path, workers, planner=None, *, ways=None, **more):
+    """`Lead` on Temporal: everything that belongs to it runs here, on queues of its own."""
+    store = SqliteStore(path)
+    store.claim()
+    ways = ways or {}
+    ways.setdefault("prefix", f"t{uuid.uuid4().hex[:8]}")
+    cluster = Cluster(server.address, ways=Ways(**ways))
+    lead = Lead(workers, planner, store, temporal=cluster, **more)
+    client = await connect(server.address, shelf=store)
+    local = LocalMachine(f"test-{uuid.uuid4().hex}")
+    local.attach(lead.registry)
+    machine = Machine(lead.registry, store)
+    names = served(lead.registry, ())
+    prefix = cluster.ways.prefix
+    hands = machine_workers(client, prefix, machine, names, drain_s=0.2)
+    async with Serving([engine_worker(client, prefix, engine_of(lead, store)), *hands]):
+        yield Here(lead, store, cluster, client)
+    await local.close()
+    await store.close()
