@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.fleet_evidence import Evidence, live_of, write_live
+from leadhand.core.moments import iso
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet import transcripts
 
@@ -177,7 +178,7 @@ def _agent(at_work: AtWork) -> Doc:
         "goal": given.goal[:200],
         "coder": at_work.coder.name,
         "model": given.model,
-        "since": at_work.since,
+        "since": iso(round(at_work.since * 1e6)),
         "words": at_work.words,
         "cost": at_work.cost,
     }

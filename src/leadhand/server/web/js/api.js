@@ -95,6 +95,10 @@ export const api = {
   workers: (signal) => get("/workers", signal),
   metrics: (signal) => get("/metrics", signal),
   settings: (signal) => get("/settings", signal),
+  fleet: async (signal) => (await get("/fleet", signal)).fleet,
+  fleetWords: (run, task, signal) => get(`/fleet/${at(run)}/${at(task)}/words`, signal),
+  fleetStop: (run, task, reason) => post(`/fleet/${at(run)}/${at(task)}/stop`, { reason }),
+  fleetMessage: (run, task, text) => post(`/fleet/${at(run)}/${at(task)}/message`, { text }),
   stopAll: (reason) => post("/stop-all", { reason }),
   liftStop: () => call("DELETE", "/stop-all"),
 };

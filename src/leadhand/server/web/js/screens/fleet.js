@@ -4,10 +4,12 @@ import { api, items } from "../api.js";
 import { follow, onRefetch, resource } from "../store.js";
 import { Chart } from "../ui/chart.js";
 import { Ago, Empty, Meter, Shown, Tag, Title, Txt } from "../ui/parts.js";
+import { Coding, NoFleet } from "../fleet/fleet.js";
 import { money, percent, words } from "../text.js";
 
 const SAMPLES_MAX = 300;
 const EVERY_MS = 1000;
+const REFRESH_MS = 2500;
 
 /** What the stream tells of the last minutes, one sample a second. */
 const seen = signal({ times: [], ended: [], failed: [] });
@@ -33,6 +35,8 @@ function useSamples() {
 }
 
 async function figures(control) {
+  const fleet = await api.fleet(control);
+  if (fleet) return { fleet };
   const [metrics, open] = await Promise.all([api.metrics(control), api.runs({ status: "running", limit: 200 }, control)]);
   return { metrics, rows: items(open) };
 }
@@ -42,12 +46,18 @@ export default function Fleet() {
   useSamples();
   useEffect(() => {
     found.refresh();
-    const timer = setInterval(() => document.hidden || found.refresh(), 5000);
+    const timer = setInterval(() => document.hidden || found.refresh(), REFRESH_MS);
     const stop = onRefetch(found.soon);
     return () => (clearInterval(timer), stop());
   }, []);
-  return html`<${Title} sub="Everything that is at work, and what recovering from failures was worth.">Fleet</${Title}>
-    <${Shown} of=${found} what="Loading figures">${({ metrics, rows }) => html`<${Tiles} metrics=${metrics} rows=${rows} /><div class="stack"><${Pace} /><${Recovery} metrics=${metrics} /><${Circuits} circuits=${metrics.open_circuits ?? []} /><${Train} fleet=${metrics.fleet} /></div>`}</${Shown}>`;
+  const sub = "Everything that is at work, and what recovering from failures was worth.";
+  return html`<${Title} sub=${sub}>Fleet</${Title}>
+    <${Shown} of=${found} what="Loading figures">${(doc) => (doc.fleet ? html`<${Coding} fleet=${doc.fleet} refresh=${found.soon} />` : html`<${House} ...${doc} />`)}</${Shown}>`;
+}
+
+/** A server without a fleet: what all its runs amount to. */
+function House({ metrics, rows }) {
+  return html`<${Tiles} metrics=${metrics} rows=${rows} /><div class="stack"><${Pace} /><${Recovery} metrics=${metrics} /><${Circuits} circuits=${metrics.open_circuits ?? []} /><${NoFleet} /></div>`;
 }
 
 function Tiles({ metrics, rows }) {
@@ -56,7 +66,6 @@ function Tiles({ metrics, rows }) {
   const left = sum(rows, "steps") - sum(rows, "settled");
   const tile = (label, value, note) => html`<div class="card tile"><dt>${label}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`;
   return html`<dl class="tiles">${tile("Runs at work", runs.running ?? 0, runs.waiting ? `${runs.waiting} need a person` : "")}${tile("Steps to go", left, "in running runs")}
-    ${tile("Agents now", metrics.fleet?.agents ?? "–", metrics.fleet ? `peak ${metrics.fleet.peak}` : "no fleet")}
     ${tile("First-pass success", percent(metrics.first_pass_rate), `${metrics.first_pass ?? 0} of ${metrics.steps_tried ?? 0}`)}${tile("Recovered", percent(metrics.recovery_rate), `${metrics.recovered ?? 0} of ${metrics.failed_steps ?? 0}`)}
     ${tile("Spent", money(metrics.spend?.total ?? metrics.cost ?? metrics.spent ?? null), metrics.spend?.today != null ? `${money(metrics.spend.today)} today` : "")}</dl>`;
 }
@@ -78,10 +87,4 @@ function Recovery({ metrics }) {
 function Circuits({ circuits }) {
   if (!circuits.length) return null;
   return html`<section><h2>Left alone for now</h2><ul class="card lines">${circuits.map((each) => html`<li class="pad"><${Txt} v=${each.worker} /> <span class="muted">until <${Ago} at=${each.until} />, ${each.times} times</span></li>`)}</ul></section>`;
-}
-
-function Train({ fleet }) {
-  const train = fleet?.train ?? [];
-  if (!train.length) return html`<section class="card"><${Empty} title="No coding agents here"><p>A fleet of agents that work on a repository shows its agents, its queue and its merge train here.</p></${Empty}></section>`;
-  return html`<section><h2>Merge train</h2><ol class="card lines">${train.map((car) => html`<li class="pad"><b><${Txt} v=${car.branch} /></b> <${Tag}>${words(car.state)}</${Tag}></li>`)}</ol></section>`;
 }
