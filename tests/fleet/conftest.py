@@ -1,10 +1,13 @@
 """A user's repository, a hub made from it, and slots."""
 
+from functools import partial
+
 import pytest
 
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.slots import Slots
 from tests.fleet.places import make_repo
+from tests.fleet.planned import open_fleet
 
 
 @pytest.fixture
@@ -26,3 +29,9 @@ async def hub(tmp_path, user):
 def slots(tmp_path, hub):
     """A pool of three."""
     return Slots(hub, tmp_path / "slots", 3)
+
+
+@pytest.fixture
+def planned(tmp_path, user):
+    """Makes a fleet with a planner, to be opened."""
+    return partial(open_fleet, tmp_path, user)
