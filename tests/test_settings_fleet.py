@@ -3,6 +3,7 @@
 import pytest
 
 from leadhand.app.documents import setting_rows
+from leadhand.app.fleet_service import config_of
 from leadhand.errors import UsageError
 from leadhand.settings import load_settings
 
@@ -89,3 +90,36 @@ def test_what_makes_no_sense_is_refused_with_its_place(tmp_path, text, said):
     assert said in str(caught.value)
     assert str(tmp_path / "leadhand.toml") in str(caught.value)
     assert "sk-123" not in str(caught.value)
+
+
+PLANNED = """
+[fleet]
+repo = "."
+gate = ["true"]
+planner = {planner}
+plan_paths = ["src"]
+changelog = "CHANGES.md"
+
+[coders.any]
+kind = "command"
+command = ["agent", "{{brief_file}}"]
+"""
+
+
+def test_who_plans_is_a_model_a_function_or_a_command(tmp_path, monkeypatch):
+    (tmp_path / "plan.py").write_text("def next_wave(told):\n    return told\n")
+    told = config_of(load(tmp_path, PLANNED.format(planner='"plan.py:next_wave"')))
+    assert told.planner({"a": 1}) == {"a": 1}
+    assert told.planning.paths == ("src",)
+    assert told.planning.changelog == "CHANGES.md"
+    told = config_of(load(tmp_path, PLANNED.format(planner='["python", "plan.py"]')))
+    assert told.planner == ["python", str(tmp_path / "plan.py")]
+    model = '"anthropic:claude-opus-4-5"'
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "x" * 20)
+    assert config_of(load(tmp_path, PLANNED.format(planner=model))).planner == model.strip('"')
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    with pytest.raises(UsageError, match="no key is there"):
+        config_of(load(tmp_path, PLANNED.format(planner=model)))
+    for planner in ('"nobody"', '"plan.py:no_such"', '"no.py:plan"'):
+        with pytest.raises(UsageError):
+            config_of(load(tmp_path, PLANNED.format(planner=planner)))

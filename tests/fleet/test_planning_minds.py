@@ -4,15 +4,19 @@ import asyncio
 import json
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from leadhand.core import events as ev
 from leadhand.errors import UsageError
 from leadhand.fleet.conductor import Change
+from leadhand.fleet.planning.minds import CommandMind
 from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.sandbox import choose
 from leadhand.models.failures import ModelFailure
 from leadhand.testing.models import Price, ScriptedModel
+from leadhand.workers.processes import Processes
 from tests.fleet.places import commit_all, write
 from tests.fleet.planned import Script, done, epic, landed, settled, task, there, wave
 
@@ -198,3 +202,28 @@ async def test_the_whole_document_is_json_and_bounded(planned, tmp_path, user):
     assert told["repository"]["folders"]
     assert len(told["repository"]["guides"][0]["text"]) < 4100
     assert len(json.dumps(told)) < 100_000
+
+
+NOSY = textwrap.dedent(
+    """
+    import json, os, pathlib, sys
+    found = []
+    for place in sys.argv[1:]:
+        try:
+            (pathlib.Path(place) / "planted").write_text("x")
+            found.append(place)
+        except OSError:
+            pass
+    print(json.dumps({"kind": "give_up", "because": "-", "reason": json.dumps(found)}))
+    """
+)
+
+
+async def test_a_command_that_plans_can_write_nowhere_else(tmp_path, user):
+    (tmp_path / "nosy.py").write_text(NOSY)
+    argv = [sys.executable, str(tmp_path / "nosy.py"), str(user), str(tmp_path)]
+    async with Processes("test-planner") as processes:
+        mind = CommandMind(argv, processes, choose("auto", readable=[Path(sys.prefix)]))
+        answer = await mind.answer({"tasks": []}, [])
+    assert answer["reason"] == "[]"
+    assert not (user / "planted").exists()

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 IDLE_MAX = 1000
 """Revisions without a new result: an epic's own counters end it long before."""
+BRANCH = "the branch of results"
 LOOK_S = 1.0
 """How often the folder of epics and the user's branch are looked at."""
 BEHIND_MIN = 50
@@ -124,7 +125,7 @@ class Fleet:
         self._refused: dict[str, str] = {}
         self._done: list[Done] = []
         self._tiers: tuple[str, ...] = ()
-        self._published = ""
+        self._published, self._publishing = "", asyncio.Lock()
         self._following: Following
         self._looked = asyncio.Event()
         self.shop: Shop
@@ -241,7 +242,13 @@ class Fleet:
         config, shop = self.config, self.shop
         if config.planner is None:
             return None
-        mind = mind_of(config.planner, config.models, processes, shop.sandbox)
+        mind = mind_of(
+            config.planner,
+            config.models,
+            processes,
+            shop.sandbox,
+            network=config.planning.network,
+        )
         return EpicPlanner(
             shop.hub,
             mind,
@@ -278,7 +285,11 @@ class Fleet:
         while True:
             for path in sorted(self.epics.glob("*.md")):
                 await self._begin(path)
-            await self._publish()
+            try:
+                await self._publish()
+                self._refused.pop(BRANCH, None)
+            except LeadhandError as error:  # the next look tries again
+                self._refused[BRANCH] = str(error)
             self._looked.set()
             await asyncio.sleep(LOOK_S)
 
@@ -304,9 +315,9 @@ class Fleet:
             self._refused[path.name] = str(error)
 
     async def _publish(self) -> None:
-        if self.config.publish and self.shop.hub.main() != self._published:
-            self._published = self.shop.hub.main()
-            await self.shop.hub.publish(self.config.publish)
+        async with self._publishing:
+            if self.config.publish and self.shop.hub.main() != self._published:
+                self._published = await self.shop.hub.publish(self.config.publish)
 
     async def idle(self) -> None:
         """Wait until every epic that is there has ended, or waits for a person."""

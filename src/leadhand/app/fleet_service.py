@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.fleet import FleetConfig
+from leadhand.app.fleet_planning import plan_rules, planner_of
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.claude import ClaudeCoder
@@ -117,6 +118,9 @@ def config_of(
         proxy=proxy_of(settings, env),
         daily=fleet.daily_spend,
         reviewer="" if fleet.reviewer == PERSON else fleet.reviewer,
+        planner=planner_of(settings),
+        planning=plan_rules(settings),
+        models=settings.book,
     )
 
 

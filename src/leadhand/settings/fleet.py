@@ -8,6 +8,7 @@
     agents = 8
     protected = [".github/**", "Makefile"]
     daily_spend = 40.0
+    planner = "lead"
 
     [coders.fast]
     kind = "claude"
@@ -97,6 +98,19 @@ class FleetSettings:
     stall: float = 0.0
     turns: int = 200
     cost: float = 0.0
+    planner: tuple[str, ...] = ()
+    """Who plans epics: a tier, a model or a function by name, or the words of a command."""
+    plan_tasks: int = 20
+    plan_files: int = 100
+    plan_waves: int = 50
+    plan_paths: tuple[str, ...] = ()
+    """Where planned tasks may write; nothing said: everywhere but what is protected."""
+    plan_programs: tuple[str, ...] = ()
+    """What acceptance commands of planned tasks may start; nothing said: any program there is."""
+    plan_network: bool = False
+    """Whether a planner that is a command may use the network."""
+    changelog: str = ""
+    """The file that gets an entry when an epic is done; nothing said: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,18 +240,22 @@ def duration(value: Any) -> float:
 
 
 READERS: dict[str, Any] = {
-    **dict.fromkeys(("repo", "folder", "epics", "cache", "branch", "publish"), text),
+    **dict.fromkeys(("repo", "folder", "epics", "cache", "branch", "publish", "changelog"), text),
     **dict.fromkeys(("gate", "setup"), commands),
     **dict.fromkeys(("gate_paths", "flaky", "readable", "keep", "protected"), texts),
+    **dict.fromkeys(("planner", "plan_paths", "plan_programs"), texts),
     **dict.fromkeys(("gate_time", "stagger", "drain", "time", "silence", "stall"), duration),
     **dict.fromkeys(("daily_spend", "cost"), dollars),
-    **dict.fromkeys(("setup_network", "strict"), flag),
+    **dict.fromkeys(("setup_network", "strict", "plan_network"), flag),
     "failures": pattern,
     "env": variables,
     "agents": whole(1, 2000),
     "gates": whole(1, 256),
     "batch": whole(1, 256),
     "turns": whole(0, 100_000),
+    "plan_tasks": whole(1, 200),
+    "plan_files": whole(1, 10_000),
+    "plan_waves": whole(1, 1000),
     "sandbox": one_of(*SANDBOXES),
     "reviewer": text,
 }

@@ -97,6 +97,8 @@ class CommandMind:
         self.name = Path(argv[0]).name
         self._argv, self._processes, self._sandbox = tuple(argv), processes, sandbox
         self._network = network
+        own = [Path(word) for word in argv if word.startswith("/")]
+        self._own = [path for path in own if path.is_file()]
 
     async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
         """Run it once."""
@@ -120,7 +122,9 @@ class CommandMind:
             raise MindFailed(f"{self.name} printed no JSON: {error}") from None
 
     async def _run(self, data: bytes, folder: Path, home: Path) -> Any:
-        wrapped = self._sandbox.wrap(self._argv, folder, home=home, network=self._network)
+        wrapped = self._sandbox.wrap(
+            self._argv, folder, home=home, network=self._network, readable=self._own
+        )
         process = await self._processes.spawn(
             wrapped.argv,
             cwd=wrapped.cwd,

@@ -24,6 +24,8 @@ class PlanRules:
     """Where planned tasks may write; nothing said: everywhere but what is protected."""
     programs: tuple[str, ...] = ()
     """The programs that acceptance commands may start; nothing said: any that is there."""
+    network: bool = False
+    """Whether a planner that is a command may use the network."""
     changelog: str = ""
     """A file that gets an entry by a task of its own in the end; nothing said: none."""
     reds: int = 3

@@ -1,0 +1,58 @@
+"""Who plans a fleet's epics, as `[fleet] planner` says: a tier, a model, a function, a command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.errors import UsageError
+from leadhand.fleet.planning.rules import PlanRules
+from leadhand.settings import source_of
+from leadhand.workers.loading import load_module
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from leadhand.settings import Settings
+
+
+def planner_of(settings: Settings) -> Any:
+    """What `FleetConfig.planner` takes; what is missing is said before anything is opened."""
+    wanted = settings.fleet.planner
+    if not wanted:
+        return None
+    if len(wanted) > 1:
+        return [_found(word, settings.root) for word in wanted]
+    (name,) = wanted
+    if settings.book.knows(name):
+        settings.book.refuse_unready(name)
+        return name
+    place, _, function = name.rpartition(":")
+    if not place or not function.isidentifier():
+        raise UsageError(
+            f"[fleet] planner: {name!r} names no planner. Fix: write a tier or a model, as in "
+            '"lead"; a function, as in "plan.py:next_wave"; or a command, as in ["python", "p.py"].'
+        )
+    found = getattr(load_module(source_of(place, settings.root)), function, None)
+    if not callable(found):
+        raise UsageError(f"[fleet] planner: {place} has no function {function!r}")
+    return found
+
+
+def _found(word: str, root: Path) -> str:
+    """A file of the project by its whole name: a command is run somewhere else."""
+    place = root / word
+    return str(place) if not word.startswith("-") and place.is_file() else word
+
+
+def plan_rules(settings: Settings) -> PlanRules:
+    """The limits of waves."""
+    fleet = settings.fleet
+    return PlanRules(
+        tasks=fleet.plan_tasks,
+        files=fleet.plan_files,
+        waves=fleet.plan_waves,
+        paths=fleet.plan_paths,
+        programs=fleet.plan_programs,
+        network=fleet.plan_network,
+        changelog=fleet.changelog,
+    )
