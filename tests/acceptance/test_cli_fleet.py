@@ -8,6 +8,7 @@ import sys
 import httpx2
 import pytest
 
+from leadhand.cli.fleet_doctor import fitting
 from tests.fleet.places import make_repo, run_git
 from tests.support.cli import Folder, finished
 
@@ -295,3 +296,39 @@ def test_the_page_and_the_api_are_served_with_it(folder):
         assert [run["status"] for run in runs] == ["succeeded"]
         os.kill(child.pid, signal.SIGTERM)
         assert finished(child).code == 143
+
+
+# --- doctor ------------------------------------------------------------------------------------
+
+
+def test_doctor_says_what_a_fleet_would_find_here(folder):
+    """Git, sandboxes, the coders that are configured, and how many agents fit."""
+    text = (folder.path / "leadhand.toml").read_text()
+    done = folder.run("doctor", "--json")
+    assert done.code == 0, done
+    checks = {(each["what"], each["value"].partition(":")[0]): each for each in done.doc["checks"]}
+    assert ("coder", "scripted") in checks
+    assert ("coder", "claude") in checks
+    (fit,) = [each for each in done.doc["checks"] if each["what"] == "agents fit"]
+    assert " claude, " in fit["value"]
+    assert [each for each in done.doc["checks"] if each["what"] == "git"]
+    more = '\n[coders.big]\nkind = "codex"\nkey = "NO_SUCH_KEY"\n'
+    folder.write("leadhand.toml", text.replace("agents = 4", "agents = 2000") + more)
+    done = folder.run("doctor", "--json")
+    assert done.code == 1
+    said = {each["problem"] for each in done.doc["checks"]}
+    assert "NO_SUCH_KEY is not set" in said
+    assert any(each and "[fleet] agents is 2000, and about" in each for each in said)
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ((10_500, 300, 1e6, 100, 100), 33),
+        ((1e6, 300, 1_500, 100, 100), 10),
+        ((1e6, 300, 1e6, 100, 2), 16),
+        ((100, 300, 1e6, 100, 2), 0),
+    ],
+)
+def test_the_scarcest_thing_says_how_many_fit(given, fits):
+    assert fitting(*given) == fits

@@ -69,7 +69,7 @@ def doctor(
     except LeadhandError as error:
         looks.append(_broken("settings", error))
     if settings is not None:
-        parts = (_store, _settings, _models, _mcp, _workers, _notify)
+        parts = (_store, _settings, _models, _mcp, _workers, _notify, _fleet)
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
         for part in parts:
@@ -289,6 +289,13 @@ def _workers(settings: Settings) -> Iterator[Look]:
     yield Look(
         "workers", f"{len(registry)}: {names}" if names else "none", missing, fix, warning=True
     )
+
+
+def _fleet(settings: Settings) -> Iterator[Look]:
+    """What a coding fleet needs."""
+    from leadhand.cli.fleet_doctor import looks
+
+    yield from looks(settings)
 
 
 def _notify(settings: Settings) -> Iterator[Look]:

@@ -1,0 +1,88 @@
+"""A fleet from its settings: what each coder is given, and what it costs."""
+
+import json
+import sys
+
+import pytest
+
+from leadhand.app.fleet_service import config_of, crew_of, priced
+from leadhand.fleet.coder.base import Assignment
+from leadhand.fleet.sandbox import Sandbox
+from leadhand.settings import load_settings
+from leadhand.settings.fleet import CoderSettings
+
+FLEET = '[fleet]\ngate = ["true"]\nsandbox = "{sandbox}"\n'
+CLAUDE = f'[coders.fast]\nkind = "claude"\nprogram = "{sys.executable}"\nkey = "MY_KEY"\n'
+CODEX = f'[coders.able]\nkind = "codex"\nprogram = "{sys.executable}"\ntier = 2\nkey = "OTHER"\n'
+HOUSE = (
+    '[coders.house]\nkind = "command"\ntier = 3\nkey = "HOUSE_KEY"\nhosts = ["api.example.com"]\n'
+    'command = ["{root}/agent", "{brief_file}"]\n'
+)
+ENV = {"MY_KEY": "one-secret", "OTHER": "two-secret", "HOUSE_KEY": "three-secret"}
+
+
+def made(folder, text, sandbox):
+    (folder / "leadhand.toml").write_text(FLEET.format(sandbox=sandbox) + text)
+    (folder / "repo").mkdir()
+    settings = load_settings(environ={"HOME": str(folder)}, folder=folder)
+    config = config_of(settings, folder / "repo", ENV)
+    return config, crew_of(settings, ENV)(None)
+
+
+def launched(coder, folder, sandbox):
+    slot, home = folder / "slot", folder / "home"
+    assignment = Assignment(run="r", task="t", brief="Do it.", model="m")
+    return coder.launch(assignment, slot, home, sandbox)
+
+
+def test_in_a_sandbox_no_agent_holds_the_key_of_its_provider(tmp_path):
+    """The proxy adds it; a command has its own, and only the hosts that are named."""
+    config, crew = made(tmp_path, CODEX + HOUSE + CLAUDE, "auto")
+    assert [name for name, _coder, _model in crew] == ["coder", "coder@able", "coder@house"]
+    boxed = Sandbox(kind="landlock", proxy=tmp_path / "door")
+    for _name, coder, _model in crew[:2]:
+        launch = launched(coder, tmp_path, boxed)
+        told = json.dumps([launch.argv, dict(launch.env), coder._env])
+        assert "secret" not in told
+        assert f"/{coder.name}" in told, "by its route"
+    assert config.proxy._routes["fast"].headers == {"x-api-key": "one-secret"}
+    assert config.proxy._routes["able"].headers == {"authorization": "Bearer two-secret"}
+    assert ("api.example.com", 443) in config.proxy._hosts
+    house = crew[2][1]
+    assert house._env == {"HOUSE_KEY": "three-secret"}
+    assert launched(house, tmp_path, boxed).argv[0] == str(tmp_path / "agent")
+
+
+def test_without_a_sandbox_each_program_finds_its_key_where_it_looks(tmp_path):
+    config, crew = made(tmp_path, CODEX + CLAUDE, "none")
+    assert config.proxy is None
+    assert crew[0][1]._env == {"ANTHROPIC_API_KEY": "one-secret"}
+    assert crew[1][1]._env["CODEX_API_KEY"] == "two-secret"
+
+
+def test_settings_reach_the_fleet(tmp_path):
+    more = (
+        'gate_time = "5 s"\nagents = 9\ngates = 5\nstrict = true\nbatch = 4\ncache = "wheels"\n'
+        'setup = ["make deps"]\nprotected = ["a/**"]\nreviewer = "fast"\ndaily_spend = 3\n'
+        'time = "1 min"\nturns = 7\ncost = 2\nepics = "wishes"\n'
+    )
+    config, _crew = made(tmp_path, more + CLAUDE, "auto")
+    assert config.gate.commands == (("true",),)
+    assert (config.gate.time_s, config.gate.setup) == (5.0, (("make", "deps"),))
+    assert config.gate.env["LEADHAND_CACHE"] == str(tmp_path / "wheels")
+    assert config.readable == (tmp_path / "wheels",)
+    assert (config.agents, config.gates, config.rules.slots) == (9, 5, 5)
+    assert (config.rules.strict, config.rules.batch_max) == (True, 4)
+    assert (config.reviewer, config.daily, config.protected) == ("fast", 3.0, ("a/**",))
+    assert config.limits[:2] == (60.0, 300.0)
+    assert (config.limits.turns, config.limits.cost) == (7, 2.0)
+    assert config.epics == tmp_path / "wishes"
+
+
+def test_what_codex_costs_is_reckoned_from_its_tokens(tmp_path):
+    own = CoderSettings(name="a", kind="codex", price_in=2.0, price_out=8.0)
+    assert priced(own)("whatever", 1_000_000, 500_000) == pytest.approx(6.0)
+    pytest.importorskip("genai_prices")
+    published = priced(CoderSettings(name="a", kind="codex"))
+    assert published("gpt-5", 1_000_000, 0) > 0
+    assert published("nobody-knows-this-model", 1_000_000, 0) == 0.0
