@@ -3,8 +3,9 @@
 A server starts small runs at a steady pace and times each append until it is durable: without
 readers, with 199 that read and one that does not, and without again. The readers are a process of
 their own. What counts is the median with readers against the mean of the medians without: a ratio
-of one run on one machine. Every reader must get every event once and in order, or there is no
-figure.
+of one run on one machine. The 95th and 99th of a hundred stand beside it, and how late readers
+hear of an event, since that is what a quick commit must not be paid with. Every reader must get
+every event once and in order, or there is no figure.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import json
 import socket
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from frame import arguments, emit, memory
@@ -24,7 +25,8 @@ from frame import arguments, emit, memory
 PACE_S = 0.05
 """A run of four steps so often: some 240 events a second."""
 STEPS = 4
-QUIET = 200
+QUIET = 100
+SHARES = (0.5, 0.95, 0.99)
 
 
 def main() -> None:
@@ -41,8 +43,8 @@ def main() -> None:
 # Reading.
 
 
-async def read_one(given: Any, found: list[int]) -> None:
-    """Everything from the beginning, by position."""
+async def read_one(given: Any, found: list[int], late: list[float] | None) -> None:
+    """Everything from the beginning, by position; and how long after its moment it came."""
     host, port = given.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(asked(host, port, given.token))
@@ -52,6 +54,9 @@ async def read_one(given: Any, found: list[int]) -> None:
                 number = int(line[4:])
             elif line.startswith(b"event: "):
                 found.append(number)
+            elif late is not None and line.startswith(b"data: "):
+                at = datetime.fromisoformat(json.loads(line[6:])["at"])
+                late.append(time.time() - at.timestamp())
     except (OSError, asyncio.CancelledError):
         pass
     finally:
@@ -75,7 +80,11 @@ async def read_all(given: Any) -> None:
     stalled.connect((host, int(port)))
     stalled.sendall(asked(host, port, given.token))
     found: list[list[int]] = [[] for _ in range(given.size - 1)]
-    tasks = [asyncio.create_task(read_one(given, each)) for each in found]
+    late: list[float] = []
+    tasks = [
+        asyncio.create_task(read_one(given, each, None if index % 10 else late))
+        for index, each in enumerate(found)
+    ]
     print("reading", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await asyncio.sleep(2)
@@ -86,7 +95,13 @@ async def read_all(given: Any) -> None:
     whole = all(each == list(range(each[0], each[0] + len(each))) for each in found if each)
     last = {each[-1] for each in found if each}
     same = len(last) == 1 and all(found)
-    print(json.dumps({"whole": whole, "same": same, "events": len(found[0])}), flush=True)
+    told = {"late_ms": [round(of(late, share) * 1e3) for share in (0.5, 0.99)]}
+    print(json.dumps({"whole": whole, "same": same, "events": len(found[0]), **told}), flush=True)
+
+
+def of(values: list[float], share: float) -> float:
+    """The value below which a share of them lies."""
+    return sorted(values)[int(share * (len(values) - 1))]
 
 
 # Serving.
@@ -136,16 +151,22 @@ async def measured(given: Any) -> None:
     verdict = json.loads(said.splitlines()[-1])
     if not (verdict["whole"] and verdict["same"]):
         raise SystemExit(f"a reader missed something: {verdict}")
-    alone = (before + after) / 2
-    figures = {"alone_ms": round(alone * 1e3, 3), "among_ms": round(among * 1e3, 3)}
+    alone = [(a + b) / 2 for a, b in zip(before, after, strict=True)]
     emit(
         given.size,
         3 * given.seconds,
-        ratio=round(among / alone, 3),
+        ratio=round(among[0] / alone[0], 3),
         events=verdict["events"],
+        late_ms=shown(verdict["late_ms"]),
         grown_mb=round(grown, 1),
-        **figures,
+        alone_ms=shown(round(each * 1e3, 2) for each in alone),
+        among_ms=shown(round(each * 1e3, 2) for each in among),
     )
+
+
+def shown(values: Iterable[float]) -> str:
+    """The median and the tail."""
+    return "/".join(f"{value:g}" for value in values)
 
 
 def token_of(store: Path) -> str:
@@ -166,8 +187,8 @@ def timed(store: Any, taken: list[float]) -> None:
     store.append = timing
 
 
-async def phase(up: Any, taken: list[float], seconds: float) -> float:
-    """Start runs at a steady pace; the median time of an append."""
+async def phase(up: Any, taken: list[float], seconds: float) -> list[float]:
+    """Start runs at a steady pace; how long appends took: the median, p95 and p99."""
     from leadhand.app.lead import Lead
 
     conductor = up.office.conductor
@@ -180,9 +201,9 @@ async def phase(up: Any, taken: list[float], seconds: float) -> float:
         await lead.begin(up.office.host, plan)
         await asyncio.sleep(max(0.0, PACE_S - (time.monotonic() - began)))
     await asyncio.sleep(0.5)
-    with suppress(IndexError):
-        return median(taken[QUIET // 10 :])
-    raise SystemExit("nothing was committed")
+    if len(taken) < QUIET:
+        raise SystemExit(f"only {len(taken)} commits: too few to say anything")
+    return [of(taken[QUIET // 10 :], share) for share in SHARES]
 
 
 if __name__ == "__main__":
