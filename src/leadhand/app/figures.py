@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.app.documents import run_rows
+from leadhand.app.documents import run_row
 from leadhand.core.metrics import Metrics
 from leadhand.core.moments import iso
 from leadhand.core.recoveries import rate_row, win_rates
+from leadhand.core.views import ENDED
 from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
     from leadhand.app.documents import Driver
     from leadhand.app.reader import Reader
     from leadhand.core.plan import Doc
+
+Counted = dict[str, tuple[int, Metrics]]
+"""What was counted of runs that have ended, and how long their logs were then."""
 
 
 class Figures(NamedTuple):
@@ -23,6 +27,8 @@ class Figures(NamedTuple):
     found: Metrics
     circuits: list[Doc]
     unread: list[str]
+    cost: float
+    """What all runs have spent, in dollars."""
 
     def document(self) -> Doc:
         """As `metrics --json` prints it."""
@@ -37,6 +43,7 @@ class Figures(NamedTuple):
             "recovered": found.recovered,
             "recovery_rate": found.recovery_rate,
             "planner_calls": found.planner_calls,
+            "cost": round(self.cost, 6),
             "questions": found.questions,
             "answered_by_default": found.answered_by_default,
             "recovery": [rate_row(row) for row in win_rates(found.answers)],
@@ -45,17 +52,27 @@ class Figures(NamedTuple):
         }
 
 
-def figures(reader: Reader, driver: Driver) -> Figures:
-    """Read every log."""
+def figures(reader: Reader, driver: Driver, counted: Counted | None = None) -> Figures:
+    """Read every log; with `counted`, which is added to, only those that may have changed."""
     runs: dict[str, int] = {}
-    found, unread = Metrics(), []
-    for row in run_rows(reader, driver):
+    found, unread, cost = Metrics(), list[str](), 0.0
+    known = {} if counted is None else counted
+    for header in reader.runs():
+        row = run_row(reader, header, driver)
         runs[row["status"]] = runs.get(row["status"], 0) + 1
-        try:
-            found.add([event for _entry, event in reader.events(row["run"])])
-        except StoreError as error:
-            unread.append(str(error))
-    return Figures(dict(sorted(runs.items())), found, open_circuits(reader), unread)
+        cost += row["cost"] or 0.0
+        seq, one = known.get(header.run, (0, Metrics()))
+        if seq != header.seq:
+            one = Metrics()
+            try:
+                one.add([event for _entry, event in reader.events(header.run)])
+            except StoreError as error:
+                unread.append(str(error))
+                continue
+            if row["status"] in ENDED:
+                known[header.run] = (header.seq, one)
+        found.join(one)
+    return Figures(dict(sorted(runs.items())), found, open_circuits(reader), unread, cost)
 
 
 def open_circuits(reader: Reader) -> list[Doc]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from leadhand.core.state import State, StepState
     from leadhand.ports import Entry
 
+TRIES_SHOWN = 50
+"""Attempts of a step that a timeline shows: the last ones."""
 TAIL_CHARS = 4000
 """How much of what a step printed is shown with it; the rest is a text of its own."""
 
@@ -108,9 +110,41 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
         "held": step.held or None,
         "questions": [_asked(state, ident) for ident in dict.fromkeys(questions)],
         "attempts_made": attempts_of(log),
+        "others": others_for(state, step),
         "models": msgspec.to_builtins(tally) if tally is not None else None,
         "data": _data(reader, step),
         "output": output_of(reader, log)[-TAIL_CHARS:],
+    }
+
+
+def others_for(state: State, step: StepState) -> list[str]:
+    """Who else could do a step: its alternatives, whoever offers the same action by name, and
+    for one without a name whoever takes it and gives the same facts."""
+    own = state.catalog.offer(step.worker, step.action)
+    found = dict.fromkeys(step.doc.get("alternatives", ()))
+    for name, spec in sorted(state.catalog.workers.items()):
+        offer = spec.offers.get(step.action)
+        gives = own is not None and offer is not None and {*own.gives} <= {*offer.gives}
+        if offer is not None and (step.action or (gives and own is not None and own.gives)):
+            found[name] = None
+    found.pop(step.worker, None)
+    return list(found)
+
+
+def attempts_document(reader: Reader, state: State) -> Doc:
+    """When each attempt was, of the steps that had more than one."""
+    several = {step.id for step in state.steps.values() if step.attempts > 1}
+    logs: dict[str, list[tuple[Entry, ev.Event]]] = {}
+    for entry, event in reader.events(state.run) if several else ():
+        if (name := getattr(event, "step", None)) in several:
+            logs.setdefault(name, []).append((entry, event))
+    keys = ("attempt", "worker", "started", "ended", "status")
+    return {
+        "run": state.run,
+        "steps": {
+            name: [{key: made[key] for key in keys} for made in attempts_of(log)[-TRIES_SHOWN:]]
+            for name, log in logs.items()
+        },
     }
 
 

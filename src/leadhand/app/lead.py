@@ -172,10 +172,10 @@ class Lead(People):
                 await run.said(Word("resume", self.actor))
             return await self._finished(host, run, approve=approve)
 
-    async def rollback(self, run_id: str, *, approve: bool = False) -> Outcome:
+    async def rollback(self, run_id: str, *, approve: bool = False, reason: str = "") -> Outcome:
         """Take back what a run did that has ended: its rollback plan, or its undos."""
         async with self.hosting() as host:
-            run = await roll_back(self, host, run_id)
+            run = await roll_back(self, host, run_id, reason=reason)
             return await finish(run, self.actor if approve else "", self.key)
 
     async def _finished(self, host: Host, run: Run, *, approve: bool) -> Outcome:

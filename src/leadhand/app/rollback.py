@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from leadhand.engine.run import Run
 
 
-async def roll_back(lead: Lead, host: Host, run_id: str, sources: tuple[str, ...] = ()) -> Run:
-    """Begin the rollback of a run that has ended, or take it up where it stands."""
+async def roll_back(
+    lead: Lead, host: Host, run_id: str, sources: tuple[str, ...] = (), reason: str = ""
+) -> Run:
+    """Begin the rollback of a run that has ended, or take it up where it stands.
+
+    `reason` is recorded when it begins.
+    """
     ident = rollback_id(run_id)
     if host.store.header(ident) is not None:
         _refuse_namesake(host, lead, ident, run_id)
@@ -40,7 +45,7 @@ async def roll_back(lead: Lead, host: Host, run_id: str, sources: tuple[str, ...
     }
     # An undo that gets what does not fit fails when its turn comes: no reason to undo nothing.
     checked = lead.check(wanted.plan, params, values_too=not wanted.undos)
-    origin = {"rollback_of": run_id}
+    origin = {"rollback_of": run_id, **({"rollback_reason": reason} if reason else {})}
     return await lead.begin(
         host, wanted.plan, run_id=ident, sources=sources, origin=origin, checked=checked
     )

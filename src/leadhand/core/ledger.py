@@ -95,7 +95,10 @@ def _place(details: object) -> str:
 
 def _started(event: ev.RunStarted) -> str:
     goal = event.goal if isinstance(event.goal, str) else event.goal.get("text", "")
-    return f"{event.actor or 'somebody'} started the run{_because(goal)} (planner: {event.planner})"
+    text = f"{event.actor or 'somebody'} started the run{_because(goal)} (planner: {event.planner})"
+    back = event.plan.get("rollback_of")
+    why = _because(str(event.plan.get("rollback_reason", "")))
+    return f"{text}; it takes back run {back}{why}" if back else text
 
 
 def _approved(event: ev.RevisionApproved) -> str:

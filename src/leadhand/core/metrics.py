@@ -61,6 +61,11 @@ class Metrics(msgspec.Struct, kw_only=True):
         self.failed_steps += len(last)
         self.recovered += sum(last.values())
 
+    def join(self, other: Metrics) -> None:
+        """Take in what was counted of other runs."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     @property
     def first_pass_rate(self) -> float | None:
         """The share of steps that needed no second attempt."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc, Json
     from leadhand.core.state import State
 
-ORIGIN_KEYS = ("library", "context", "bound", "rollback_of", "request")
+ORIGIN_KEYS = ("library", "context", "bound", "rollback_of", "rollback_reason", "request")
 """What a run records of where its plan came from; no part of the plan."""
 
 

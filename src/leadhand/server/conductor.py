@@ -171,13 +171,13 @@ class Conductor:
             self.unhosted[run.id] = str(error)
             self._tell(f"run {run.id} is not taken up: {error}")
 
-    async def roll_back(self, run: str, actor: str, state: State) -> Run:
+    async def roll_back(self, run: str, actor: str, state: State, reason: str = "") -> Run:
         """Begin the rollback of a run, or take it up where it stands."""
         found = loaded(self.settings, state, shared=self.registry)
         sources = state.started.workers if state.started else ()
         policy = msgspec.structs.replace(self.settings.policy)
         lead = self.lead_for(actor, "", policy, found.registry, self.settings)
-        return await roll_back(lead, self.host, run, sources)
+        return await roll_back(lead, self.host, run, sources, reason)
 
     # Ends.
 

@@ -93,6 +93,13 @@ class RedoForm(Form):
     reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
 
+class ReassignForm(Form):
+    """Who is to do a step instead, and why."""
+
+    worker: Name
+    reason: Short = ""
+
+
 class ApproveForm(Form):
     """Allow exactly what was shown."""
 

@@ -18,6 +18,7 @@ from leadhand.server.prometheus import Book
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leadhand.app.figures import Counted
     from leadhand.app.fleet_station import Station
     from leadhand.engine.host import Host
     from leadhand.server.conductor import Conductor
@@ -49,6 +50,7 @@ class Office:
     station: Station | None = None
     """Where the fleet is spoken to, if one is at work in this process."""
     book: Book = field(default_factory=Book)
+    counted: Counted = field(default_factory=dict)
 
     @property
     def host(self) -> Host:

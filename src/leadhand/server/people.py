@@ -3,7 +3,8 @@
 A token is 256 random bits. The owner's is made at the first start and kept beside the database, in
 a file that only its owner may read; everybody else's stands in leadhand.toml as a hash. A session
 is a cookie that says who and until when, under a key that is made from the owner's token and the
-person's own: it survives a restart of the server, and ends when either token changes.
+person's own: it survives a restart of the server, and ends when either token changes. One that was
+signed out is remembered in a file (`signed_out.py`), so that it stays over.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.errors import NotAllowed, UsageError
+from leadhand.server.signed_out import SignedOut
 from leadhand.stores.places import home
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ COOKIE = "leadhand_session"
 SESSION_S = 7 * 24 * 3600
 LOOK_S = 1.0
 """How often the settings are looked at again for people who were added or taken out."""
-SIGNED_OUT_MAX = 10_000
 TRIES_MAX = 10
 """Wrong tokens from one address before it must wait."""
 TRIES_S = 60.0
@@ -63,6 +64,12 @@ def token_file(store: Place) -> Path:
     """Where the owner's token is kept."""
     path = home(store)
     return path.with_name(f"{path.name}.token")
+
+
+def signed_out_file(store: Place) -> Path:
+    """Where sessions are remembered that were ended before their time."""
+    path = home(store)
+    return path.with_name(f"{path.name}.signed-out")
 
 
 def owner_token(store: Place) -> tuple[str, bool]:
@@ -102,6 +109,7 @@ class People:
         configured: Callable[[], Mapping[str, Member]],
         *,
         owner_key: str = "",
+        signed_out: Path | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._owner = Person(owner, "approver", digest_of(token), owner_key)
@@ -110,7 +118,7 @@ class People:
         self._now = now
         self._looked = 0.0
         self._people: dict[str, Person] = {}
-        self._signed_out: dict[str, int] = {}
+        self._signed_out = SignedOut(signed_out, now())
         self._look()
 
     def by_token(self, token: str) -> Person | None:
@@ -139,7 +147,7 @@ class People:
         person, ends = self._people.get(parts[0]), int(parts[1])
         if person is None or not hmac.compare_digest(self._mac(words, person), mac):
             return None
-        if ends <= self._now() or mac in self._signed_out:
+        if ends <= self._now() or cookie in self._signed_out:
             return None
         return person, ends
 
@@ -147,11 +155,7 @@ class People:
         """This session is over, though its time is not."""
         found = self.by_session(cookie)
         if found is not None:
-            now = self._now()
-            kept = {mac: ends for mac, ends in self._signed_out.items() if ends > now}
-            while len(kept) >= SIGNED_OUT_MAX:
-                kept.pop(next(iter(kept)))
-            self._signed_out = kept | {cookie.rpartition(".")[2]: found[1]}
+            self._signed_out.add(cookie, found[1], self._now())
 
     def _holder_of(self, token: str) -> Person | None:
         given, found = digest_of(token), None

@@ -45,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     *_rules(PUBLIC, "POST /session", signs_in=True),
     *_rules(VIEWER, "GET /openapi.json", "GET /session", "DELETE /session"),
     *_rules(VIEWER, "GET /runs", "GET /runs/{run}", "GET /runs/{run}/graph"),
+    *_rules(VIEWER, "GET /runs/{run}/attempts"),
     *_rules(VIEWER, "GET /runs/{run}/steps/{step}", "GET /runs/{run}/steps/{step}/output"),
     *_rules(VIEWER, "GET /runs/{run}/revisions", "GET /runs/{run}/revisions/{number}"),
     *_rules(VIEWER, "GET /runs/{run}/diff", "GET /runs/{run}/ledger", "GET /runs/{run}/review"),
@@ -63,7 +64,7 @@ RULES: tuple[Rule, ...] = (
     *_rules(OPERATOR, "PUT /library/{name}", "DELETE /library/{name}"),
     *_rules(APPROVER, "POST /runs/{run}/review/approve", "POST /runs/{run}/review/reject"),
     *_rules(APPROVER, "POST /runs/{run}/review/request-changes"),
-    *_rules(APPROVER, "POST /runs/{run}/review/amend"),
+    *_rules(APPROVER, "POST /runs/{run}/review/amend", "POST /runs/{run}/steps/{step}/reassign"),
     *_rules(APPROVER, "POST /stop-all", "DELETE /stop-all"),
 )
 

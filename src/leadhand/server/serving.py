@@ -26,7 +26,7 @@ from leadhand.server.desks import Desks
 from leadhand.server.gate import Gate, Limits
 from leadhand.server.idempotency import Keys
 from leadhand.server.office import Office
-from leadhand.server.people import People, owner_token
+from leadhand.server.people import People, owner_token, signed_out_file
 from leadhand.server.routes.pages import page_policy
 from leadhand.server.stream import Hub
 from leadhand.settings import load_settings
@@ -146,7 +146,13 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         desks.driver = Driver(_pid(), host.owner)
         hub = Hub(cast("Log", host.store), desks)
         own_key = str(settings.approver_key or "")
-        people = People(serve.actor, token, _members(settings), owner_key=own_key)
+        people = People(
+            serve.actor,
+            token,
+            _members(settings),
+            owner_key=own_key,
+            signed_out=signed_out_file(settings.store),
+        )
         office = Office(
             settings,
             people,

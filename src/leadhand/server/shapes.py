@@ -179,9 +179,17 @@ class Step(Node):
     held: str | None
     questions: list[Asked]
     attempts_made: list[Attempt]
+    others: list[str]
     models: Doc | None
     data: Any
     output: str
+
+
+class Attempts(Shape):
+    """The attempts of steps that had more than one."""
+
+    run: str
+    steps: dict[str, list[Doc]]
 
 
 class RevisionRow(Shape):
@@ -262,6 +270,12 @@ class Done(Shape):
 
     run: str
     status: str
+
+
+class Reassigned(Done):
+    """A step that somebody else does now, under a new id."""
+
+    step: str
 
 
 class Started(Done):
@@ -352,6 +366,7 @@ class Metrics(Shape):
 
     runs: dict[str, int]
     attempts: int
+    cost: float
     recovery: list[Doc]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from leadhand.app.comparing import compared, numbered
-from leadhand.app.graphs import graph_document, output_of, step_document
+from leadhand.app.graphs import attempts_document, graph_document, output_of, step_document
 from leadhand.codec.events import decode
 from leadhand.core.ledger import describe, ledger_of
 from leadhand.core.moments import iso
@@ -33,6 +33,16 @@ Number = Annotated[int | None, Query(ge=0, le=1_000_000)]
 async def graph(request: Request, run: str) -> Response:
     """All steps, and which waits for which."""
     return await seen(request, of_run(run), lambda desk: graph_document(desk.state(run)))
+
+
+@router.get("/runs/{run}/attempts", responses=document(shapes.Attempts))
+async def attempts(request: Request, run: str) -> Response:
+    """When each attempt was, of the steps that had more than one."""
+
+    def make(desk: Desk) -> Doc:
+        return attempts_document(desk, desk.state(run))
+
+    return await seen(request, of_run(run), make)
 
 
 @router.get("/runs/{run}/steps/{step}", responses=document(shapes.Step))

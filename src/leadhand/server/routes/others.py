@@ -48,7 +48,12 @@ async def workers(request: Request) -> Response:
 @router.get("/metrics", responses=document(shapes.Metrics))
 async def metrics(request: Request) -> Response:
     """What all runs amount to."""
-    return await seen(request, of_database, lambda desk: figures(desk, desk.driver).document())
+    counted = office_of(request).counted
+
+    def make(desk: Desk) -> Doc:
+        return figures(desk, desk.driver, counted).document()
+
+    return await seen(request, of_database, make)
 
 
 @router.get("/settings", responses=done(shapes.Settings))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
+from collections import OrderedDict
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
@@ -16,7 +18,7 @@ from leadhand.server.problems import missing
 from leadhand.server.prometheus import exposition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 router = APIRouter(include_in_schema=False)
 WEB = Path(str(resources.files("leadhand.server"))) / "web"
@@ -52,11 +54,8 @@ async def page(request: Request) -> Response:
     body = page_body(office_of(request).version)
     if not body:
         return Response(NOT_BUILT, 503, {"Retry-After": "60"}, TYPES[".html"])
-    tag = f'W/"{hashlib.sha256(body).hexdigest()[:20]}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    if tag in request.headers.get("if-none-match", ""):
-        return Response(None, 304, headers)
-    return Response(body, 200, headers, TYPES[".html"])
+    found = packed_of(hashlib.sha256(body).hexdigest(), lambda: body)
+    return _sent(request, found, "no-cache", TYPES[".html"])
 
 
 def page_body(version: str) -> bytes:
@@ -74,13 +73,61 @@ def _address(version: str) -> str:
 
 
 @router.get("/assets/{version}/{file:path}")
-async def asset(version: str, file: str) -> Response:  # noqa: ARG001 - only its address counts
+async def asset(request: Request, version: str, file: str) -> Response:  # noqa: ARG001 - only its address counts
     """A file of the page: its address changes with the version, so it is kept for ever."""
     found = asset_file(file)
     if found is None:
         raise missing("there is no such file")
-    kind = TYPES[found.suffix]
-    return Response(found.read_bytes(), 200, {"Cache-Control": IMMUTABLE}, kind)
+    stamp = found.stat()
+    name = f"{found} {stamp.st_mtime_ns} {stamp.st_size}"
+    return _sent(request, packed_of(name, found.read_bytes), IMMUTABLE, TYPES[found.suffix])
+
+
+class Packed(NamedTuple):
+    """A file as it is, and as it goes to those who can unpack it; empty where that is no gain."""
+
+    plain: bytes
+    gzip: bytes
+    tag: str
+
+
+_packed: OrderedDict[str, Packed] = OrderedDict()
+PACKED_MAX = 200
+
+
+def packed_of(name: str, read: Callable[[], bytes]) -> Packed:
+    """A file, packed once."""
+    found = _packed.get(name)
+    if found is None:
+        plain = read()
+        small = gzip.compress(plain, 9, mtime=0)
+        small = small if len(small) < 0.9 * len(plain) else b""
+        found = _packed[name] = Packed(plain, small, hashlib.sha256(plain).hexdigest()[:20])
+        while len(_packed) > PACKED_MAX:
+            _packed.popitem(last=False)
+    return found
+
+
+def _sent(request: Request, found: Packed, keep: str, kind: str) -> Response:
+    """As the browser takes it. What is packed is another text, so it has another tag."""
+    packs = bool(found.gzip) and takes_gzip(request.headers.get("accept-encoding", ""))
+    tag = f'"{found.tag}-gz"' if packs else f'"{found.tag}"'
+    headers = {"ETag": tag, "Cache-Control": keep, "Vary": "Accept-Encoding"}
+    asked = (each.strip() for each in request.headers.get("if-none-match", "").split(","))
+    if any(each.removeprefix("W/") == tag or each == "*" for each in asked):
+        return Response(None, 304, headers)
+    if packs:
+        headers["Content-Encoding"] = "gzip"
+    return Response(found.gzip if packs else found.plain, 200, headers, kind)
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding header names gzip, or anything, and does not weigh it nothing."""
+    weights: dict[str, bool] = {}
+    for each in accepted.lower().split(","):
+        name, _, weight = each.partition(";")
+        weights[name.strip()] = re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
+    return weights.get("gzip", weights.get("*", False))
 
 
 def asset_file(name: str) -> Path | None:

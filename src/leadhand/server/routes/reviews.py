@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
 from leadhand.app.documents import review_document
+from leadhand.app.graphs import others_for
 from leadhand.app.people import ends, revision_of
 from leadhand.codec.documents import read_document
 from leadhand.core import control
@@ -14,12 +15,14 @@ from leadhand.core.amend import edit
 from leadhand.core.approval import binding
 from leadhand.core.diff import diff
 from leadhand.core.revisions import plan_of
+from leadhand.core.state import REPLACEABLE
 from leadhand.core.views import run_status
 from leadhand.engine.approvals import own_words
 from leadhand.errors import Conflict, UsageError
 from leadhand.server import shapes
-from leadhand.server.forms import AmendForm, ApproveForm, ChangesForm, RejectForm
+from leadhand.server.forms import AmendForm, ApproveForm, ChangesForm, ReassignForm, RejectForm
 from leadhand.server.office import answer, now, of_run, office_of, person_of, seen
+from leadhand.server.problems import missing
 from leadhand.server.routes.common import document, done, key_of
 
 if TYPE_CHECKING:
@@ -92,6 +95,35 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
         told["changes"] = [each.document() for each in diff(before, after, heirs)]
         revision = {**revision_of(state, after), "because": form.reason}
         return control.amend(state, revision, person.name, at)
+
+    return await _said(request, run, said, told)
+
+
+@router.post("/runs/{run}/steps/{step}/reassign", responses=done(shapes.Reassigned))
+async def reassign(request: Request, run: str, step: str, form: ReassignForm) -> Response:
+    """Have another worker do a step that is not under way; it makes a new revision."""
+    person, told = person_of(request), dict[str, Any]()
+
+    def said(state: State, at: Now) -> Move:
+        found = state.steps.get(step)
+        if found is None:
+            raise missing(f"run {run} has no step {step[:100]}")
+        if state.ended is not None or found.status not in REPLACEABLE:
+            what = run_status(state) if state.ended is not None else found.status
+            raise Conflict(f"step {step} cannot be given to another: it is {what}")
+        others = others_for(state, found)
+        if form.worker not in others:
+            named = ", ".join(others) or "nobody"
+            raise UsageError(f"{form.worker} cannot take over step {step}; who can: {named}")
+        before, heirs = plan_of(state)
+        sets: list[tuple[str, Any]] = [(f'steps["{step}"].worker', form.worker)]
+        if form.worker in (spare := found.doc.get("alternatives", ())):
+            left = [each for each in spare if each != form.worker]
+            sets.append((f'steps["{step}"].alternatives', left))
+        revision = revision_of(state, edit(before, sets, heirs=heirs))
+        told["step"] = next((str(each["id"]) for each in revision["steps"]), step)
+        because = form.reason or f"{form.worker} is to do it"
+        return control.amend(state, {**revision, "because": because}, person.name, at)
 
     return await _said(request, run, said, told)
 

@@ -158,7 +158,7 @@ async def cancel(request: Request, run: str, form: ReasonForm) -> Response:
 
 
 @router.post("/runs/{run}/rollback", responses=done(shapes.Done))
-async def rollback(request: Request, run: str, form: ReasonForm) -> Response:  # noqa: ARG001 - its form is checked
+async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
     """Take back what a run did that has ended, in a run of its own."""
     office, person = office_of(request), person_of(request)
 
@@ -173,7 +173,7 @@ async def rollback(request: Request, run: str, form: ReasonForm) -> Response:  #
     if run_status(state) not in ENDED:
         raise Conflict(f"run {run} is {run_status(state)}. Fix: end it first")
     if back is None:
-        back = (await office.conductor.roll_back(run, person.name, state)).state
+        back = (await office.conductor.roll_back(run, person.name, state, form.reason)).state
     return answer({"run": back.run, "status": run_status(back)})
 
 

@@ -1,0 +1,317 @@
+"""What people do at a run beside its plan, the page's files, and what a restart must not undo."""
+
+import datetime as dt
+import gzip
+import ipaddress
+import ssl
+import stat
+
+import httpx2
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from leadhand.errors import StoreError
+from leadhand.server.people import People
+from leadhand.server.routes import pages
+from leadhand.server.signed_out import SignedOut
+from tests.support.serving import TOKENS, ended, plan_of, project, served
+
+TWINS = """
+
+@worker(name="weak", action="write", idempotent=True)
+async def weak(text: str = "") -> str:
+    raise Permanent("too hard")
+
+
+@worker(name="strong", action="write")
+async def strong(text: str = "") -> str:
+    return f"strong {text}"
+
+
+@worker(name="other", action="read")
+async def other() -> str:
+    return "read"
+
+
+@worker(name="shifty", idempotent=True)
+async def shifty(context: Context) -> str:
+    if context.attempt < 3:
+        raise ConnectionError("not yet")
+    return "at last"
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("more")
+    project(folder)
+    text = (folder / "workers.py").read_text()
+    (folder / "workers.py").write_text(text + TWINS)
+    with served(folder) as up:
+        yield up
+
+
+# Steps.
+
+
+def test_a_step_that_failed_is_given_to_another_worker(server):
+    """Only to one that offers the same action; it is a revision with an author and a reason."""
+    weak = {"id": "a", "worker": "weak", "action": "write", "parameters": {"text": "x"}}
+    with server.client() as client, server.client("operator") as operator:
+        run = client.post("/runs", json={"plan": plan_of(weak)}).json()["run"]
+        assert ended(client, run)["status"] == "waiting"
+        assert client.get(f"/runs/{run}/steps/a").json()["others"] == ["strong"]
+        path = f"/runs/{run}/steps/a/reassign"
+        assert operator.post(path, json={"worker": "strong"}).status_code == 403
+        assert client.post(path, json={"worker": "other"}).status_code == 422
+        assert client.post(path, json={"worker": "weak"}).status_code == 422
+        nowhere = client.post(f"/runs/{run}/steps/zz/reassign", json={"worker": "strong"})
+        assert nowhere.status_code == 404
+        done = client.post(path, json={"worker": "strong", "reason": "the weak one gave up"})
+        assert (done.status_code, done.json()["step"]) == (200, "a.2")
+        assert ended(client, run)["status"] == "succeeded"
+        heir = client.get(f"/runs/{run}/steps/a.2").json()
+        assert (heir["worker"], heir["data"]) == ("strong", "strong x")
+        author = client.get(f"/runs/{run}/revisions").json()["items"][-1]["author"]
+        assert author == "approver"
+        ledger = client.get(f"/runs/{run}/ledger").text
+        assert "the weak one gave up" in ledger
+        assert client.post(path, json={"worker": "strong"}).status_code == 409
+
+
+def test_a_reassignment_of_what_needs_a_review_is_reviewed(tmp_path):
+    """Whoever may amend may not thereby allow."""
+    more = "[policy]\nreview = true\n"
+    project(tmp_path, more)
+    text = (tmp_path / "workers.py").read_text()
+    (tmp_path / "workers.py").write_text(text + TWINS)
+    weak = {"id": "a", "worker": "weak", "action": "write"}
+    with served(tmp_path) as server, server.client() as client:
+        run = client.post("/runs", json={"plan": plan_of(weak)}).json()["run"]
+        ended(client, run)
+        shown = client.get(f"/runs/{run}/review").json()["binding"]
+        assert client.post(f"/runs/{run}/review/approve", json={"hash": shown}).status_code == 200
+        assert ended(client, run)["status"] == "waiting"
+        client.post(f"/runs/{run}/steps/a/reassign", json={"worker": "strong"})
+        assert ended(client, run)["status"] == "waiting"
+        review = client.get(f"/runs/{run}/review").json()
+        assert review["waiting"]
+        assert review["binding"] != shown
+        assert client.get(f"/runs/{run}/steps/a").json()["status"] != "superseded"
+
+
+def test_each_attempt_has_its_time(server):
+    """Of steps that had several; one that had one is drawn from the graph."""
+    shifty = {"id": "s", "worker": "shifty", "retry": {"attempts": 4, "backoff": 0.01}}
+    steps = (shifty, {"id": "t", "worker": "say"})
+    with server.client() as client:
+        run = client.post("/runs", json={"plan": plan_of(*steps)}).json()["run"]
+        assert ended(client, run)["status"] == "succeeded"
+        found = client.get(f"/runs/{run}/attempts").json()["steps"]
+        assert list(found) == ["s"]
+        assert [each["status"] for each in found["s"]] == ["failed", "failed", "verified"]
+        assert all(each["started"] <= each["ended"] for each in found["s"])
+        assert client.get("/runs/none/attempts").status_code == 404
+
+
+def test_a_rollback_says_why(server):
+    """In the ledger of the run that takes back."""
+    step = {"id": "a", "worker": "say", "undo": {"worker": "say"}}
+    with server.client() as client:
+        run = client.post("/runs", json={"plan": plan_of(step)}).json()["run"]
+        ended(client, run)
+        done = client.post(f"/runs/{run}/rollback", json={"reason": "wrong customer"})
+        assert done.status_code == 200, done.text
+        back = done.json()["run"]
+        assert ended(client, back)["status"] == "succeeded"
+        told = client.get(f"/runs/{back}/ledger").text
+        assert f"takes back run {run}: wrong customer" in told
+        assert client.get(f"/runs/{back}").json()["goal"]
+
+
+# Figures.
+
+
+def test_figures_say_what_was_spent_and_read_no_log_twice(server, monkeypatch):
+    """Runs that have ended are counted once."""
+    with server.client() as client:
+        run = client.post("/runs", json={"plan": plan_of({"id": "a", "worker": "say"})}).json()
+        ended(client, run["run"])
+        first = client.get("/metrics").json()
+        assert first["cost"] == 0
+        read = []
+        desk = type(server.call(_desk(server)))
+        events = desk.events
+        monkeypatch.setattr(
+            desk,
+            "events",
+            lambda self, run, after=0: (read.append(run), events(self, run, after))[1],
+        )
+        more = client.post("/runs", json={"plan": plan_of({"id": "b", "worker": "say"})}).json()
+        ended(client, more["run"])
+        second = client.get("/metrics").json()
+        assert second["attempts"] == first["attempts"] + 1
+        assert more["run"] in read
+        assert run["run"] not in read
+
+
+async def _desk(server):
+    return await server.up.office.desks.read(lambda desk: desk)
+
+
+# The page's files.
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, br", "*", "br;q=1, gzip;q=0.5"])
+def test_files_travel_packed(server, encoding):
+    """To those who can unpack them, and the tag is of what is sent."""
+    url = f"{server.url}/assets/1/js/main.js"
+    with httpx2.Client() as client:
+        plain = client.get(url, headers={"Accept-Encoding": "identity"})
+        with client.stream("GET", url, headers={"Accept-Encoding": encoding}) as packed:
+            raw = b"".join(packed.iter_raw())
+        assert (plain.status_code, packed.status_code) == (200, 200)
+        assert packed.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(raw) == plain.content
+        assert len(raw) < 0.6 * len(plain.content)
+        assert "content-encoding" not in plain.headers
+        assert plain.headers["vary"] == packed.headers["vary"] == "Accept-Encoding"
+        assert plain.headers["etag"] != packed.headers["etag"]
+        same = {"Accept-Encoding": encoding, "If-None-Match": packed.headers["etag"]}
+        known = client.get(url, headers=same)
+        assert (known.status_code, known.content) == (304, b"")
+        other = {"Accept-Encoding": encoding, "If-None-Match": plain.headers["etag"]}
+        assert client.get(url, headers=other).status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", "gzip;q=0", "gzip;q=0.000, *", "br", "xgzip"])
+def test_nobody_gets_what_they_cannot_unpack(encoding):
+    """A weight of nothing is a no."""
+    assert not pages.takes_gzip(encoding)
+
+
+def test_the_page_is_known_by_its_text(server):
+    """Also by a proxy's weak tag, and among others."""
+    with httpx2.Client() as client:
+        tag = client.get(f"{server.url}/").headers["etag"]
+        for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+            seen = client.get(f"{server.url}/", headers={"If-None-Match": known})
+            assert seen.status_code == 304, known
+        assert client.get(f"{server.url}/", headers={"If-None-Match": tag[1:-1]}).status_code == 200
+
+
+# What a restart must not undo.
+
+
+def test_a_session_that_was_signed_out_stays_out_after_a_restart(tmp_path):
+    """A copy of its cookie is worth nothing, now and later."""
+    project(tmp_path)
+    cookies = []
+    with served(tmp_path) as server:
+        for _ in range(2):
+            with server.client("") as browser:
+                site = {"Origin": server.url, "Sec-Fetch-Site": "same-origin"}
+                browser.post("/session", json={"token": TOKENS["viewer"]}, headers=site)
+                cookies.append(browser.cookies["leadhand_session"])
+        with server.client("") as browser:
+            browser.cookies.set("leadhand_session", cookies[0])
+            assert browser.delete("/session", headers=site).status_code == 204
+        store = server.store
+    kept = store.with_name(f"{store.name}.signed-out")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert cookies[0] not in kept.read_text()
+    with served(tmp_path) as server, server.client("") as browser:
+        for cookie, status in zip(cookies, (401, 200), strict=True):
+            asked = {"Cookie": f"leadhand_session={cookie}"}
+            assert browser.get("/session", headers=asked).status_code == status
+
+
+def test_what_is_over_by_itself_is_forgotten(tmp_path):
+    """The file does not grow for ever, and half a line is none."""
+    path = tmp_path / "x"
+    first = SignedOut(path, 0)
+    first.add("a", 10, 0)
+    first.add("b", 100, 0)
+    with path.open("a") as file:
+        file.write("half")
+    later = SignedOut(path, 50)
+    assert ("a" in later, "b" in later) == (False, True)
+    assert len(path.read_text().splitlines()) == 1
+    later.add("c", 200, 50)
+    assert "c" in SignedOut(path, 60)
+
+
+def test_a_sign_out_that_cannot_be_kept_is_told(tmp_path):
+    """Rather than to last until the next start only."""
+    people = People("owner", "o" * 40, dict, signed_out=tmp_path / "gone" / "file")
+    person = people.by_token("o" * 40)
+    assert person is not None
+    cookie, _ = people.sign_in(person)
+    with pytest.raises(StoreError):
+        people.sign_out(cookie)
+    assert people.by_session(cookie)
+
+
+# TLS.
+
+
+def certificate(folder):
+    """One for 127.0.0.1, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_it_serves_over_tls(tmp_path):
+    """Requests, a stream and a secure cookie; nothing in the clear, no page of the plain origin."""
+    project(tmp_path)
+    cert, key = certificate(tmp_path)
+    trusted = ssl.create_default_context(cafile=str(cert))
+    with served(tmp_path, cert=cert, key=key) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        bearer = {"Authorization": f"Bearer {TOKENS['operator']}"}
+        with httpx2.Client(base_url=server.api, verify=trusted, headers=bearer) as client:
+            run = client.post("/runs", json={"plan": plan_of({"id": "a", "worker": "say"})})
+            assert ended(client, run.json()["run"])["status"] == "succeeded"
+            with client.stream("GET", "/events", params={"after": 0}) as stream:
+                assert any("RunEnded" in line for line in stream.iter_lines())
+            plain = server.url.replace("https", "http")
+            foreign = client.post("/runs", json={}, headers={"Origin": plain})
+            assert foreign.status_code == 403
+            signed = client.post(
+                "/session",
+                json={"token": TOKENS["viewer"]},
+                headers={"Origin": server.url, "Authorization": ""},
+            )
+            assert signed.status_code == 200, signed.text
+            assert "secure" in signed.headers["set-cookie"].lower()
+        with pytest.raises(httpx2.HTTPError):
+            httpx2.get(f"{plain}/livez")
+        with pytest.raises(httpx2.ConnectError):
+            httpx2.get(f"{server.url}/livez")
