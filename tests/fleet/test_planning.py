@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from leadhand.core import events as ev
+from leadhand.fleet.facts import facts_of
+from leadhand.fleet.ladder import ladder as counted_ladder
+from leadhand.fleet.ladder import totals
 from tests.fleet.planned import (
     Script,
     done,
@@ -124,9 +127,12 @@ async def test_a_task_that_always_fails_is_split_and_lands(planned, tmp_path):
     async with planned(script, {"big": ["nothing"]}) as at_work:
         run = await settled(at_work, epic(tmp_path, there("one.py", "two.py", "after.py")))
         commits = await at_work.shop.hub.commits()
-        events = [event for _, event in at_work.events(run.id)]
+        log = at_work.events(run.id)
+        events = [event for _, event in log]
+        facts = facts_of(run.state, log)
     assert run.state.ended.status == "succeeded", run.state.ended
     assert sorted(landed(commits)) == ["after", "one", "two"]
+    assert sorted(facts.tasks) == ["after", "big", "one", "two"], "a look at main is no task"
     assert landed(commits)[-1] == "after", "who waited for the whole waits for both parts"
     ladder = [(e.strategy, e.worker) for e in events if isinstance(e, ev.RecoveryDecided)]
     assert ladder == [
@@ -137,6 +143,18 @@ async def test_a_task_that_always_fails_is_split_and_lands(planned, tmp_path):
         ("retry", "coder@strong"),
         ("simplify", ""),
     ]
+    counted = {row["task"]: row for row in counted_ladder(events)}
+    assert counted["big"] == {
+        "task": "big",
+        "attempts": 8,
+        "first": 3,
+        "same_conversation": 3,
+        "fresh": 1,
+        "stronger": 1,
+        "split": 1,
+    }
+    assert counted["after"] == {"task": "after", "attempts": 1, "first": 1}
+    assert totals(counted.values())["first"] == 4
     row = next(row for row in result(run)["ladder"] if row["task"] == "big")
     assert row["attempts"] == 8
     assert row["same_conversation"] == 3

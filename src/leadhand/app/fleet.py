@@ -41,6 +41,7 @@ from leadhand.fleet.planning.planner import EpicPlanner
 from leadhand.fleet.planning.record import done_in
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.shaping import wanted_of
+from leadhand.fleet.planning.standing import EXAMINER
 from leadhand.fleet.preparing import prepared
 from leadhand.fleet.reviewing import Reviewer
 from leadhand.fleet.sandbox import choose
@@ -342,7 +343,7 @@ class Fleet:
         states = [run.state for run in self._runs.values()]
         steps = [step for state in states for step in state.steps.values()]
         counts: dict[str, int] = {}
-        for step in steps:
+        for step in (each for each in steps if each.worker != EXAMINER):
             counts[step.status] = counts.get(step.status, 0) + 1
         trailers = [commit.trailers for commit in await self.shop.hub.commits()]
         return {

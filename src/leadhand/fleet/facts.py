@@ -14,6 +14,8 @@ from leadhand.core import events as ev
 from leadhand.core.answers import NOBODY
 from leadhand.core.recoveries import Answer, recoveries
 from leadhand.core.views import run_status
+from leadhand.fleet.epics import CODER
+from leadhand.fleet.ladder import ladder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from leadhand.core.state import State, StepState
 
 WHY_CHARS = 500
+ATTEMPTS = (ev.AttemptStarted, ev.AttemptReported, ev.AttemptLost)
 
 
 class TaskFacts(msgspec.Struct, kw_only=True):
@@ -66,6 +69,8 @@ class EpicFacts(msgspec.Struct, kw_only=True):
     """Every answer to a failure, with when it was given."""
     first_pass: int = 0
     tried: int = 0
+    ladder: list[dict[str, Any]] = []
+    """What each line of tasks took (`ladder.py`)."""
 
 
 def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
@@ -74,10 +79,16 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
     title = str(goal.get("text", "")) if isinstance(goal, dict) else str(goal)
     found = EpicFacts(run=state.run, title=title, status=run_status(state))
     found.started = log[0][0] if log else 0
-    found.tasks = {step.id: _task(state, step) for step in state.steps.values()}
+    found.tasks = {
+        step.id: _task(state, step)
+        for step in state.steps.values()
+        if step.worker.partition("@")[0] == CODER  # not looks at the epic's acceptance
+    }
     asked: dict[str, str] = {}
     for at, event in log:
-        _take(found, asked, at, event)
+        if not isinstance(event, ATTEMPTS) or event.step in found.tasks:
+            _take(found, asked, at, event)
+    found.ladder = ladder(event for _at, event in log)
     times = [at for at, event in log if isinstance(event, ev.RecoveryDecided)]
     found.answers = list(zip(times, recoveries(event for _at, event in log), strict=True))
     return found
@@ -130,7 +141,7 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
                 found.tasks[event.step].failures.append((at, event.failure_class))
         case ev.ProbeReported() if event.met and event.step in found.tasks:
             found.tasks[event.step].ended = at
-        case ev.ReportIgnored() | ev.PlannerAnswered() if event.cost:
+        case ev.ReportIgnored() | ev.PlannerAnswered() | ev.ModelCalled() if event.cost:
             found.spent.append((at, event.cost))
         case ev.QuestionAsked() if event.step:
             asked[event.id] = event.step

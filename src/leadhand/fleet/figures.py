@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from leadhand.core.moments import iso
 from leadhand.core.recoveries import rate_row, win_rates
 from leadhand.fleet.agreeing import disagreements
+from leadhand.fleet.ladder import totals
 from leadhand.fleet.sources import (
     DAY,
     DONE,
@@ -58,6 +59,7 @@ def figures(sources: Sources) -> Doc:
         "queue": _queue(sources),
         "train": _train(sources),
         "recovery": _recovery(sources, tasks),
+        "ladder": totals(row for epic in sources.epics for row in epic.ladder),
         "spend": _spend(sources),
         "dead_letters": [_letter(task) for task in tasks if _is_dead(task)][:SHOWN_MAX],
         "commits": [_commit(each) for each in sources.landings[-50:][::-1]],

@@ -79,10 +79,21 @@ class Paid:
         return Report("failed", error=failure, cost=self._cost, output=self._output)
 
     def landed(
-        self, sha: str, files: list[str], flaky: tuple[str, ...], remarks: tuple[str, ...] = ()
+        self,
+        sha: str,
+        files: list[str],
+        flaky: tuple[str, ...],
+        remarks: tuple[str, ...] = (),
+        *,
+        same: bool = False,
     ) -> Report:
-        """It is on main; what its agent remarks goes to whoever plans."""
+        """It is on main; what its agent remarks goes to whoever plans.
+
+        `same`: by going on with a conversation that had failed before.
+        """
         data: dict[str, Any] = {"commit": sha, "files": files}
+        if same:
+            data["conversation"] = "same"
         if flaky:
             data["flaky"] = list(flaky)
         return Report(data=data, recommendations=remarks, cost=self._cost, output=self._output)

@@ -229,8 +229,8 @@ class CoderWorker:
             if outcome.kind == "conflict":
                 handoff["conflict"] = conflict_in(outcome, left)
             return paid.failed(kind, words, None, handoff)
-        said = handoff.get("said", "")
-        return paid.landed(outcome.sha, sorted(changed), verdict.flaky, remarks_in(said))
+        remarks, same = remarks_in(handoff.get("said", "")), bool(assignment.session)
+        return paid.landed(outcome.sha, sorted(changed), verdict.flaky, remarks, same=same)
 
     async def _reviewed(
         self,
