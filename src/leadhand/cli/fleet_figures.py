@@ -85,6 +85,8 @@ def lines(doc: Doc) -> Iterator[str]:
     )
     for row in recovery["by_class"]:
         yield f"           {row['class']}: {row['recovered']} of {row['tasks']}"
+    steps = [f"{name.replace('_', ' ')} {n}" for name, n in doc["ladder"].items() if n]
+    yield f"ladder     {', '.join(steps) or 'nobody has begun'}"
     yield f"spend      ${spend['total']:.2f}, ${spend['today']:.2f} today{_each(spend)}"
     yield from _lists(doc)
 
