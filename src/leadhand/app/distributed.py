@@ -15,6 +15,7 @@ from leadhand.temporal.cluster import require
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
+    from leadhand.core.plan import Doc
     from leadhand.core.state import State
     from leadhand.ports import Planner, Store
     from leadhand.stores.places import Place
@@ -60,6 +61,17 @@ class _Beside(SqliteReader):
     def put_artifact(self, data: bytes) -> str:
         """Keep bytes; their name."""
         return self._artifacts.put(data)
+
+
+async def distant_say(
+    cluster: Cluster, place: Place, run: str, verb: str, actor: str, details: Doc
+) -> Doc:
+    """Say something to a run that Temporal hosts, or to all of them."""
+    host = await distant(cluster, place)
+    try:
+        return await host.say(run, verb, actor, details)
+    finally:
+        await host.close()
 
 
 def engine_of(lead: Lead, store: Store, **more: Any) -> Engine:

@@ -52,7 +52,7 @@ def loaded(
             f"run {ident} needs workers that are not loaded: {', '.join(missing)}{because}. "
             "Fix: give --workers MODULE, or name them in [project] workers of leadhand.toml."
         )
-    return Loaded(settings, ident, registry, _planner(settings, state, planner), state.seq)
+    return Loaded(settings, ident, registry, planner_again(settings, state, planner), state.seq)
 
 
 def _registry(
@@ -92,7 +92,8 @@ def needed(state: State) -> set[str]:
     return names
 
 
-def _planner(settings: Settings, state: State, name: str) -> Any:
+def planner_again(settings: Settings, state: State, name: str = "") -> Any:
+    """The planner of a run, found again by what its log says of it."""
     from leadhand.planners.direct import DirectPlanner
     from leadhand.planners.document import DocumentPlanner
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.distributed import distant_say
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, driver_of, reading, settings_of, store_option
@@ -61,7 +62,10 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     verb = "lift" if lift else "stop_all"
     details: dict[str, Any] = {} if lift else {"reason": reason}
     place, actor = settings.store, actor_of(settings)
-    said = door.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
+    if settings.temporal is not None:
+        said = distant_say(settings.temporal, place, "", verb, actor, details)
+    else:
+        said = door.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
     answer = asyncio.run(said)
     if console.json:
         console.document(answer)
@@ -77,6 +81,8 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
     """Say something to a run named by a prefix; durable when it returns."""
     from leadhand.app import door
 
+    if settings.temporal is not None:
+        return _say_distant(settings, run, verb, details)
     with reading(settings) as reader:
         ident = reader.resolve(run)
         driver = driver_of(settings, reader, reader.state(ident))
@@ -84,6 +90,15 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
     said = door.say(place, ident, verb, actor=actor, anchoring=settings.anchoring, **details)
     answer = asyncio.run(said)
     return ident, {**answer, "hosted": bool(driver)}
+
+
+def _say_distant(settings: Settings, run: str, verb: str, details: Doc) -> tuple[str, Doc]:
+    """The same to a run that Temporal hosts."""
+    assert settings.temporal is not None
+    with reading(settings) as reader:
+        ident = reader.resolve(run)
+    said = distant_say(settings.temporal, settings.store, ident, verb, actor_of(settings), details)
+    return ident, {**asyncio.run(said), "hosted": True}
 
 
 def _print(console: Console, ident: str, answer: Doc, text: str) -> None:

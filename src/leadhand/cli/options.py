@@ -47,6 +47,16 @@ def workers_option(function: F) -> F:
     return made(function)
 
 
+def temporal_option(function: F) -> F:
+    """`--temporal ADDRESS`."""
+    made = click.option(
+        "--temporal",
+        metavar="HOST:PORT",
+        help="The Temporal server that hosts runs; else [temporal] address.",
+    )
+    return made(function)
+
+
 def set_option(function: F) -> F:
     """`--set K=V`."""
     made = click.option(
@@ -69,10 +79,12 @@ def settings_of(
     planner: str | None = None,
     *,
     context: str | None = None,
+    temporal: str | None = None,
     **policy: Any,
 ) -> Settings:
     """Settings with a command's flags put in."""
     flags = {"project.store": store, "project.planner": planner}
+    flags["temporal.address"] = temporal
     flags["project.workers"] = list(workers) or None  # type: ignore[assignment]
     flags |= {f"policy.{key}": value for key, value in policy.items()}
     return load_settings(flags, context=context)

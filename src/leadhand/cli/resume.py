@@ -23,6 +23,7 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.outcome import outcome_document, print_outcome
 from leadhand.core.views import ENDED, run_status
+from leadhand.core.words import Word
 from leadhand.stores.places import spelled
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def resume(console: Console, run: str, **options: Any) -> int:
         state = reader.state(ident)
         if run_status(state) in ENDED and not _to_take_back(reader, state):
             return _ended(console, reader, state)
-        driver = driver_of(settings, reader, state)
+        driver = 0 if settings.temporal else driver_of(settings, reader, state)
     if driver:
         return _lift(console, settings, state, actor, driver)
     found = loaded(settings, state, options["workers"], options["planner"] or "")
@@ -81,7 +82,6 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
     """A loaded run as a job for the host."""
     from leadhand.app.lead import Lead
     from leadhand.cli.hosting import Job
-    from leadhand.core import control
 
     settings = found.settings
 
@@ -98,14 +98,13 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
             reviewers=reviewers_of(settings),
             key=settings.approver_key if approve else None,
             models=settings.book,
+            temporal=settings.temporal,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:
         hosted = await made.take_up(opened, found.run)
         if hosted.state.paused and hosted.state.ended is None:
-            said = hosted.say(lambda state, _now: control.resume(state, actor), wait=True)
-            if said is not None:
-                await said
+            await hosted.said(Word("resume", actor))
         return hosted
 
     return Job(

@@ -20,6 +20,7 @@ from leadhand.cli.options import (
     settings_of,
     several,
     store_option,
+    temporal_option,
     values_of,
     workers_option,
 )
@@ -53,6 +54,7 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--why", is_flag=True, help="On a terminal too, say what is decided and why."),
         click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended."),
         store_option,
+        temporal_option,
     ]
     for option in reversed(options):
         function = option(function)
@@ -143,6 +145,7 @@ def _settings(options: dict[str, Any]) -> Settings:
         options["workers"],
         options.get("planner"),
         context=options["context"],
+        temporal=options["temporal"],
         **policy,
     )
 
@@ -227,6 +230,8 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
 def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> int:
     if options["dry_run"]:
         return _dry_run(console, prepared)
+    if options["detach"] and prepared.settings.temporal is not None:
+        raise UsageError("a run that Temporal hosts is in no process of ours: leave out --detach")
     if options["detach"]:
         from leadhand.cli.detach import start_background
 
@@ -258,6 +263,7 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
             reviewers=reviewers_of(settings),
             key=settings.approver_key if approve else None,
             models=settings.book,
+            temporal=settings.temporal,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:

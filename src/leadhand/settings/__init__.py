@@ -5,12 +5,10 @@ The two project files are looked for in the working folder and upwards; the user
 `$XDG_CONFIG_HOME/leadhand/config.toml`.
 
     [project]
-    store = ".leadhand/leadhand.db"
     workers = ["workers.py", "company.workers"]
     planner = "planning:next_step"
 
     [policy]
-    concurrency = 20
     timeout = "10 minutes"
 
     [notify]
@@ -69,7 +67,9 @@ from leadhand.settings.keys import KEYS, NAMED, TABLES
 from leadhand.settings.models import check_tiers
 from leadhand.settings.review import approver
 from leadhand.settings.server import Serving
+from leadhand.settings.temporal import cluster_of
 from leadhand.stores.places import Place, place_of
+from leadhand.temporal.cluster import Cluster
 
 if TYPE_CHECKING:
     from leadhand.models.book import Book
@@ -118,6 +118,7 @@ class Settings:
     """The key that signs what this person approves."""
     server: Serving = field(default_factory=Serving)
     """Where `leadhand serve` listens, and who may sign in."""
+    temporal: Cluster | None = None
     fleet: FleetSettings = field(default_factory=FleetSettings)
     coders: Mapping[str, CoderSettings] = field(default_factory=dict)
     context: Context | None = None
@@ -351,6 +352,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         notify_webhook=read.get("notify.webhook", ""),
         approver_key=_path_of(found.get("review.key")),
         server=_serving(found, read),
+        temporal=cluster_of(read),
         fleet=fleet_settings(read, {key: each.folder for key, each in found.items()}),
         coders=_under("coders", read),
         anchoring=Anchoring(

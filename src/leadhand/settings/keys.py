@@ -161,6 +161,12 @@ KEYS: dict[str, dict[str, Kind]] = {
         "people": Kind(server.people),
     },
     "audit": {"anchor": Kind(_text), "every": Kind(_duration), "key": Kind(_text)},
+    "temporal": {
+        "address": Kind(_text),
+        "namespace": Kind(_text),
+        "prefix": Kind(_text),
+        "heartbeat": Kind(_duration),
+    },
     "fleet": {key: Kind(read) for key, read in fleet.READERS.items()},
 }
 NAMED: dict[str, Callable[[str, str, Any], Any]] = {

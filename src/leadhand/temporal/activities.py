@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from leadhand.audit.chain import GENESIS, verify
 from leadhand.core import events as ev
@@ -96,6 +98,23 @@ async def stoppable(work: Coroutine[Any, Any, None], stopped: Callable[[], None]
         task.result()
 
 
+async def refuse_stale(heartbeat_s: float) -> None:
+    """Do not begin what was given up already: this process may have been frozen meanwhile.
+
+    Asking the server costs a round trip, so it is asked only when the start lies back some time.
+    """
+    info = activity.info()
+    age_s = abs(time.time() - info.started_time.timestamp())
+    if age_s < heartbeat_s / BEATS:
+        return
+    try:
+        await activity.client().get_async_activity_handle(task_token=info.task_token).heartbeat()
+    except (AsyncActivityCancelledError, RPCError) as error:
+        raise ApplicationError(
+            f"it was given up before it began: {error}", non_retryable=True
+        ) from error
+
+
 class Machine:
     """The activities of a machine that carries out steps."""
 
@@ -121,6 +140,7 @@ class Machine:
         refused = self._refused(order)
         if refused is not None:
             return Judged(report=refused)
+        await refuse_stale(order.heartbeat_s)
         context = perform.context_of(deputy, effect)  # type: ignore[arg-type]
         work = perform.attempt(deputy, effect, context, None)  # type: ignore[arg-type]
         return await self._watched(order, deputy, context, work)

@@ -3,10 +3,10 @@
 Each activity is attempted once. Whether to try again, where, and when is the core's decision; an
 activity that Temporal retried would be a second mechanism, and would run a step twice.
 
-    machine silent, or killed      heartbeat time-out        AttemptLost: unknown, as law 6 has it
+    machine silent, or killed      heartbeat time-out        lost: nobody knows, as law 6 has it
     nobody serves the queue        schedule-to-start         unavailable, nothing happened
     stopped                        cancelled                 the report that the attempt was stopped
-    an activity that breaks        an error                  AttemptLost
+    an activity that breaks        an error                  lost, too
 """
 
 from __future__ import annotations
@@ -246,10 +246,8 @@ class Hands:
             step, attempt, epoch = effect.step, effect.attempt, effect.epoch
             if isinstance(effect, StartProbe):
                 return Move([ev.ProbeReported(step, attempt, epoch, "lost", reason=reason)], [])
-            if not never:
-                return Move([ev.AttemptLost(step, attempt, epoch, "lost", reason)], [])
-            kind = "unavailable" if unserved else "lost"
-            failure = {"class": kind, "message": reason, "effect": "none"}
+            kind, done = "unavailable" if unserved else "lost", "none" if never else "unknown"
+            failure = {"class": kind, "message": reason[:4000], "effect": done}
             reported = ev.AttemptReported(step, attempt, epoch, met=False, failure=failure)
             return Move([reported], [])
 

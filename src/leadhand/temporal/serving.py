@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
-from temporalio.worker import Worker
+from temporalio.worker import PollerBehaviorAutoscaling, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from leadhand.temporal.activities import Engine, Machine
@@ -43,6 +43,8 @@ What is left in the sandbox is the workflow itself."""
 THROTTLE_S = 2.0
 """The longest between two heartbeats that reach the server: so soon a stop is heard of."""
 DRAIN_S = 3600.0
+POLLING = PollerBehaviorAutoscaling(minimum=1, initial=1, maximum=10)
+"""Each open poll of a machine that freezes swallows one attempt: there are as few as will do."""
 
 
 def runner() -> SandboxedWorkflowRunner:
@@ -90,6 +92,7 @@ def machine_workers(
             task_queue=queue_of(prefix, name),
             activities=[machine.attempt, machine.probe],
             max_concurrent_activities=concurrency,
+            activity_task_poller_behavior=POLLING,
             max_heartbeat_throttle_interval=timedelta(seconds=THROTTLE_S),
             default_heartbeat_throttle_interval=timedelta(seconds=THROTTLE_S),
             graceful_shutdown_timeout=timedelta(seconds=drain_s),

@@ -1,0 +1,106 @@
+"""`leadhand worker`: carry out steps of runs that a Temporal server hosts, on any machine."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    settings_of,
+    several,
+    store_option,
+    temporal_option,
+    workers_option,
+)
+from leadhand.cli.signals import Signals
+from leadhand.errors import UsageError
+from leadhand.settings.folders import make_store_folder
+
+if TYPE_CHECKING:
+    from leadhand.app.serving import Wanted
+
+EXAMPLE = """leadhand worker --temporal temporal.example:7233 --workers workers.py
+leadhand worker --kinds research,http --concurrency 20 --health 8080
+leadhand worker --engine --store postgres://leadhand@db/leadhand"""
+
+
+@command("worker", EXAMPLE)
+@workers_option
+@click.option(
+    "--kinds",
+    multiple=True,
+    metavar="NAMES",
+    help="Which workers, by name or kind, with commas; default all that are loaded.",
+)
+@click.option("--engine", is_flag=True, help="Also serve runs themselves: planners and the log.")
+@click.option("--engine-only", is_flag=True, help="Serve runs themselves, and no steps.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True, metavar="N",
+    help="At most N attempts of each worker at once.",
+)  # fmt: skip
+@click.option("--drain", "drain_s", type=float, default=3600.0, metavar="SECONDS",
+              help="How long running steps may take once it is told to stop.")  # fmt: skip
+@click.option("--health", type=click.IntRange(0, 65535), metavar="PORT",
+              help="Answer /livez and /readyz there, on this machine only.")  # fmt: skip
+@click.option("--health-bind", default="127.0.0.1", metavar="ADDRESS", help="Where to answer them.")
+@temporal_option
+@store_option
+def worker(console: Console, **options: Any) -> int:
+    """Take steps from the task queues of workers, carry them out, and report.
+
+    Any number of machines may serve the same workers, and each those that it can. Ctrl-C takes
+    nothing new and lets running steps finish; twice ends at once, and then the runs decide what
+    becomes of what was lost. With --engine it serves the runs as well; one such process must be
+    there, or `leadhand serve --temporal`.
+    """
+    from leadhand.app.serving import Wanted
+
+    settings = settings_of(options["store"], options["workers"], temporal=options["temporal"])
+    engine = options["engine"] or options["engine_only"]
+    if options["engine_only"] and options["kinds"]:
+        raise UsageError("--engine-only serves no steps, so --kinds does not go with it")
+    if engine:
+        make_store_folder(settings.store)
+    wanted = Wanted(
+        settings=settings,
+        kinds=several(options["kinds"]),
+        steps=not options["engine_only"],
+        engine=engine,
+        concurrency=options["concurrency"],
+        drain_s=options["drain_s"],
+        notice=lambda kind, run, text: console.say(f"{run} {kind}: {text}"),
+    )
+    return asyncio.run(_serve(console, wanted, options["health"], options["health_bind"]))
+
+
+async def _serve(console: Console, wanted: Wanted, health: int | None, bind: str) -> int:
+    from leadhand.app.health import answering_health
+    from leadhand.app.serving import serving_temporal
+
+    with Signals(lambda number: _draining(console, number), lambda: None) as signals:
+        ready = False
+        async with AsyncExitStack() as stack:
+            port = None
+            if health is not None:
+                port = await stack.enter_async_context(
+                    answering_health(bind, health, lambda: ready)
+                )
+            up = await stack.enter_async_context(serving_temporal(wanted))
+            ready = True
+            what = [*up.names, *(["engine"] if wanted.engine else [])]
+            if console.json:
+                console.record({"serving": what, "health": port})
+            console.say(f"serving {', '.join(what)}")
+            await signals.came.wait()
+            ready = False
+    return 128 + signals.number if signals.number == 15 else 0
+
+
+def _draining(console: Console, number: int) -> None:
+    word = "Ctrl-C" if number == 2 else "SIGTERM"
+    console.say(f"{word}: nothing new is taken; waiting for what is running. Again ends it.")

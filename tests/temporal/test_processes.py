@@ -1,0 +1,178 @@
+"""Leadhand on Temporal as people run it: an engine, machines, and the command line, in processes.
+
+Machines are killed and frozen, and everything is restarted; nothing is lost, nothing that was
+finished is done again, and what comes too late changes nothing.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+import uuid
+
+import pytest
+
+from tests.support.cli import WORKERS, Folder, finished
+from tests.support.temporal import Server, free_port
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+
+@pytest.fixture
+def project(tmp_path, temporal):
+    folder = Folder(tmp_path)
+    folder.write("workers.py", WORKERS)
+    configure(folder, temporal.address)
+    return folder
+
+
+def configure(folder: Folder, address: str) -> None:
+    folder.write(
+        "leadhand.toml",
+        f'[project]\nworkers = ["workers.py"]\n[temporal]\naddress = "{address}"\n'
+        f'prefix = "p{uuid.uuid4().hex[:8]}"\nheartbeat = "2 s"\n',
+    )
+
+
+@contextlib.contextmanager
+def serving(folder: Folder, *args: str):
+    """A `leadhand worker`, ready."""
+    port = free_port()
+    with folder.start("worker", *args, "--health", str(port)) as child:
+        folder.until(lambda: answer(port, "readyz") == 200 or child.poll(), "a worker", 60)
+        assert child.poll() is None, child.communicate()
+        child.port = port
+        yield child
+
+
+def answer(port: int, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as got:
+            return got.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def events(folder: Folder, run: str) -> list[str]:
+    done = folder.run("logs", run, "--json")
+    return [json.loads(line)["text"] for line in done.out.splitlines()]
+
+
+def test_the_command_line_does_on_temporal_what_it_does_alone(project):
+    project.plan(
+        {"id": "a", "worker": "say", "parameters": {"text": "one"}},
+        {"id": "b", "worker": "danger", "depends_on": ["a"]},
+        name="risky.json",
+    )
+    with serving(project, "--engine-only"), serving(project, "--kinds", "say,danger"):
+        waits = project.run("run", "risky.json", "--json")
+        assert waits.code == 5, waits
+        run = waits.doc["run"]
+        assert [row["run"] for row in project.run("inbox", "--json").doc] == [run]
+        assert "danger" in project.run("review", run).out
+        approved = project.run("review", run, "approve", "--yes")
+        assert approved.code == 0, approved
+        watched = project.run("watch", run, "--exit-status")
+        assert watched.code == 0, watched
+        shown = project.run("show", run, "--json").doc
+        assert {step["id"]: step["status"] for step in shown["steps"]} == {
+            "a": "succeeded",
+            "b": "succeeded",
+        }
+        assert project.run("pause", run).code == 7  # it has ended
+        broken = project.run("run", project.plan({"id": "x", "worker": "nobody"}))
+        assert broken.code == 3
+    assert project.run("verify", "--all").code == 0
+
+
+def test_a_worker_drains_when_it_is_told_to_stop(project):
+    plan = project.plan({"id": "a", "worker": "nap", "parameters": {"seconds": 3}})
+    with serving(project, "--engine-only"), serving(project, "--kinds", "nap") as machine:
+        assert answer(machine.port, "livez") == 200
+        assert answer(machine.port, "anything") == 404
+        with project.start("run", plan, "--json") as running:
+            project.until(lambda: project.lines("naps.txt"), "the nap")
+            machine.send_signal(signal.SIGTERM)
+            project.until(lambda: answer(machine.port, "readyz") == 503, "draining", 3)
+            assert finished(machine).code == 143
+            assert finished(running).code == 0
+    assert project.lines("naps.txt") == 1
+
+
+def test_a_machine_that_is_killed_is_noticed_and_what_may_be_repeated_is(project):
+    plan = project.plan({"id": "a", "worker": "nap", "parameters": {"seconds": 4}})
+    with serving(project, "--engine-only"), serving(project, "--kinds", "nap") as first:
+        with project.start("run", plan, "--json") as running:
+            project.until(lambda: project.lines("naps.txt"), "the nap")
+            with serving(project, "--kinds", "nap"):
+                first.kill()
+                done = finished(running)
+        assert done.code == 0, done
+        assert project.lines("naps.txt") == 2
+        told = events(project, json.loads(done.out)["run"])
+        assert any("fell silent" in each for each in told), told
+    assert project.run("verify", "--all").code == 0
+
+
+def test_what_must_not_be_repeated_is_asked_about_when_its_machine_is_killed(project):
+    plan = project.plan({"id": "a", "worker": "once", "parameters": {"seconds": 60}})
+    with serving(project, "--engine-only"), serving(project, "--kinds", "once") as first:
+        with project.start("run", plan, "--json") as running:
+            project.until(lambda: project.lines("once.txt"), "the step")
+            first.kill()
+            assert finished(running).code == 5
+        rows = project.run("inbox", "--json").doc
+        assert [row["kind"] for row in rows] == ["unseen"]
+        assert project.run("answer", rows[0]["id"], "done").code == 0
+        assert project.run("watch", rows[0]["run"], "--exit-status").code == 0
+    assert project.lines("once.txt") == 1
+
+
+def test_a_machine_that_was_frozen_reports_too_late_and_changes_nothing(project):
+    plan = project.plan({"id": "a", "worker": "nap", "parameters": {"seconds": 2}})
+    with serving(project, "--engine-only"), serving(project, "--kinds", "nap") as first:
+        with project.start("run", plan, "--json") as running:
+            project.until(lambda: project.lines("naps.txt"), "the nap")
+            os.kill(first.pid, signal.SIGSTOP)
+            with serving(project, "--kinds", "nap"):
+                done = finished(running)
+                assert done.code == 0, done
+                run = json.loads(done.out)["run"]
+                before = events(project, run)
+                os.kill(first.pid, signal.SIGCONT)
+                time.sleep(4)  # it wakes, ends its nap, and reports
+                assert events(project, run) == before
+        assert project.lines("naps.txt") == 2
+    assert project.run("verify", "--all").code == 0
+
+
+def test_a_run_waits_for_an_approval_while_everything_is_restarted(tmp_path, temporal):
+    folder = Folder(tmp_path)
+    folder.write("workers.py", WORKERS)
+    server = Server(tmp_path / "temporal.db")
+    server.start()
+    configure(folder, server.address)
+    try:
+        plan = folder.plan(
+            {"id": "a", "worker": "once"}, {"id": "b", "worker": "danger", "depends_on": ["a"]}
+        )
+        with serving(folder, "--engine-only") as engine, serving(folder, "--kinds", "once"):
+            done = folder.run("run", plan, "--json")
+            assert done.code == 5, done
+            run = done.doc["run"]
+            engine.kill()
+        server.stop()
+        server.start()
+        with serving(folder, "--engine-only"), serving(folder, "--kinds", "once,danger"):
+            assert folder.run("review", run, "approve", "--yes").code == 0
+            watched = folder.run("watch", run, "--exit-status")
+            assert watched.code == 0, watched
+        assert folder.lines("once.txt") == 1
+        assert folder.run("verify", "--all").code == 0
+    finally:
+        server.stop()
