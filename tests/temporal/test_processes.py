@@ -70,6 +70,9 @@ def test_the_command_line_does_on_temporal_what_it_does_alone(project):
         name="risky.json",
     )
     with serving(project, "--engine-only"), serving(project, "--kinds", "say,danger"):
+        seen = project.run("doctor").out
+        assert "worker say" in seen
+        assert "leadhand worker --kinds nap" in seen  # nobody serves it
         waits = project.run("run", "risky.json", "--json")
         assert waits.code == 5, waits
         run = waits.doc["run"]

@@ -22,6 +22,7 @@ from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings.fleet import fleet_rows
 from leadhand.settings.keys import KEYS
+from leadhand.settings.temporal import temporal_rows
 from leadhand.stores.places import home
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "server.port": settings.server.port,
         "server.hosts": list(settings.server.hosts),
         **fleet_rows(settings.fleet),
+        **temporal_rows(settings.temporal),
         "server.people": {name: each.role for name, each in settings.server.people.items()},
     }
     for table, keys in KEYS.items():

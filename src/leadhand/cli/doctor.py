@@ -69,7 +69,7 @@ def doctor(
     except LeadhandError as error:
         looks.append(_broken("settings", error))
     if settings is not None:
-        parts = (_store, _settings, _models, _mcp, _workers, _notify, _fleet)
+        parts = (_store, _temporal, _settings, _models, _mcp, _workers, _notify, _fleet)
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
         for part in parts:
@@ -195,6 +195,13 @@ def _store(settings: Settings) -> Iterator[Look]:
     machine = f" on {holder['machine']}" if holder and "machine" in holder else ""
     yield Look("host", f"process {holder['pid']}{machine}" if holder else "none alive")
     yield from _content(place)
+
+
+def _temporal(settings: Settings) -> Iterator[Look]:
+    from leadhand.cli.doctor_temporal import temporal_rows
+
+    for what, value, problem, fix in temporal_rows(settings):
+        yield Look(what, value, problem, fix, warning=True)
 
 
 def _file(path: Path) -> Iterator[Look]:

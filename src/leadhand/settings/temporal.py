@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
 
 
+def temporal_rows(cluster: Cluster | None) -> Doc:
+    """The settings as they are listed."""
+    ways = cluster.ways if cluster else Ways()
+    return {
+        "temporal.address": cluster.address if cluster else "",
+        "temporal.namespace": cluster.namespace if cluster else NAMESPACE,
+        "temporal.prefix": ways.prefix,
+        "temporal.heartbeat": ways.heartbeat_s,
+    }
+
+
 def cluster_of(read: Doc) -> Cluster | None:
     """The server that the settings name; none without an address."""
     address = read.get("temporal.address", "")

@@ -10,6 +10,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.ports import Planner, Store, Workers
 
+ACTIVITIES = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 LOOK_S = 0.05
 LOOK_MAX_S = 0.5
 SPOKEN = ("stop_all", "lift")
@@ -54,6 +58,16 @@ async def connect(address: str, namespace: str = "default", shelf: Shelf | None 
             f"no Temporal server at {address}: {str(error)[:200]}. "
             "Fix: start one, or name another with --temporal or [temporal] address"
         ) from None
+
+
+async def served_by(client: Client, queue: str, *, workflows: bool = False) -> list[str]:
+    """Who has asked a task queue for work in the last minutes."""
+    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else ACTIVITIES
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+    )
+    told = await client.workflow_service.describe_task_queue(request)
+    return sorted({each.identity for each in told.pollers})
 
 
 def workflow_id(prefix: str, run: str) -> str:

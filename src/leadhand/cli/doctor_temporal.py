@@ -1,0 +1,46 @@
+"""What `leadhand doctor` sees of a Temporal server, and of who serves runs there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from leadhand.app.loading import registry_of
+from leadhand.temporal.cluster import require
+
+if TYPE_CHECKING:
+    from leadhand.settings import Settings
+    from leadhand.temporal.cluster import Cluster
+
+Row = tuple[str, str, str, str]
+"""What, its value, what is wrong with it, and the fix."""
+
+
+def temporal_rows(settings: Settings) -> list[Row]:
+    """The server, the engine, and the workers that are loaded here: who serves them."""
+    cluster = settings.temporal
+    if cluster is None:
+        return []
+    require()
+    specs = registry_of(settings).catalog().workers.values()
+    names = [spec.name for spec in specs if spec.kind != "human"]
+    return asyncio.run(_looked(cluster, names))
+
+
+async def _looked(cluster: Cluster, names: list[str]) -> list[Row]:
+    from leadhand.temporal.client import connect, served_by
+    from leadhand.temporal.hands import engine_queue, queue_of
+
+    client = await connect(cluster.address, cluster.namespace)
+    prefix = cluster.ways.prefix
+    engines = await served_by(client, engine_queue(prefix), workflows=True)
+    rows: list[Row] = [("temporal", f"{cluster.address}, namespace {cluster.namespace}", "", "")]
+    nobody = "runs stand still" if not engines else ""
+    fix = "leadhand worker --engine-only, or leadhand serve" if not engines else ""
+    rows.append(("engine", ", ".join(engines) or "nobody", nobody, fix))
+    for name in names:
+        machines = await served_by(client, queue_of(prefix, name))
+        wrong = "" if machines else "its steps wait"
+        fix = "" if machines else f"leadhand worker --kinds {name}"
+        rows.append((f"worker {name}", ", ".join(machines) or "nobody", wrong, fix))
+    return rows
