@@ -9,7 +9,7 @@ WORKERS = """
 import time
 from pathlib import Path
 
-from leadhand import worker
+from leadhand import Context, worker
 
 
 @worker(idempotent=True)
@@ -35,9 +35,24 @@ def wait(number: int) -> int:
 """
 
 
+TWINS = """
+
+@worker(name="courier", action="deliver", idempotent=True)
+def courier(to: str, context: Context) -> str:
+    if context.attempt < 3:
+        raise ConnectionError(f"{to} does not answer")
+    raise PermissionError(f"{to} sends the courier away")
+
+
+@worker(name="post", action="deliver")
+def post(to: str) -> str:
+    return f"{to} has it"
+"""
+
+
 def project(folder: Path) -> Path:
     folder.mkdir()
-    (folder / "workers.py").write_text(WORKERS)
+    (folder / "workers.py").write_text(WORKERS + TWINS)
     (folder / "leadhand.toml").write_text('[project]\nworkers = ["workers.py"]\n')
     return folder
 
@@ -54,6 +69,13 @@ def publishing(failure_action: str) -> dict[str, Any]:
         "retry": 1,
     }
     return {"plan_id": "publish", "goal": "Publish the pages", "steps": [first, second]}
+
+
+def delivering() -> dict[str, Any]:
+    """A step whose worker tries three times and is sent away; another offers the same."""
+    step = {"id": "deliver", "worker": "courier", "action": "deliver", "parameters": {"to": "ann"}}
+    retry = {"attempts": 3, "backoff": 0.4}
+    return {"goal": "Deliver it", "steps": [{**step, "retry": retry}]}
 
 
 def patient(steps: int) -> dict[str, Any]:

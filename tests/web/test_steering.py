@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.web.conftest import Served, shot
-from tests.web.steering import patient, project, publishing
+from tests.web.conftest import PHONE, WIDE, Served, shot
+from tests.web.steering import delivering, patient, project, publishing
 from tests.web.test_stories import enter, state_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
@@ -19,6 +19,16 @@ def served(tmp_path):
         yield made.start()
     finally:
         made.stop()
+
+
+def looked_at(page, name):
+    """Wide and light, and on a phone in the dark."""
+    shot(page, name)
+    page.set_viewport_size(PHONE)
+    page.emulate_media(color_scheme="dark")
+    shot(page, f"{name}-phone-dark")
+    page.set_viewport_size(WIDE)
+    page.emulate_media(color_scheme="light")
 
 
 def test_a_question_is_answered_in_the_inbox(pages, served):
@@ -57,6 +67,31 @@ def test_a_failed_step_says_why_and_is_retried(pages, served):
     expect(state_of(page)).to_contain_text("succeeded")
     expect(drawer).to_contain_text("published to example")
     expect(drawer.locator(".attempt")).to_have_count(2)
+
+
+def test_a_step_is_given_to_another_worker(pages, served):
+    """By keyboard; each attempt stands in the timeline, and who does it now gets it done."""
+    run = served.call("POST", "/runs", {"plan": delivering()})["run"]
+    served.until(run, "waiting")
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/timeline")
+    expect(page.locator(".timeline-row .bar-of")).to_have_count(3)
+    expect(page.locator(".timeline-row .bar-of").nth(1)).to_have_attribute(
+        "title", "Attempt 2 by courier: failed"
+    )
+    looked_at(page, "story-attempts")
+    page.locator(".timeline-row button").click()
+    drawer = page.get_by_role("complementary", name="Step deliver")
+    drawer.get_by_role("button", name="Reassign").press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Worker")).to_have_value("post")
+    looked_at(page, "story-reassign")
+    dialog.get_by_label("Reason").fill("the courier gave up")
+    dialog.get_by_role("button", name="Reassign").press("Enter")
+    expect(state_of(page)).to_contain_text("succeeded")
+    expect(page.get_by_role("complementary", name="Step deliver.2")).to_contain_text("ann has it")
+    lines = [line["text"] for line in served.call("GET", f"/runs/{run}/ledger")["items"]]
+    assert any("the courier gave up" in line for line in lines), lines
 
 
 def test_the_server_dies_and_comes_back(pages, served):

@@ -2,11 +2,12 @@
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { api } from "../api.js";
 import { may, onRefetch, resource } from "../store.js";
+import { ask } from "../router.js";
 import { attempt } from "../say.js";
 import { confirm } from "../ui/dialog.js";
 import { Answer } from "../screens/inbox.js";
 import { Copy, Facts, Findings, Glyph, Money, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
-import { SETTLED, shown } from "../status.js";
+import { ENDED, SETTLED, shown } from "../status.js";
 import { clock, count, money, words } from "../text.js";
 import { artifacts } from "./outputs.js";
 
@@ -36,6 +37,9 @@ const ACTS = {
   release: { title: "Release this step?", action: "Release", done: "Released" },
 };
 
+/** What nobody else can take over any more. */
+const FIXED = new Set(["running", "probing", "succeeded", "superseded", "proposed"]);
+
 function Acts({ live, step, node, found }) {
   if (!may("operator") || !node || node.outlook) return null;
   const asked = questionOf(live, step, found);
@@ -48,9 +52,20 @@ function Acts({ live, step, node, found }) {
     const said = await confirm({ title: "Skip this step?", body: "It counts as not done, and what can go on without it does.", action: "Skip", field: "Reason, for the record" });
     if (said && (await attempt(() => api.answer(live.run, asked.id.split("/")[1], { choice: "skip", text: said.text }), "Skipped"))) live.soonHead();
   };
+  const others = found.state.value.data?.others ?? [];
+  const movable = may("approver") && others.length > 0 && !FIXED.has(node.status) && !ENDED.has(live.head.value?.status);
+  const reassign = async () => {
+    const said = await confirm({ title: "Give this step to another worker?", body: "It gets a new id; what depends on it follows. Where plans are reviewed, so is this.", action: "Reassign", choose: "Worker", choices: others, field: "Reason, for the record" });
+    let told = null;
+    if (said && (await attempt(async () => (told = await api.reassign(live.run, step, said.choice, said.text)), `Given to ${said.choice}`))) {
+      live.load();
+      if (told.status !== "waiting") ask({ step: told.step });
+    }
+  };
   const status = shown(node);
   const startable = !SETTLED.has(status) && !["running", "probing", "proposed"].includes(status);
   return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry</button>`}
+    ${movable && html`<button type="button" onClick=${reassign}>Reassign</button>`}
     ${asked?.choices?.includes("skip") && html`<button type="button" onClick=${skip}>Skip</button>`}
     ${status === "held" ? html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
     ${asked && html`<div class="card pad asked"><p><${Txt} v=${asked.text} /></p><${Answer} row=${asked} onDone=${live.soonHead} /></div>`}`;

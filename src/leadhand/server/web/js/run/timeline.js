@@ -1,5 +1,6 @@
 // Steps as rows, and when each was worked on: table and chart are one, so they scroll as one.
 import { html, useEffect, useMemo, useState } from "../lib.js";
+import { api } from "../api.js";
 import { ask, route } from "../router.js";
 import { now } from "../store.js";
 import { ENDED, shown, stepState } from "../status.js";
@@ -13,11 +14,12 @@ const HEIGHT = 34;
 
 export function Timeline({ live, step }) {
   const ids = useOrder(live);
+  const tries = useTries(live);
   const span = useSpan(live);
   if (!live.shape.value.ids.length) return html`<${Empty} title="No steps yet"><p>When steps start, their times stand here.</p></${Empty}>`;
   return html`<div class="bar tools"><${StepSearch} /><span class="push muted">${ids.length.toLocaleString("en")} of ${live.shape.value.ids.length.toLocaleString("en")} steps</span></div>
     <div class="timeline card"><div class="timeline-head" aria-hidden="true"><span>Step</span><span>State</span><span class="num">Took</span><${Scale} span=${span} /></div>
-      <${Rows} count=${ids.length} height=${HEIGHT} label="Steps and their times" row=${(place) => html`<${Row} key=${ids[place]} signal=${live.nodes.get(ids[place])} span=${span} selected=${ids[place] === step} />`} />
+      <${Rows} count=${ids.length} height=${HEIGHT} label="Steps and their times" row=${(place) => html`<${Row} key=${ids[place]} signal=${live.nodes.get(ids[place])} tries=${tries[ids[place]]} span=${span} selected=${ids[place] === step} />`} />
     </div>`;
 }
 
@@ -39,6 +41,21 @@ function useOrder(live) {
   }, [live.shape.value, text, turn]);
 }
 
+/** The times of single attempts, of steps that had several; asked for again when there is one more. */
+function useTries(live) {
+  const [tries, setTries] = useState({});
+  const made = live.all().reduce((sum, { attempts, ended }) => sum + (attempts > 1 ? 2 * attempts + (ended ? 1 : 0) : 0), 0);
+  useEffect(() => {
+    if (!made) return undefined;
+    const control = new AbortController();
+    api.attempts(live.run, control.signal).then((doc) => setTries(doc.steps), () => undefined);
+    return () => control.abort();
+  }, [live, made]);
+  return tries;
+}
+
+const TONES = { verified: "good", failed: "bad", lost: "warn", running: "live" };
+
 function useSpan(live) {
   const head = live.head.value;
   const from = millis(head.started);
@@ -51,17 +68,19 @@ function Scale({ span }) {
   return html`<span class="scale">${[0, 0.25, 0.5, 0.75, 1].map((share) => html`<i style=${{ left: `${share * 100}%` }}>${duration(whole * share)}</i>`)}</span>`;
 }
 
-function Row({ signal, span, selected }) {
+function Row({ signal, tries, span, selected }) {
   if (!signal) return null;
   const node = signal.value;
   const { tone, word, shape } = stepState(shown(node));
   const [began, ended] = [millis(node.started), millis(node.ended)];
   const whole = span.to - span.from;
   const end = Number.isNaN(ended) ? span.to : ended;
-  const bar = !Number.isNaN(began) && { left: `${Math.max(0, ((began - span.from) / whole) * 100)}%`, width: `${Math.max(0.3, ((end - began) / whole) * 100)}%` };
+  const place = (from, to) => ({ left: `${Math.max(0, ((from - span.from) / whole) * 100)}%`, width: `${Math.max(0.3, ((to - from) / whole) * 100)}%` });
+  const bars = tries?.length > 1 ? tries.map((each) => ({ tone: TONES[each.status] ?? tone, title: `Attempt ${each.attempt} by ${each.worker}: ${each.status}`, at: place(millis(each.started), each.ended ? millis(each.ended) : end) }))
+    : Number.isNaN(began) ? [] : [{ tone, at: place(began, end) }];
   return html`<div class="row timeline-row ${selected ? "selected" : ""}" role="listitem">
     <button type="button" class="plain cut" data-item onClick=${() => ask({ step: node.id })}><${Txt} v=${short(node.id, 60)} /></button>
     <span class="status tone-${tone}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${word}${node.attempts > 1 ? html`<span class="muted"> ×${node.attempts}</span>` : ""}</span>
     <span class="num figure">${Number.isNaN(began) ? "" : duration((end - began) / 1000)}</span>
-    <span class="lane">${bar && html`<i class="bar-of tone-${tone}" style=${bar}></i>`}</span></div>`;
+    <span class="lane">${bars.map((bar, at) => html`<i key=${at} class="bar-of tone-${bar.tone}" title=${bar.title} style=${bar.at}></i>`)}</span></div>`;
 }

@@ -6,8 +6,9 @@ const asked = signal(null);
 /**
  * Ask before something is done.
  * @param {{title: string, body?: any, action: string, tone?: "good"|"bad", field?: string, must?: boolean,
- *   value?: string, lines?: number}} what `field` labels a text that goes with it
- * @returns {Promise<null | {text: string}>} null when the person thought better of it
+ *   value?: string, lines?: number, choose?: string, choices?: string[]}} what `field` labels a text that goes with
+ *   it, `choose` a choice
+ * @returns {Promise<null | {text: string, choice: string}>} null when the person thought better of it
  */
 export function confirm(what) {
   return new Promise((resolve) => {
@@ -23,6 +24,7 @@ export function Dialogs() {
 function Question({ what }) {
   const box = useRef(null);
   const text = useRef(null);
+  const choice = useRef(null);
   useEffect(() => {
     const from = document.activeElement;
     box.current.showModal();
@@ -34,18 +36,19 @@ function Question({ what }) {
   };
   const submit = (event) => {
     event.preventDefault();
-    end({ text: text.current?.value.trim() ?? "" });
+    end({ text: text.current?.value.trim() ?? "", choice: choice.current?.value ?? "" });
   };
   return html`<dialog ref=${box} class="dialog" aria-labelledby="asked" onCancel=${(event) => (event.preventDefault(), end(null))}>
     <form onSubmit=${submit}>
       <h2 id="asked">${what.title}</h2>
       ${what.body && html`<div class="dialog-body">${what.body}</div>`}
+      ${what.choices && html`<label class="field">${what.choose}<select ref=${choice}>${what.choices.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`}
       ${what.field && html`<label class="field">${what.field}
         ${what.lines ? html`<textarea ref=${text} rows=${what.lines} required=${what.must} spellcheck="false">${what.value ?? ""}</textarea>`
           : html`<input ref=${text} required=${what.must} autocomplete="off" value=${what.value ?? ""} />`}</label>`}
       <div class="actions end">
         <button type="button" onClick=${() => end(null)}>Not now</button>
-        <button type="submit" class="primary ${what.tone ?? ""}" autofocus=${!what.field}>${what.action}</button>
+        <button type="submit" class="primary ${what.tone ?? ""}" autofocus=${!what.field && !what.choices}>${what.action}</button>
       </div>
     </form></dialog>`;
 }
