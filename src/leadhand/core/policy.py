@@ -1,7 +1,8 @@
 """The constants a run is started with.
 
-They are recorded in `RunStarted` and read from the state, never from here: a default changed
-in a later version changes new runs only, and an old log keeps its meaning.
+They are recorded in `RunStarted` and read from the state. What a log does not say is a default
+of this file, so these stay for ever (`tests/golden/test_defaults.py`): a later version that wants
+another value sets it where runs are started, where it differs from these and is recorded.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Laws of this file
    place in its log: a number and a hash. What is read from there must end in that hash, and old
    events load for ever, so the log is the snapshot, and its versions are the events'. (A dump of
    the state would be a second format to keep readable, and no shorter.)
-4. Changes here that reorder what a history holds break replay: `docs/decisions` says what to do.
+4. Changes that reorder what a history holds break replay: `docs/temporal.md` says what to do.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ activity that Temporal retried would be a second mechanism, and would run a step
     nobody serves the queue        schedule-to-start         unavailable, nothing happened
     stopped                        cancelled                 the report that the attempt was stopped
     an activity that breaks        an error                  lost, too
+
+An activity's id names what it is for (step and epoch; the place in the log). A replay compares ids,
+so a decision that comes out otherwise than it did stops the workflow rather than forking the run.
 """
 
 from __future__ import annotations
@@ -161,6 +164,7 @@ class Hands:
                 PROBE if is_probe else ATTEMPT,
                 order,
                 Judged,
+                activity_id=f"{'probe ' if is_probe else ''}{effect.step} {effect.epoch}",
                 task_queue=self._queue(effect.worker),
                 start_to_close_timeout=timedelta(seconds=left_s + NET_S),
                 schedule_to_start_timeout=timedelta(seconds=max(0.5, left_s * PATIENCE)),
@@ -270,6 +274,7 @@ class Hands:
             name,
             look,
             result,
+            activity_id=f"{name} {look.place.seq}",
             task_queue=engine_queue(flow.ways.prefix),
             start_to_close_timeout=timedelta(seconds=limit_s),
         )

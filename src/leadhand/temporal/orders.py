@@ -26,8 +26,8 @@ FORK = "Fork"
 """The type of the error that says that a log is not what its workflow wrote."""
 
 
-class Ways(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a run is hosted. Recorded when it starts: a workflow reads no settings."""
+class Ways(msgspec.Struct, frozen=True):
+    """How a run is hosted. Recorded when it starts, defaults too: a workflow reads no settings."""
 
     prefix: str = "leadhand"
     """What the names of task queues begin with."""

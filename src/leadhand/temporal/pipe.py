@@ -7,6 +7,9 @@ is never written to again, and the run is parked until a person has looked.
 
 Only those wait who need the log itself: a planner, which is shown the whole run, whoever said
 something and wants to see it there, and the end.
+
+A batch goes by the hash of its last event, which a replay compares: a core that comes to other
+events than those that were written stops there.
 """
 
 from __future__ import annotations
@@ -139,10 +142,12 @@ class Pipe:
         return Batch(self._run, lines, told, notices)
 
     async def _write(self, batch: Batch) -> None:
+        ident = f"log {batch.lines[-1].seq} {batch.lines[-1].hash}" if batch.lines else "notices"
         try:
             await workflow.execute_activity(
                 PROJECT,
                 batch,
+                activity_id=ident,
                 task_queue=self._queue,
                 start_to_close_timeout=timedelta(seconds=TRY_S),
                 retry_policy=AGAIN,
