@@ -1,6 +1,6 @@
 """Recorded histories replay: what a core has decided on Temporal it decides again.
 
-A red test here is a change that stops runs that are under way when it is installed: docs/temporal.md
+A red test is a change that stops runs which are under way when it is installed; docs/temporal.md
 says what to do. `python tests/temporal/record.py` records a history of something new.
 """
 
