@@ -117,6 +117,24 @@ def test_a_task_is_recovered_when_it_landed_and_no_person_was_needed():
     assert found["flow"]["again"] == 1
 
 
+def test_a_task_whose_place_others_took_is_recovered_when_all_of_them_landed():
+    late = [(9 * SECOND, "too_complex")]
+
+    def recovery(*parts):
+        split = task("big", "superseded", failures=late)
+        found = figures(sources([split, *parts]))
+        row = found["recovery"]
+        assert found["epics"][0]["tasks"] == len(parts), "a task that was replaced is not one more"
+        assert (found["flow"]["again"], found["flow"]["planned"]) == (0, 0)
+        return row["failed"], row["recovered"], row["people"]
+
+    one, two = task("one", root="big"), task("two", root="big")
+    assert recovery(one, two) == (1, 1, 0)
+    assert recovery(one, task("two", "running", root="big")) == (1, 0, 0)
+    assert recovery(one, task("two", "cancelled", root="big")) == (1, 0, 1)
+    assert recovery(one, task("two", root="big", person=True)) == (1, 0, 1)
+
+
 def test_each_way_to_disagree_is_said():
     def said(*given, **more):
         return figures(sources(*given, **more))["disagreements"]

@@ -12,7 +12,7 @@ from leadhand.fleet.coder.base import CoderEvent, CoderResult
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.reviewing import opinion
 from leadhand.fleet.spending import DAY_S, MICRO, Spending
-from tests.fleet.places import run_git
+from tests.fleet.places import commit_all, run_git, write
 from tests.fleet.standing import GATE, epic, standing
 
 
@@ -53,6 +53,29 @@ async def test_agents_and_the_train_are_in_the_journal_and_words_in_transcripts(
     assert "I begin with b" in said
     assert "abc123secret456" not in second.read_text(), "what looks like a secret is not kept"
     assert transcripts.all_lines(first)[-1]["kind"] == "ended"
+
+
+async def test_nobody_is_sent_while_main_itself_is_red(tmp_path, user):
+    """Every change would fail, and every agent be paid for it; people's own fix lets them start."""
+    write(user, {"broken.py": "raise SystemExit(1)\n"})
+    commit_all(user, "Break it")
+    async with standing(tmp_path, user)() as fleet:
+        fleet.submit(epic(tmp_path, "first", "a"))
+        while not fleet.sound.log:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        assert "main itself does not pass" in fleet.sound.against
+        await asyncio.sleep(0.3)
+        assert noted(tmp_path, "agent") == []
+        write(user, {"broken.py": "fine = True\n"})
+        commit_all(user, "Mend it")
+        await settled(fleet)
+        assert fleet.sound.against == ""
+    assert len(noted(tmp_path, "agent")) == 1
+    looks = len(noted(tmp_path, "looked"))
+    async with standing(tmp_path, user)() as fleet:
+        fleet.submit(epic(tmp_path, "second", "b"))
+        await settled(fleet)
+    assert len(noted(tmp_path, "looked")) == looks, "what was seen green is not looked at again"
 
 
 def test_a_journal_that_was_cut_off_or_is_full_goes_on(tmp_path):

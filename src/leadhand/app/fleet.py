@@ -46,6 +46,7 @@ from leadhand.fleet.preparing import prepared
 from leadhand.fleet.reviewing import Reviewer
 from leadhand.fleet.sandbox import choose
 from leadhand.fleet.slots import Slots
+from leadhand.fleet.sound import Soundness
 from leadhand.fleet.spending import Spending
 from leadhand.fleet.train import Rules
 from leadhand.fleet.transcripts import prune
@@ -130,6 +131,7 @@ class Fleet:
         self._following: Following
         self._looked = asyncio.Event()
         self.shop: Shop
+        self.sound: Soundness
         self.lead: Lead
         self.host: Host
 
@@ -171,6 +173,7 @@ class Fleet:
             Conductor(hub, gate, config.rules, protected=config.protected, note=journal.note)
         )
         self._following = Following(hub, conductor)
+        self.sound = Soundness(hub, gate, config.folder, journal.note)
         self.shop = self._shop(hub, gate, conductor, sandbox, Noting(journal, before))
         await asyncio.to_thread(prune, config.folder / "transcripts")
         workers = self._crew(processes)
@@ -186,7 +189,7 @@ class Fleet:
         for header in self.host.store.runs():
             if header.run.startswith("epic-"):
                 await self._take_up(header.run)
-        for watch in (self._watch(), self._follow()):
+        for watch in (self._watch(), self._follow(), self.sound.watch()):
             watching = asyncio.get_running_loop().create_task(watch)
             stack.push_async_callback(_ended, watching)
 
@@ -200,7 +203,8 @@ class Fleet:
             folder=config.folder,
             behind=lambda: conductor.waiting,
             behind_max=max(config.agents, BEHIND_MIN),
-            against=lambda: noting.spending.over(config.daily, self.running_cost()),
+            against=lambda: self.sound.against
+            or noting.spending.over(config.daily, self.running_cost()),
         )
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)

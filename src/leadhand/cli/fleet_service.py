@@ -85,7 +85,7 @@ async def _start(console: Console, settings: Settings, fleet: Fleet, options: Do
     with Signals(draining, lambda: None) as signals:
         async with fleet, Station(fleet) as station, _served(console, settings, station, options):
             _say_hello(console, station)
-            await _until(signals, station, until_idle=options["until_idle"])
+            await _until(console, signals, station, until_idle=options["until_idle"])
             left = await station.drain(settings.fleet.drain)
             if left:
                 console.say(f"{count(left, 'agent')} ended; what they did is saved")
@@ -154,12 +154,14 @@ def _say_hello(console: Console, station: Station) -> None:
     console.say(f"epics come from {doc['epics']}; `leadhand fleet submit EPIC.md` puts one there")
 
 
-async def _until(signals: Signals, station: Station, *, until_idle: bool) -> None:
+async def _until(
+    console: Console, signals: Signals, station: Station, *, until_idle: bool
+) -> None:
     """Until somebody wants it to end, everything is done, or it cannot go on."""
     loop = asyncio.get_running_loop()
     waits: list[asyncio.Task[Any]]
     waits = [loop.create_task(signals.came.wait()), loop.create_task(station.drained.wait())]
-    failed = loop.create_task(_failed(station))
+    failed = loop.create_task(_failed(console, station, until_idle=until_idle))
     if until_idle:
         waits.append(loop.create_task(station.fleet.idle()))
     try:
@@ -173,9 +175,15 @@ async def _until(signals: Signals, station: Station, *, until_idle: bool) -> Non
             await asyncio.gather(*waits, failed, return_exceptions=True)
 
 
-async def _failed(station: Station) -> None:
-    host = station.fleet.host
-    while host.failed is None:  # noqa: ASYNC110 - the host has no event for it
+async def _failed(console: Console, station: Station, *, until_idle: bool) -> None:
+    host, sound, told = station.fleet.host, station.fleet.sound, ""
+    while host.failed is None:
+        if sound.log and sound.log != told:
+            told = sound.log
+            words = f"{sound.against}. Fix: the gate, or what is in its way:\n{clean_lines(told)}"
+            if until_idle:
+                raise UsageError(words)
+            console.say(words)
         await asyncio.sleep(0.2)
     raise host.failed
 
@@ -189,8 +197,10 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
     from leadhand.app.fleet_evidence import live_of
     from leadhand.app.fleet_service import epics_folder, fleet_folder
     from leadhand.app.fleet_submitting import submit as handed_in
+    from leadhand.settings.folders import make_store_folder
 
     settings = settings_for(folder)
+    make_store_folder(fleet_folder(settings))
     run, found = handed_in(epics_folder(settings), Path(epic), priority)
     alive = live_of(fleet_folder(settings)) is not None
     doc = {

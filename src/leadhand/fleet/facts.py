@@ -15,7 +15,7 @@ from leadhand.core.answers import NOBODY
 from leadhand.core.recoveries import Answer, recoveries
 from leadhand.core.views import run_status
 from leadhand.fleet.epics import CODER
-from leadhand.fleet.ladder import ladder
+from leadhand.fleet.ladder import ladder, roots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,11 +46,18 @@ class TaskFacts(msgspec.Struct, kw_only=True):
     """A person answered for it, or is asked."""
     question: str = ""
     why: str = ""
+    root: str = ""
+    """The first task of its line, where it took another's place; else its own name."""
 
     @property
     def name(self) -> str:
         """Its name among all epics."""
         return f"{self.run}/{self.task}"
+
+    @property
+    def line(self) -> str:
+        """The line's name among all epics: a task and whatever took its place."""
+        return f"{self.run}/{self.root or self.task}"
 
 
 class EpicFacts(msgspec.Struct, kw_only=True):
@@ -89,6 +96,9 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
         if not isinstance(event, ATTEMPTS) or event.step in found.tasks:
             _take(found, asked, at, event)
     found.ladder = ladder(event for _at, event in log)
+    for task, root in roots(event for _at, event in log).items():
+        if task in found.tasks:
+            found.tasks[task].root = root
     times = [at for at, event in log if isinstance(event, ev.RecoveryDecided)]
     found.answers = list(zip(times, recoveries(event for _at, event in log), strict=True))
     return found
@@ -109,9 +119,16 @@ def _task(state: State, step: StepState) -> TaskFacts:
         cost=step.cost,
         question=step.question,
         person=bool(step.question),
-        why=str(failure.get("message", "") or step.reason)[:WHY_CHARS],
+        why=_short(str(failure.get("message", "") or step.reason)),
         failures=[],
     )
+
+
+def _short(why: str) -> str:
+    """The beginning says what it is, the end what came of it: a log's point is in its last lines."""
+    if len(why) <= WHY_CHARS:
+        return why
+    return f"{why[: WHY_CHARS // 3]}\n…\n{why[-2 * WHY_CHARS // 3 :]}"
 
 
 def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> None:

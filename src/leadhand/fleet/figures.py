@@ -26,6 +26,7 @@ from leadhand.fleet.sources import (
     DONE,
     HOUR,
     OVER,
+    REPLACED,
     SECOND,
     WEEK,
     Doc,
@@ -142,6 +143,8 @@ def _flow(tasks: Sequence[TaskFacts], sources: Sources) -> Doc:
     for task in tasks:
         if task.status == DONE:
             counts["landed"] += 1
+        elif task.status == REPLACED:
+            continue  # those who took its place are counted
         elif _is_dead(task):
             counts["dead"] += 1
         elif task.status in OVER:
@@ -173,7 +176,7 @@ def _epic(epic: EpicFacts) -> Doc:
         "run": epic.run,
         "title": epic.title,
         "status": epic.status,
-        "tasks": len(epic.tasks),
+        "tasks": sum(task.status != REPLACED for task in epic.tasks.values()),
         "landed": done,
         "started": iso(epic.started),
         "ended": iso(epic.ended) if epic.ended else None,
@@ -268,17 +271,26 @@ def _train(sources: Sources) -> Doc:
 
 
 def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
-    """A task that failed is recovered when it landed and no person was needed for it."""
-    failed = [task for task in tasks if any(at >= sources.since for at, _k in task.failures)]
-    well = {task.name for task in failed if task.status == DONE and not task.person}
-    over = {task.name for task in failed if task.person or task.status in OVER}
-    badly = over - well
+    """A task that failed is recovered when it landed and no person was needed for it.
+
+    Where others took its place, it is recovered when all of them have landed.
+    """
+    lines: dict[str, list[TaskFacts]] = {}
+    for task in tasks:
+        lines.setdefault(task.line, []).append(task)
+    failed = {
+        name: min((each for task in line for each in task.failures), key=lambda each: each[0])[1]
+        for name, line in lines.items()
+        if any(at >= sources.since for task in line for at, _k in task.failures)
+    }
+    well = {name for name in failed if _ended_well(lines[name])}
+    badly = {name for name in failed if _ended_badly(lines[name])}
     rows: dict[str, list[int]] = {}
-    for task in failed:
-        row = rows.setdefault(task.failures[0][1], [0, 0, 0])
+    for name, kind in failed.items():
+        row = rows.setdefault(kind, [0, 0, 0])
         row[0] += 1
-        row[1] += task.name in well
-        row[2] += task.name in badly
+        row[1] += name in well
+        row[2] += name in badly
     answers = [
         answer for epic in sources.epics for at, answer in epic.answers if at >= sources.since
     ]
@@ -296,6 +308,14 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
         ],
         "by_strategy": [rate_row(row) for row in win_rates(answers)],
     }
+
+
+def _ended_well(line: Sequence[TaskFacts]) -> bool:
+    return all(task.status in (DONE, REPLACED) and not task.person for task in line)
+
+
+def _ended_badly(line: Sequence[TaskFacts]) -> bool:
+    return any(task.person or (task.status in OVER and task.status != DONE) for task in line)
 
 
 def _spend(sources: Sources) -> Doc:

@@ -47,6 +47,26 @@ def ladder(events: Iterable[ev.Event]) -> list[Doc]:
     return _lines(counts, notes)
 
 
+def roots(events: Iterable[ev.Event]) -> dict[str, str]:
+    """For each task that took another's place the first of its line."""
+    found: dict[str, str] = {}
+    replaced: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, ev.PlannerAnswered) and isinstance(event.decision.get("notes"), dict):
+            known = event.decision["notes"].get("roots") or {}
+            found = {str(task): str(root) for task, root in known.items()}
+        elif isinstance(event, ev.RevisionProposed):
+            for step in event.add:
+                if step.get("supersedes"):
+                    replaced[str(step["id"])] = str(step["supersedes"])
+    for task, older in replaced.items():
+        first = older
+        while first in replaced:
+            first = replaced[first]
+        found.setdefault(task, found.get(first, first))
+    return found
+
+
 def totals(rows: Iterable[Doc]) -> Doc:
     """How often each rung was stood on."""
     found: Counter[str] = Counter(dict.fromkeys(RUNGS, 0))

@@ -15,6 +15,8 @@ HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 DONE = "succeeded"
+REPLACED = "superseded"
+"""Others took its place: they are counted, not it."""
 OVER = ("succeeded", "failed", "skipped", "cancelled")
 
 

@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from leadhand.ports import Task as Attempt
 
 SAID_CHARS = 1200
-LOG_CHARS = 4000
-"""How much of a log an agent is told, and a report keeps."""
+LOG_CHARS = 3500
+"""How much of a log an agent is told, and a report keeps: of its end, which says what is wrong."""
 
 
 class Limits(NamedTuple):
@@ -213,7 +213,7 @@ class CoderWorker:
         if not verdict.ok and (asked := question_in(handoff.get("said", ""))):
             return paid.failed("needs_info", asked, None, handoff)
         if not verdict.ok:
-            words = f"its change does not pass:\n{verdict.log[-LOG_CHARS:]}"
+            words = f"its change does not pass {verdict.failed}:\n{verdict.log[-LOG_CHARS:]}"
             return paid.failed("criteria_unmet", words, None, handoff)
         changed = await self.shop.hub.changed(left.base, left.head)
         kept = reviewing.touched(changed, self.shop.protected)
