@@ -61,7 +61,7 @@ async def test_nobody_is_sent_while_main_itself_is_red(tmp_path, user):
     commit_all(user, "Break it")
     async with standing(tmp_path, user)() as fleet:
         fleet.submit(epic(tmp_path, "first", "a"))
-        while not fleet.sound.log:  # noqa: ASYNC110
+        while not fleet.sound.log:
             await asyncio.sleep(0.05)
         assert "main itself does not pass" in fleet.sound.against
         await asyncio.sleep(0.3)

@@ -203,8 +203,9 @@ class Fleet:
             folder=config.folder,
             behind=lambda: conductor.waiting,
             behind_max=max(config.agents, BEHIND_MIN),
-            against=lambda: self.sound.against
-            or noting.spending.over(config.daily, self.running_cost()),
+            against=lambda: (
+                self.sound.against or noting.spending.over(config.daily, self.running_cost())
+            ),
         )
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)

@@ -154,9 +154,7 @@ def _say_hello(console: Console, station: Station) -> None:
     console.say(f"epics come from {doc['epics']}; `leadhand fleet submit EPIC.md` puts one there")
 
 
-async def _until(
-    console: Console, signals: Signals, station: Station, *, until_idle: bool
-) -> None:
+async def _until(console: Console, signals: Signals, station: Station, *, until_idle: bool) -> None:
     """Until somebody wants it to end, everything is done, or it cannot go on."""
     loop = asyncio.get_running_loop()
     waits: list[asyncio.Task[Any]]

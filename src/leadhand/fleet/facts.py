@@ -125,7 +125,7 @@ def _task(state: State, step: StepState) -> TaskFacts:
 
 
 def _short(why: str) -> str:
-    """The beginning says what it is, the end what came of it: a log's point is in its last lines."""
+    """The beginning says what it is; the point of a log is in its last lines."""
     if len(why) <= WHY_CHARS:
         return why
     return f"{why[: WHY_CHARS // 3]}\n…\n{why[-2 * WHY_CHARS // 3 :]}"
