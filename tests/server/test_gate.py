@@ -170,7 +170,7 @@ def test_bodies_are_json_or_nothing(path, gate, spy):
             assert status == 415
         packed = bearer("approver") | {"content-encoding": "gzip"}
         assert ask(gate, method, sample(path), packed)[0] == 415
-        deep = b"[" * 5000 + b"]" * 5000
+        deep = b"[" * 1000 + b"]" * 1000
         for body in (b"{", b'{"a":1,"a":2}', deep, b'"\\ud800"', b"\xff", b"NaN", b'{"a":1e999}'):
             assert ask(gate, method, sample(path), bearer("approver"), body)[0] == 400, body
     for method in ("GET", "DELETE"):

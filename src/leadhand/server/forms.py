@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from leadhand.codec.documents import read_document
-from leadhand.errors import LeadhandError
 
 Doc = dict[str, Any]
 Text = Annotated[str, StringConstraints(max_length=20_000)]
@@ -19,19 +18,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 TEXT_MAX = 10 << 20
 
 
-def _plan(value: Any) -> Any:
-    """A plan as a document, also when it came as its text."""
-    if not isinstance(value, str):
-        return value
-    if len(value) > TEXT_MAX:
-        raise ValueError("the plan is too long")
-    try:
-        return read_document(value.encode("utf-8", "replace"), name="the plan")
-    except LeadhandError as error:
-        raise ValueError(str(error)) from None
-
-
-Plan = Annotated[Doc, BeforeValidator(_plan, json_schema_input_type=Doc | str)]
+Plan = Doc | Annotated[str, StringConstraints(max_length=TEXT_MAX)]
 """A plan document, or its text as YAML or JSON."""
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12,64}$")]
 
@@ -135,7 +122,7 @@ class AmendForm(Form):
     hash: Hash
     set: list[Change] = Field(default=[], max_length=1000)
     unset: list[Name] = Field(default=[], max_length=1000)
-    plan: Annotated[str, StringConstraints(max_length=10 << 20)] | None = Field(
+    plan: Annotated[str, StringConstraints(max_length=TEXT_MAX)] | None = Field(
         default=None, description="The plan as YAML or JSON."
     )
     reason: Short = ""
@@ -153,3 +140,10 @@ class SaveForm(Form):
     """A plan for the library."""
 
     plan: Plan
+
+
+def plan_document(plan: Plan, name: str = "the plan") -> Doc:
+    """A plan as a document, also when it came as its text. Not for the loop: reading takes time."""
+    if isinstance(plan, str):
+        return read_document(plan.encode("utf-8", "replace"), name=name)
+    return plan

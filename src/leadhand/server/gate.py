@@ -15,15 +15,11 @@ gate, leaves with the same headers.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-import msgspec
-
-from leadhand.codec.documents import read_value
-from leadhand.errors import DocumentError
+from leadhand.server.bodies import check_form, read_body, replayed
 from leadhand.server.people import COOKIE, Person, Tries
 from leadhand.server.problems import MEDIA, Refusal, refusal_of
 from leadhand.server.rules import PUBLIC, Rule, Table, may
@@ -41,14 +37,15 @@ if TYPE_CHECKING:
 
 PERSON = "leadhand.person"
 """Where the gate leaves who speaks, in the scope of a request."""
+STILL = "leadhand.still"
+"""And there a function that says whether they may still be here: for what stays open."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADERS_MAX = 64
 HEADER_BYTES_MAX = 16 << 10
 PATH_CHARS_MAX = 1024
 QUERY_BYTES_MAX = 4096
-BODY_S = 20.0
-THREAD_BYTES = 64 << 10
-"""Larger bodies are looked at in a thread."""
+STRANGER_BYTES = 4 << 10
+"""The body of somebody who has not come in yet: a token fits."""
 SINGLE = frozenset(
     {
         *(b"host", b"origin", b"authorization", b"cookie", b"content-type", b"content-length"),
@@ -77,7 +74,14 @@ class Limits:
 
     requests: int = 64
     streams: int = 256
+    sign_ins: int = 8
+    """Of strangers: counted apart, so that they keep nobody out who has come in."""
+    connections: int = 512
     body_bytes: int = 10 << 20
+
+    def of(self, rule: Rule) -> int:
+        """How many bytes the body of a request may have."""
+        return STRANGER_BYTES if rule.people == PUBLIC else self.body_bytes
 
 
 class Gate:
@@ -104,6 +108,7 @@ class Gate:
         self._tries = Tries()
         self.requests = 0
         self.streams = 0
+        self.sign_ins = 0
         self.policy = CLOSED
         """The content security policy of the page."""
 
@@ -138,7 +143,7 @@ class Gate:
         if person is not None and not may(person.role, rule.people):
             raise Refusal(403, f"{person.name} is {person.role}, and this is for {rule.people}s")
         scope[PERSON] = person
-        _check_form(rule, headers, self._limits.body_bytes)
+        check_form(rule, headers, self._limits.of(rule))
         if rule.starts and not self._room():
             raise Refusal(503, "more is waiting to be written than the disk takes; come again")
         return rule
@@ -192,13 +197,16 @@ class Gate:
             kind, _, token = given.decode("latin-1").partition(" ")
             if kind.lower() != "bearer":
                 raise _unknown("the Authorization header holds no bearer token")
-            return self.sign_in(token.strip(), scope)
+            person = self.sign_in(token.strip(), scope)
+            scope[STILL] = lambda: self._people.has(person)
+            return person
         cookie = _cookie(headers.get(b"cookie", b"").decode("latin-1"))
         found = self._people.by_session(cookie) if cookie else None
         if found is None:
             raise _unknown("sign in first")
         if rule.method != "GET" and not {b"origin", b"sec-fetch-site"} & headers.keys():
             raise Refusal(403, "a session is for browsers: send the token as a bearer instead")
+        scope[STILL] = lambda: self._people.by_session(cookie) is not None
         return found[0]
 
     def sign_in(self, token: str, scope: Scope) -> Person:
@@ -217,9 +225,10 @@ class Gate:
     # What is let in.
 
     async def _counted(self, rule: Rule, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        kind = "streams" if rule.stream else "requests"
+        kind = "streams" if rule.stream else "sign_ins" if rule.signs_in else "requests"
         if getattr(self, kind) >= getattr(self._limits, kind):
-            await answer.refuse(Refusal(503, f"too many {kind} at once; come again"))
+            what = kind.replace("_", "-")
+            await answer.refuse(Refusal(503, f"too many {what} at once; come again"))
             return
         setattr(self, kind, getattr(self, kind) + 1)
         try:
@@ -230,11 +239,11 @@ class Gate:
     async def _pass(self, rule: Rule, scope: Scope, receive: Receive, answer: _Answer) -> None:
         if rule.has_body:
             try:
-                body = await _body(receive, self._limits.body_bytes)
+                body = await read_body(receive, self._limits.of(rule))
             except Refusal as refused:
                 await answer.refuse(refused)
                 return
-            receive = _replayed(body, receive)
+            receive = replayed(body, receive)
         if scope["method"] == "HEAD":
             scope["method"] = "GET"
         try:
@@ -294,68 +303,6 @@ def _cookie(header: str) -> str:
 
 def _unknown(detail: str) -> Refusal:
     return Refusal(401, detail, headers={"WWW-Authenticate": 'Bearer realm="leadhand"'})
-
-
-def _check_form(rule: Rule, headers: dict[bytes, bytes], limit: int) -> None:
-    length = headers.get(b"content-length", b"0")
-    if not length.isdigit():
-        raise Refusal(400, "Content-Length is no number")
-    if not rule.has_body:
-        if int(length) or b"transfer-encoding" in headers:
-            raise Refusal(400, f"{rule.method} takes no body here")
-        return
-    kind, _, more = headers.get(b"content-type", b"").decode("latin-1").lower().partition(";")
-    if kind.strip() != "application/json" or more.strip() not in ("", "charset=utf-8"):
-        raise Refusal(415, "the body must be application/json")
-    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise Refusal(415, "the body must not be compressed")
-    if int(length) > limit:
-        raise Refusal(413, f"the body may have {limit:,} bytes")
-
-
-async def _body(receive: Receive, limit: int) -> bytes:
-    """The whole body, once it is known to be JSON that can be worked with."""
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise Refusal(400, "the body ended early")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > limit:
-                    raise Refusal(413, f"the body may have {limit:,} bytes")
-                if not message.get("more_body"):
-                    break
-    except TimeoutError:
-        raise Refusal(408, "the body took too long") from None
-    body = b"".join(parts)
-    if size > THREAD_BYTES:  # parsing holds the loop up, and the loop is the engine's
-        await asyncio.to_thread(_check_json, body)
-    else:
-        _check_json(body)
-    return body
-
-
-def _check_json(body: bytes) -> None:
-    """Refusal unless it is JSON without doubles, depths or numbers that nobody can work with."""
-    try:
-        read_value(body.decode(), "body")
-        msgspec.json.decode(body)  # knows halves of characters for what they are
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-        raise Refusal(400, f"the body is no JSON: {error}") from None
-    except DocumentError as error:
-        raise Refusal(400, str(error)) from None
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return replay
 
 
 class _Answer:

@@ -131,6 +131,11 @@ class People:
             found = self._holder_of(token)
         return found
 
+    def has(self, person: Person) -> bool:
+        """Whether somebody who came in is still somebody, in the same role."""
+        self._refresh()
+        return self._people.get(_short(person.digest)) == person
+
     def sign_in(self, person: Person) -> tuple[str, int]:
         """A session, and when it ends in seconds."""
         ends = int(self._now()) + SESSION_S

@@ -29,6 +29,7 @@ from leadhand.server.office import Office
 from leadhand.server.people import People, owner_token, signed_out_file
 from leadhand.server.routes.pages import page_policy
 from leadhand.server.stream import Hub
+from leadhand.server.wire import wire
 from leadhand.settings import load_settings
 
 if TYPE_CHECKING:
@@ -227,10 +228,11 @@ def _stamp(settings: Settings) -> tuple[Any, ...]:
 def _config(gate: Gate, serve: Serve) -> uvicorn.Config:
     config = uvicorn.Config(
         gate,
-        http="h11",
+        http=wire(serve.limits.connections),
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="critical",  # what strangers send is no news; our own errors are told elsewhere
         access_log=False,
         server_header=False,
         date_header=True,

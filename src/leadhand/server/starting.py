@@ -14,6 +14,7 @@ from leadhand.core.review import reach, ruling
 from leadhand.core.state import State
 from leadhand.engine.shelf import find
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
+from leadhand.server.forms import plan_document
 from leadhand.server.problems import finding_document
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _prepared(office: Office, form: StartForm, actor: str, saved: Any) -> Prepar
         return Prepared(lead, goal, {}, origin, policy)
     if form.planner:
         raise UsageError("a planner goes with a goal; a plan is run as it stands")
-    doc: Doc = saved.document if saved is not None else form.plan or {}
+    doc: Doc = saved.document if saved is not None else plan_document(form.plan or {})
     if saved is not None:
         origin["library"] = saved.label
     if place is not None:

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from leadhand.server.gate import STILL
 from leadhand.server.office import office_of
 from leadhand.server.problems import Refusal
 from leadhand.server.routes.common import PROBLEMS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
 router = APIRouter(tags=["events"])
 STALL_S = 20.0
 """A reader that takes nothing for so long is let go."""
+LOOK_S = 2.0
+"""How often it is asked whether a reader may still be here."""
 STREAM = {
     200: {
         "description": "Server-sent events: `id` is the position, `event` the type.",
@@ -39,32 +42,35 @@ async def events(
         if not last_event_id.isascii() or not last_event_id.isdigit() or len(last_event_id) > 15:
             raise Refusal(400, "Last-Event-ID is a position of this stream")
         after = int(last_event_id)
-    return EventStream(office_of(request).hub.events(after, run))
+    return EventStream(office_of(request).hub.events(after, run), request.scope[STILL])
 
 
 class EventStream(Response):
-    """Sends chunks as they come, and ends with whoever listens."""
+    """Sends chunks as they come; ends with whoever listens, and with their right to."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncGenerator[bytes]) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes], still: Callable[[], bool]) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._chunks = chunks
+        self._still = still
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        gone = asyncio.ensure_future(_gone(receive))
-        sending = asyncio.ensure_future(self._send(send))
+        works = (_gone(receive), _over(self._still), self._send(send))
+        gone, _, sending = tasks = [asyncio.ensure_future(work) for work in works]
         try:
-            await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (gone, sending):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(gone, sending, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._chunks.aclose()
-        if sending.done() and not sending.cancelled() and sending.exception() is None:
-            with contextlib.suppress(OSError):
+        if gone in done or (sending in done and sending.exception() is not None):
+            return
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Any) -> None:
@@ -76,3 +82,8 @@ class EventStream(Response):
 async def _gone(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _over(still: Callable[[], bool]) -> None:
+    while still():  # noqa: ASYNC110 - settings are files, and have no event
+        await asyncio.sleep(LOOK_S)

@@ -14,13 +14,14 @@ from leadhand.core.check_later import later
 from leadhand.core.library import find, spoken
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.server import shapes
-from leadhand.server.forms import LintForm, SaveForm, StartForm
+from leadhand.server.forms import LintForm, SaveForm, StartForm, plan_document
 from leadhand.server.office import answer, of_database, office_of, person_of, seen
 from leadhand.server.problems import finding_document, missing
 from leadhand.server.routes.common import document, done
 from leadhand.server.starting import draft
 
 if TYPE_CHECKING:
+    from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.server.desks import Desk
 
@@ -43,7 +44,7 @@ async def linted(request: Request, form: LintForm) -> Response:
     def look() -> Doc:
         settings, registry = office.conductor.place(form.context or "")
         catalog = registry.catalog() if len(registry) else None
-        doc = form.plan
+        doc = plan_document(form.plan)
         if settings.context is not None:
             doc = in_context(settings, doc, registry.catalog()).doc
         pools = settings.policy.resources
@@ -93,8 +94,12 @@ async def kept(request: Request, name: Name) -> Response:
 @router.put("/library/{name}", responses=done(shapes.Kept))
 async def keep(request: Request, name: Name, form: SaveForm) -> Response:
     """Keep a plan as the next version of a name; the same content makes no new one."""
-    doc = form.plan
-    found = await asyncio.to_thread(check, doc, None, advice=False)
+
+    def look() -> tuple[Doc, list[Finding]]:
+        doc = plan_document(form.plan)
+        return doc, check(doc, None, advice=False)
+
+    doc, found = await asyncio.to_thread(look)
     errors = [each for each in found if each.level == "error"]
     if errors:
         raise PlanInvalid(errors)

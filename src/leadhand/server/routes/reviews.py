@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
@@ -9,7 +10,6 @@ from fastapi import APIRouter, Request, Response
 from leadhand.app.documents import review_document
 from leadhand.app.graphs import others_for
 from leadhand.app.people import ends, revision_of
-from leadhand.codec.documents import read_document
 from leadhand.core import control
 from leadhand.core.amend import edit
 from leadhand.core.approval import binding
@@ -20,7 +20,14 @@ from leadhand.core.views import run_status
 from leadhand.engine.approvals import own_words
 from leadhand.errors import Conflict, UsageError
 from leadhand.server import shapes
-from leadhand.server.forms import AmendForm, ApproveForm, ChangesForm, ReassignForm, RejectForm
+from leadhand.server.forms import (
+    AmendForm,
+    ApproveForm,
+    ChangesForm,
+    ReassignForm,
+    RejectForm,
+    plan_document,
+)
 from leadhand.server.office import answer, now, of_run, office_of, person_of, seen
 from leadhand.server.problems import missing
 from leadhand.server.routes.common import document, done, key_of
@@ -84,7 +91,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
     person = person_of(request)
     whole = None
     if form.plan is not None:
-        whole = read_document(form.plan.encode("utf-8", "replace"), name="the amended plan")
+        whole = await asyncio.to_thread(plan_document, form.plan, "the amended plan")
     told: Doc = {}
 
     def said(state: State, at: Now) -> Move:

@@ -85,7 +85,8 @@ async def run(request: Request, run: str) -> Response:
         more = {"limits": limits_of(state.policy), "paused": state.paused, "unhosted": unhosted}
         return doc | more
 
-    return await seen(request, of_run(run), make)
+    known = of_run(run)
+    return await seen(request, lambda desk: f"{known(desk)} {unhosted}", make)
 
 
 # Begin.

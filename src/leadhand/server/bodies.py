@@ -1,0 +1,88 @@
+"""Bodies: JSON of a bounded size and depth, read in a bounded time, before anybody uses it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.codec.documents import read_value
+from leadhand.errors import DocumentError
+from leadhand.server.problems import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from leadhand.server.rules import Rule
+
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+
+BODY_S = 20.0
+THREAD_BYTES = 64 << 10
+"""Larger bodies are looked at in a thread."""
+
+
+def check_form(rule: Rule, headers: dict[bytes, bytes], limit: int) -> None:
+    """Refusal unless the headers announce what belongs to the rule: some JSON, or nothing."""
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit():
+        raise Refusal(400, "Content-Length is no number")
+    if not rule.has_body:
+        if int(length) or b"transfer-encoding" in headers:
+            raise Refusal(400, f"{rule.method} takes no body here")
+        return
+    kind, _, more = headers.get(b"content-type", b"").decode("latin-1").lower().partition(";")
+    if kind.strip() != "application/json" or more.strip() not in ("", "charset=utf-8"):
+        raise Refusal(415, "the body must be application/json")
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refusal(415, "the body must not be compressed")
+    if int(length) > limit:
+        raise Refusal(413, f"the body may have {limit:,} bytes")
+
+
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """The whole body, once it is known to be JSON that can be worked with."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise Refusal(400, "the body ended early")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > limit:
+                    raise Refusal(413, f"the body may have {limit:,} bytes")
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        raise Refusal(408, "the body took too long") from None
+    body = b"".join(parts)
+    if size > THREAD_BYTES:  # parsing holds the loop up, and the loop is the engine's
+        await asyncio.to_thread(_check_json, body)
+    else:
+        _check_json(body)
+    return body
+
+
+def _check_json(body: bytes) -> None:
+    """Refusal unless it is JSON without doubles, depths or numbers that nobody can work with."""
+    try:
+        read_value(body.decode(), "body")
+        msgspec.json.decode(body)  # knows halves of characters for what they are
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+        raise Refusal(400, f"the body is no JSON: {error}") from None
+    except DocumentError as error:
+        raise Refusal(400, str(error)) from None
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """What was read, for whoever reads next."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay

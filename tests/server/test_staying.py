@@ -1,0 +1,197 @@
+"""What stays open: streams end with the right to them, and connections are few and not for ever."""
+
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from leadhand.server import wire
+from leadhand.server.gate import Limits
+from leadhand.server.people import digest_of
+from leadhand.server.routes import events
+from tests.support.serving import TOKENS, project, served
+
+SITE = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(events, "LOOK_S", 0.1)
+
+
+def listening(server, role="viewer", browser=None):
+    """A stream that is read in a thread; the thread ends when the stream does."""
+    begun = threading.Event()
+    client = server.client("" if browser else role)
+    client.cookies.update(browser.cookies if browser else {})
+
+    def read():
+        with client, client.stream("GET", "/events", timeout=60) as response:
+            for _ in response.iter_lines():
+                begun.set()
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    assert begun.wait(20)
+    return thread
+
+
+@contextmanager
+def signed_in(server, role="viewer"):
+    with server.client("") as browser:
+        browser.post("/session", json={"token": TOKENS[role]}, headers=SITE).raise_for_status()
+        yield browser
+
+
+def test_signing_out_ends_the_streams_of_that_session_alone(tmp_path, quick):
+    """Also those of other tabs, which nobody told; and nothing of anybody else."""
+    project(tmp_path)
+    with served(tmp_path) as server, signed_in(server) as browser, signed_in(server) as other:
+        mine, theirs = listening(server, browser=browser), listening(server, browser=other)
+        token = listening(server)
+        assert browser.delete("/session", headers=SITE).status_code == 204
+        mine.join(20)
+        assert not mine.is_alive()
+        time.sleep(0.3)
+        assert theirs.is_alive()
+        assert token.is_alive()
+
+
+def test_whoever_is_taken_out_hears_no_more(tmp_path, quick):
+    """By token and by session; those who stay go on."""
+    project(tmp_path)
+    with served(tmp_path) as server, signed_in(server) as browser:
+        gone = [listening(server, browser=browser), listening(server)]
+        stays = listening(server, "operator")
+        table = (
+            f'[server.people.viewer]\nrole = "viewer"\ntoken = "{digest_of(TOKENS["viewer"])}"\n'
+        )
+        path = tmp_path / "leadhand.toml"
+        text = path.read_text()
+        assert table in text
+        path.write_text(text.replace(table, ""))
+        for thread in gone:
+            thread.join(20)
+            assert not thread.is_alive()
+        assert stays.is_alive()
+        assert browser.get("/session").status_code == 401
+
+
+# Connections.
+
+
+def connected(server):
+    host, port = server.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), 20)
+
+
+def cut(sock, seconds=20.0):
+    """Whether the other side closes within a time."""
+    sock.settimeout(seconds)
+    try:
+        while sock.recv(2000):
+            pass
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+HEAD = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+def test_a_head_has_a_deadline(tmp_path, monkeypatch):
+    """Nothing, half a head, a byte now and then, also after an answer: cut off."""
+    monkeypatch.setattr(wire, "HEAD_S", 0.5)
+    project(tmp_path)
+    with served(tmp_path) as server:
+        silent, half, drip, second = (connected(server) for _ in range(4))
+        half.sendall(HEAD)
+        second.sendall(HEAD + b"\r\n")
+        assert second.recv(2000).startswith(b"HTTP/1.1 200")
+        second.sendall(HEAD)
+        until, dripped = time.monotonic() + 20, 0
+        while time.monotonic() < until:
+            try:
+                drip.sendall(HEAD[dripped % len(HEAD) :][:1])
+            except OSError:
+                break
+            dripped += 1
+            time.sleep(0.1)
+        assert dripped < 100
+        for sock in (silent, half, second):
+            assert cut(sock)
+            sock.close()
+        drip.close()
+
+
+def test_many_connections_are_no_wall(tmp_path):
+    """The one that was idle for longest makes room; those at work are left alone."""
+    project(tmp_path)
+    with served(tmp_path, Limits(connections=20)) as server:
+        work = listening(server)
+        idle = [connected(server) for _ in range(60)]
+        with server.client("viewer") as client:
+            assert client.get("/runs").status_code == 200
+        assert len(server.up.server.server_state.connections) <= 20
+        assert cut(idle[0])
+        assert work.is_alive()
+        for sock in idle:
+            sock.close()
+
+
+def test_when_all_are_at_work_a_new_one_is_told_to_come_again(tmp_path):
+    """Before it has said anything."""
+    project(tmp_path)
+    with served(tmp_path, Limits(connections=3)) as server:
+        threads = [listening(server) for _ in range(3)]
+        with connected(server) as sock:
+            told = sock.recv(2000)
+        assert told.startswith(b"HTTP/1.1 503")
+        assert b"Retry-After: " in told
+        assert all(thread.is_alive() for thread in threads)
+
+
+def test_strangers_who_dawdle_keep_nobody_out(tmp_path):
+    """Sign-ins whose body never comes are counted apart, and what they may send is short."""
+    project(tmp_path)
+    limits = Limits(requests=2, sign_ins=2)
+    head = (
+        b"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
+    with served(tmp_path, limits) as server:
+        slow = [connected(server) for _ in range(4)]
+        for sock in slow:
+            sock.sendall(head)
+        until = time.monotonic() + 10
+        while server.up.gate.sign_ins < 2 and time.monotonic() < until:
+            time.sleep(0.02)
+        with server.client("viewer") as client:
+            assert client.get("/runs").status_code == 200
+            long = client.post("/session", json={"token": "x" * 5000})
+            assert long.status_code == 413
+            busy = client.post("/session", json={"token": TOKENS["viewer"]})
+            assert (busy.status_code, int(busy.headers["retry-after"]) > 0) == (503, True)
+        for sock in slow:
+            sock.close()
+
+
+def test_what_is_no_http_is_told_so(tmp_path, capfd):
+    """And makes no noise where people look."""
+    project(tmp_path)
+    with served(tmp_path) as server:
+        for rubbish in (
+            b"\x16\x03\x01\x02\x00\x01\x00",
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"\r\n" * 50 + b"x\r\n\r\n",
+        ):
+            with connected(server) as sock:
+                sock.sendall(rubbish + b"\r\n\r\n")
+                assert sock.recv(100)[:12] in (b"HTTP/1.1 400", b"")
+        assert httpx2.get(f"{server.url}/livez").status_code == 200
+    assert capfd.readouterr().err == ""
