@@ -49,6 +49,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "stop-all": ("control", "Start nothing new in any run, until lifted"),
         "export": ("export", "Write a run as one file that can be checked alone"),
         "audit-key": ("audit_key", "Make a key that signs anchors, exports or approvals"),
+        "migrate": ("migrate", "Move a log to PostgreSQL or back; make its tables, give rights"),
         "mcp": ("mcp", "Which tools MCP servers have; pin them as they are"),
         "doctor": ("doctor", "What is installed, configured, and wrong"),
     },

@@ -15,7 +15,7 @@ from tempfile import NamedTemporaryFile
 
 from leadhand.errors import StoreCorrupt
 from leadhand.stores.connect import explain_os, make_folder, sync_folder
-from leadhand.stores.refs import digest_in, ref_of
+from leadhand.stores.refs import digest_in, is_ref, ref_of
 
 TEMPORARY = ".new-"
 
@@ -52,6 +52,11 @@ class Artifacts:
         if ref_of(data) != ref:
             raise StoreCorrupt(f"{path}: the artifact's bytes do not match its name")
         return data
+
+    def names(self) -> list[str]:
+        """All that are there, in order."""
+        found = [f"sha256:{path.parent.name}{path.name}" for path in self._folder.glob("??/*")]
+        return sorted(name for name in found if is_ref(name))
 
     def _path(self, ref: str) -> Path:
         digest = digest_in(ref)

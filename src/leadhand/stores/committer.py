@@ -68,6 +68,12 @@ class Committer(ABC, Generic[C]):
         self._queue.put(_Errand(do, done, last))
         return done
 
+    def commit_together(self, requests: list[Request]) -> None:
+        """One commit of exactly these, for a copy that keeps the commits as they were."""
+        for outcome in self.ask(lambda _connection: self._commit(requests)).result():
+            if outcome is not None:
+                raise outcome
+
     @abstractmethod
     def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
         """Write a group; for each request why it failed, or None."""

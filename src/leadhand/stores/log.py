@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.chain import Batch
     from leadhand.ports import Entry, RunHeader
-    from leadhand.stores.group import Took
+    from leadhand.stores.group import Request, Took
 
 
 class Log(Protocol):
@@ -79,6 +79,12 @@ class Log(Protocol):
     def get_artifact(self, ref: str) -> bytes:
         """The bytes behind a name; StoreCorrupt when they do not match it."""
 
+    def artifacts(self) -> list[str]:
+        """The names of all artifacts that are kept with the log."""
+
+    def copied(self) -> str:
+        """The name of the log that is being copied here; empty when none is."""
+
     async def close(self) -> None:
         """Let go."""
 
@@ -99,6 +105,22 @@ class KeptStore(Log, Store, Protocol):
     @property
     def took(self) -> Took:
         """How long commits took."""
+
+
+class Copy(Log, Protocol):
+    """A store that another log is copied into, commit by commit (`copying.py`)."""
+
+    def adopt(self, name: str) -> None:
+        """Begin: take the other log's name. Nobody may host this one until it is whole."""
+
+    def commit_together(self, requests: list[Request]) -> None:
+        """One commit of exactly these appends; raises what refused the first that was."""
+
+    def settle(self, epoch: int) -> None:
+        """End: durable, whole, with as many owners as the other log has had."""
+
+    def put_artifact(self, data: bytes) -> str:
+        """Keep bytes durably; gives back their name, `sha256:…`."""
 
 
 class Lock(Protocol):

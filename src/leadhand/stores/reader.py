@@ -145,6 +145,15 @@ class SqliteReader:
         """The bytes behind a name; StoreCorrupt when they do not match it."""
         return self._artifacts.get(ref)
 
+    def artifacts(self) -> list[str]:
+        """The names of all artifacts."""
+        return self._artifacts.names()
+
+    def copied(self) -> str:
+        """The name of the log that is being copied here; empty when none is."""
+        rows = self._rows("meta", ("copying",))
+        return str(rows[0][0]) if rows else ""
+
     async def close(self) -> None:
         """Let go."""
         self.close_reader()

@@ -15,6 +15,11 @@ def ref_of(data: bytes) -> str:
     return f"sha256:{sha256(data).hexdigest()}"
 
 
+def is_ref(text: str) -> bool:
+    """Whether a text could be a name."""
+    return _REF.fullmatch(text) is not None
+
+
 def digest_in(ref: str) -> str:
     """The hash in a name; UsageError when it is not one, so that no name can be a path."""
     found = _REF.fullmatch(ref)

@@ -45,15 +45,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import LeadhandError, StoreError
 from leadhand.stores import connect, sql
+from leadhand.stores.copying import refuse_half
 from leadhand.stores.group import Request, Took, misfit
 from leadhand.stores.reader import SqliteReader
 from leadhand.stores.writer import Writer
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Sequence
 
     from leadhand.audit.chain import Batch
@@ -77,6 +79,7 @@ class SqliteStore(SqliteReader):
         busy_s: float = BUSY_S,
         queue_bytes_max: int = QUEUE_BYTES_MAX,
         debug: bool = False,
+        copying: bool = False,
     ) -> None:
         path = Path(path).resolve()
         connection = connect.open_writer(path, synchronous=synchronous, busy_s=busy_s)
@@ -84,6 +87,7 @@ class SqliteStore(SqliteReader):
             with connect.explained(path):
                 sql.migrate(connection, sql.migrations(), path)
             super().__init__(path)
+            refuse_half(self, path, copying=copying)
         except BaseException:
             connection.close()
             raise
@@ -145,6 +149,29 @@ class SqliteStore(SqliteReader):
     def put_artifact(self, data: bytes) -> str:
         """Keep bytes durably; gives back their name, `sha256:…`."""
         return self._artifacts.put(data)
+
+    def adopt(self, name: str) -> None:
+        """Begin a copy: take the other log's name. Nobody may host this one until it is whole."""
+        self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
+        self.claim()
+
+    def commit_together(self, requests: list[Request]) -> None:
+        """One commit of exactly these appends, for a copy."""
+        self._writer.commit_together(requests)
+
+    def settle(self, epoch: int) -> None:
+        """End a copy: it is whole, with as many owners as the other log has had."""
+        self._note([("set_meta", (epoch, "epoch")), ("settle", ())])
+
+    def _note(self, facts: list[tuple[str, tuple[Any, ...]]]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            with connect.explained(self.path):
+                connection.execute("BEGIN IMMEDIATE")
+                for name, values in facts:
+                    connection.execute(self._sql[name], values)
+                connection.execute("COMMIT")
+
+        self._writer.ask(write).result()
 
     async def close(self) -> None:
         """Finish what is queued and let go."""

@@ -7,6 +7,7 @@ else; if another host was faster, it is fenced.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import Conflict
@@ -14,6 +15,8 @@ from leadhand.stores.postgres.session import Session
 from leadhand.stores.postgres.writer import HOSTING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leadhand.stores.postgres.address import Address
     from leadhand.stores.postgres.store import PostgresStore
 
@@ -36,6 +39,24 @@ class PostgresLock:
         """Let go, if held; a store that is closed holds nothing."""
         if not self._store.closed:
             self._store.writer.unlock().result()
+
+
+@contextmanager
+def kept_from_hosts(address: Address) -> Iterator[None]:
+    """Hold the lock without being a host, while a log is copied from."""
+    session = Session(address, "copy")
+    try:
+        session.open()
+        if not session.rows("try_lock", (HOSTING,))[0][0]:
+            who = holder(address)
+            name = f"process {who['pid']} on {who['machine']}" if who else "another process"
+            raise Conflict(
+                f"{address}: {name} is the host of this database. "
+                "Fix: end it first; a log that is written to is not moved"
+            )
+        yield
+    finally:
+        session.close()
 
 
 def holder(address: Address) -> dict[str, Any] | None:

@@ -189,6 +189,15 @@ class PostgresReader:
         """The bytes behind a name; StoreCorrupt when they do not match it."""
         return self._blobs.get(ref)
 
+    def artifacts(self) -> list[str]:
+        """The names of all artifacts in the database; a shared folder may hold more."""
+        return [f"sha256:{bytes(digest).hex()}" for (digest,) in self._rows("artifacts")]
+
+    def copied(self) -> str:
+        """The name of the log that is being copied here; empty when none is."""
+        rows = self._rows("meta", ("copying",))
+        return str(rows[0][0]) if rows else ""
+
     async def close(self) -> None:
         """Let go."""
         self.close_reader()

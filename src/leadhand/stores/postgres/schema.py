@@ -71,7 +71,7 @@ def migrate(
     sql.refuse_newer(found, steps[-1].number, address)
     if found == steps[-1].number:
         return 0
-    _refuse_others(connection, address)
+    refuse_others(connection, address)
     ran = 0
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
@@ -90,7 +90,7 @@ def migrate(
     return ran
 
 
-def _refuse_others(connection: psycopg.Connection[Any], address: Address) -> None:
+def refuse_others(connection: psycopg.Connection[Any], address: Address) -> None:
     """A role that may read and append, but not make tables, is told so in plain words."""
     row = connection.execute(
         "SELECT CASE WHEN to_regnamespace('leadhand') IS NULL"

@@ -25,15 +25,16 @@ What the server's end may do to us: `writer.py` (a commit that was not answered)
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from leadhand.errors import LeadhandError, StoreError
+from leadhand.stores.copying import refuse_half
 from leadhand.stores.group import Request, Took, misfit
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.reader import PostgresReader
-from leadhand.stores.postgres.session import PATIENCE_S, Session, explain
+from leadhand.stores.postgres.session import PATIENCE_S, Session, explain, queries
 from leadhand.stores.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
@@ -63,12 +64,14 @@ class PostgresStore(PostgresReader):
         queue_bytes_max: int = QUEUE_BYTES_MAX,
         shared: bool = False,
         debug: bool = False,
+        copying: bool = False,
     ) -> None:
         migrated(address)
         super().__init__(address)
         self._queue_bytes_max = queue_bytes_max
         self._queued_bytes = 0
         try:
+            refuse_half(self, address, copying=copying)
             self.writer = PostgresWriter(address, patience_s=patience_s, debug=debug, shared=shared)
         except BaseException:
             self.close_reader()
@@ -131,6 +134,31 @@ class PostgresStore(PostgresReader):
     def put_artifact(self, data: bytes) -> str:
         """Keep bytes durably; gives back their name, `sha256:…`."""
         return self._blobs.put(data)
+
+    def adopt(self, name: str) -> None:
+        """Begin a copy: take the other log's name. Nobody may host this one until it is whole."""
+        self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
+        self.writer.hurry()
+
+    def commit_together(self, requests: list[Request]) -> None:
+        """One commit of exactly these appends, for a copy."""
+        self.writer.commit_together(requests)
+
+    def settle(self, epoch: int) -> None:
+        """End a copy: it is whole, with as many owners as the other log has had.
+
+        With this commit everything before it is durable too.
+        """
+        self._note([("set_epoch", (epoch,)), ("settle", ())])
+
+    def _note(self, facts: list[tuple[str, tuple[object, ...]]]) -> None:
+        def write(connection: psycopg.Connection[Any]) -> None:
+            with connection.transaction():
+                for name, values in facts:
+                    connection.execute(queries()[name], values)
+
+        self._reading.do(write)
+        self._database = ""
 
     async def close(self) -> None:
         """Finish what is queued and let go."""

@@ -14,6 +14,13 @@ SELECT value FROM meta WHERE key = ?;
 -- (The value, then the key.)
 UPDATE meta SET value = ? WHERE key = ?;
 
+-- name: adopt
+-- A log that is being copied here, by its name; nobody may host it until it is whole.
+INSERT OR REPLACE INTO meta (key, value) VALUES ('copying', ?);
+
+-- name: settle
+DELETE FROM meta WHERE key = 'copying';
+
 -- name: raise_epoch
 -- A new owner: every append of an older one is refused from here on.
 UPDATE meta SET value = value + 1 WHERE key = 'epoch';

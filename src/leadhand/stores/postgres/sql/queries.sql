@@ -14,6 +14,10 @@ UPDATE leadhand.meta SET value = %s WHERE key = %s;
 -- A new owner: every append of an older one is refused from here on.
 UPDATE leadhand.tail SET epoch = epoch + 1 RETURNING epoch, position, runs, number, hash;
 
+-- name: claim
+-- The same for whoever may call it without being the owner of the tables.
+SELECT out_epoch, out_position, out_runs, out_number, out_hash FROM leadhand.claim();
+
 -- name: epoch
 SELECT epoch FROM leadhand.tail;
 
@@ -109,6 +113,17 @@ SELECT data FROM leadhand.artifacts WHERE digest = %b::bytea;
 -- name: artifacts
 -- The names of all artifacts in the database.
 SELECT digest FROM leadhand.artifacts ORDER BY digest;
+
+-- name: adopt
+-- A log that is being copied here, by its name; nobody may host it until it is whole.
+INSERT INTO leadhand.meta (key, value) VALUES ('copying', %s)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: settle
+DELETE FROM leadhand.meta WHERE key = 'copying';
+
+-- name: set_epoch
+UPDATE leadhand.tail SET epoch = %s::bigint;
 
 -- name: try_lock
 -- Become the host, until this connection ends.

@@ -1,0 +1,228 @@
+"""A log moved to another store: copied, proved equal, with its anchors; and roles given rights.
+
+Nobody hosts either log meanwhile: the locks of both are held. The source is only read. A copy
+that was cut short goes on where it ended, and one that is whole is only proved again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadhand.app.opening import open_reader
+from leadhand.audit.anchors import file_of, lines_in, verify_anchors
+from leadhand.errors import Conflict, StoreCorrupt, UsageError
+from leadhand.settings.folders import make_store_folder
+from leadhand.stores.connect import explain_os, sync_folder
+from leadhand.stores.copying import Copied, Look, Proof, copy
+from leadhand.stores.places import home, need_driver, there
+from leadhand.stores.postgres.address import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from leadhand.audit.anchors import Anchoring
+    from leadhand.core.plan import Doc
+    from leadhand.stores.log import Copy, Log
+    from leadhand.stores.places import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What was done, and what both logs amount to."""
+
+    copied: Copied
+    source: Proof
+    target: Proof
+    anchors: int
+    """Lines of the anchor file that hold for the copy too."""
+
+    def document(self) -> Doc:
+        """As `leadhand migrate --json` prints it."""
+        return {
+            "equal": self.source == self.target,
+            "resumed_at": self.copied.resumed,
+            "copied": {"commits": self.copied.commits, "artifacts": self.copied.artifacts},
+            "source": self.source.document(),
+            "target": self.target.document(),
+            "anchors": self.anchors,
+        }
+
+
+def move(
+    source: Place,
+    target: Place,
+    anchoring: Anchoring,
+    told: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Moved:
+    """Copy a log and prove the copy equal to it."""
+    lines = _anchors(source, target, anchoring)
+    with _unhosted(source), _reading(source) as log:
+        look = Look(log, source)
+        proof = look.prove()
+        with _receiving(target) as store:
+            copied = copy(log, proof, look.names, store, told)
+    with _reading(target) as log:
+        found = Look(log, target).prove()
+        if found != proof:
+            raise StoreCorrupt(
+                f"{target}: the copy is not equal to {source}: {_difference(proof, found)}. "
+                "Fix: empty the target and copy again; the source was not changed"
+            )
+        _keep_anchors(lines, log, target, anchoring)
+    return Moved(copied, proof, found, len(lines))
+
+
+def check_places(source: Place, target: Place) -> None:
+    """UsageError unless there is something to move, and somewhere else to move it to."""
+    if _same(source, target):
+        raise UsageError("the source and the target are the same log")
+    if not there(source):
+        raise UsageError(f"there is no log at {source}; nothing was copied")
+
+
+def prepare(target: Place, readers: Sequence[str] = (), writers: Sequence[str] = ()) -> int:
+    """Make the tables, or bring them up to date, and give roles their rights; the version."""
+    make_store_folder(target)
+    if not isinstance(target, Address):
+        if readers or writers:
+            raise UsageError("a file has no roles: whoever may write to it may change it")
+        from leadhand.stores import sql
+        from leadhand.stores.sqlite import SqliteStore
+
+        asyncio.run(_opened_and_closed(lambda: SqliteStore(target, copying=True)))
+        return sql.migrations()[-1].number
+    need_driver()
+    from leadhand.stores.postgres import roles, schema
+    from leadhand.stores.postgres.store import migrated
+
+    migrated(target)
+    if readers or writers:
+        roles.grant(target, readers, writers)
+    return schema.migrations()[-1].number
+
+
+async def _opened_and_closed(make: Callable[[], Log]) -> None:
+    await make().close()
+
+
+def _same(one: Place, other: Place) -> bool:
+    if isinstance(one, Address) or isinstance(other, Address):
+        return home(one).name == home(other).name and type(one) is type(other)
+    return one.resolve() == other.resolve()
+
+
+@contextmanager
+def _reading(place: Place) -> Iterator[Log]:
+    log = open_reader(place)
+    try:
+        with log.snapshot():
+            yield log
+    finally:
+        log.close_reader()
+
+
+@contextmanager
+def _unhosted(place: Place) -> Iterator[None]:
+    """Keep hosts away from a log that is only read; Conflict when it has one."""
+    if isinstance(place, Address):
+        from leadhand.stores.postgres.lock import kept_from_hosts
+
+        with kept_from_hosts(place):
+            yield
+        return
+    from leadhand.stores.lock import HostLock
+
+    lock = HostLock(place)
+    try:
+        lock.acquire()
+    except Conflict as error:
+        fix = "Fix: end it first; a log that is written to is not moved"
+        raise Conflict(f"{error}. {fix}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _receiving(place: Place) -> Iterator[Copy]:
+    if isinstance(place, Address):
+        from leadhand.stores.postgres.lock import PostgresLock
+        from leadhand.stores.postgres.store import PostgresStore
+
+        shared = PostgresStore(place, shared=True, debug=True, copying=True)
+        try:
+            PostgresLock(shared).acquire()
+            yield shared
+        finally:
+            shared.close_now()
+        return
+    from leadhand.stores.sqlite import SqliteStore
+
+    with _unhosted(place):
+        store = SqliteStore(place, debug=True, copying=True)
+        try:
+            yield store
+        finally:
+            asyncio.run(store.close())
+
+
+def _difference(one: Proof, other: Proof) -> str:
+    return ", ".join(
+        f"{name} {mine} and {theirs}"
+        for name, mine, theirs in zip(Proof._fields, one, other, strict=True)
+        if mine != theirs
+    )
+
+
+def _anchors(source: Place, target: Place, anchoring: Anchoring) -> list[bytes]:
+    """The anchors of the source; Conflict when the target's file has others."""
+    lines = _lines(file_of(home(source), anchoring))
+    file = file_of(home(target), anchoring)
+    if there_already := _lines(file):
+        size = min(len(lines), len(there_already))
+        if lines[:size] != there_already[:size]:
+            raise Conflict(
+                f"{file}: holds anchors of another log. Fix: move it away; nothing was copied"
+            )
+    return lines
+
+
+def _lines(file: Path) -> list[bytes]:
+    try:
+        return lines_in(file.read_bytes())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise explain_os(error, file) from None
+
+
+def _keep_anchors(lines: list[bytes], log: Log, target: Place, anchoring: Anchoring) -> None:
+    """Put the anchors beside the copy, once they are seen to hold for it."""
+    batches = {batch.number: batch for batch in log.batches()}
+    found = verify_anchors(lines, batches, log.database_id)
+    if found.problems:
+        raise StoreCorrupt(
+            f"{target}: the copy is equal to its source, and neither is what was anchored: "
+            f"{found.problems[0].message}. Fix: leadhand verify --all, on the source"
+        )
+    file = file_of(home(target), anchoring)
+    if len(_lines(file)) >= len(lines):
+        return
+    new = Path(f"{file}.new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.writelines(line + b"\n" for line in lines)
+            opened.flush()
+            os.fsync(descriptor)
+        new.rename(file)
+        sync_folder(file.parent)
+    except OSError as error:
+        raise explain_os(error, file) from None
