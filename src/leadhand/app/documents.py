@@ -46,6 +46,8 @@ class Driver(NamedTuple):
 
     pid: int = 0
     owner: int = 0
+    every: bool = False
+    """Whether all runs that are open are driven, by whomever: those that Temporal hosts."""
 
     @classmethod
     def of(cls, place: Place, reader: Reader) -> Driver:
@@ -57,7 +59,7 @@ class Driver(NamedTuple):
 
     def drives(self, state: State) -> int:
         """The process that drives a run now, or 0: a database may have a host that does not."""
-        return self.pid if self.owner == state.owner else 0
+        return self.pid if self.every or self.owner == state.owner else 0
 
 
 # Lists.

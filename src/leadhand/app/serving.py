@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from leadhand.settings import Settings
+    from leadhand.stores.log import KeptStore
     from leadhand.temporal.activities import Machine
     from leadhand.temporal.serving import Serving
 
@@ -46,8 +47,10 @@ class Wanted:
 class Up:
     """A process that serves."""
 
-    def __init__(self, serving: Serving, machine: Machine, names: list[str]) -> None:
-        self.serving, self.machine, self.names = serving, machine, names
+    def __init__(
+        self, serving: Serving, machine: Machine, names: list[str], store: KeptStore
+    ) -> None:
+        self.serving, self.machine, self.names, self.store = serving, machine, names, store
 
     @property
     def ready(self) -> bool:
@@ -100,7 +103,7 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
             )
             workers.append(engine_worker(client, prefix, engine))
         serving = await stack.enter_async_context(Serving(workers))
-        yield Up(serving, machine, names)
+        yield Up(serving, machine, names, store)
 
 
 async def _store(stack: AsyncExitStack, wanted: Wanted) -> Any:

@@ -145,7 +145,7 @@ def _settings(options: dict[str, Any]) -> Settings:
         options["workers"],
         options.get("planner"),
         context=options["context"],
-        temporal=options["temporal"],
+        temporal=options.get("temporal"),
         **policy,
     )
 

@@ -11,7 +11,13 @@ import click
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import actor_of, settings_of, store_option, workers_option
+from leadhand.cli.options import (
+    actor_of,
+    settings_of,
+    store_option,
+    temporal_option,
+    workers_option,
+)
 from leadhand.cli.signals import Signals
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.settings.folders import make_store_folder
@@ -61,6 +67,7 @@ def serve() -> None:
     "--insecure-bind", is_flag=True, help="Let others reach it without TLS: tokens can be read."
 )
 @workers_option
+@temporal_option
 @store_option
 def start(console: Console, **options: Any) -> int:
     """Own the database, take up its open runs, and answer until Ctrl-C.
@@ -70,7 +77,7 @@ def start(console: Console, **options: Any) -> int:
     """
     if bool(options["tls_cert"]) != bool(options["tls_key"]):
         raise UsageError("--tls-cert and --tls-key go together")
-    settings = settings_of(options["store"], options["workers"])
+    settings = settings_of(options["store"], options["workers"], temporal=options["temporal"])
     serving = _loaded()
     make_store_folder(settings.store)
     port = settings.server.port if options["port"] is None else options["port"]

@@ -56,17 +56,24 @@ async def word(host: Host, verb: str, actor: str, details: Doc) -> Doc:
 
 
 async def _append(host: Host, decide: Callable[[LibraryState], ev.Event | None]) -> ev.Event | None:
+    return await append_to(host, LIBRARY_STREAM, lambda entries: decide(_folded(entries)))
+
+
+async def append_to(
+    host: Host, stream: str, decide: Callable[[list[Entry]], ev.Event | None]
+) -> ev.Event | None:
+    """Add to a stream what is decided by what it holds, also where others write to it."""
     for _ in range(TRIES_MAX):
-        entries = host.store.read(LIBRARY_STREAM)
-        event = decide(_folded(entries))
+        entries = host.store.read(stream)
+        event = decide(entries)
         if event is None:
             return None
         before = entries[-1].hash if entries else GENESIS
         body, seq, at = encode(event), len(entries) + 1, host.time().at
-        hash_ = link(before, LIBRARY_STREAM, seq, at, ev.EVENT_VERSION, body)
-        entry = Entry(LIBRARY_STREAM, seq, at, ev.EVENT_VERSION, body, hash_)
+        hash_ = link(before, stream, seq, at, ev.EVENT_VERSION, body)
+        entry = Entry(stream, seq, at, ev.EVENT_VERSION, body, hash_)
         try:
-            await host.store.append(LIBRARY_STREAM, seq - 1, [entry], alone=not host.in_flight)
+            await host.store.append(stream, seq - 1, [entry], alone=not host.in_flight)
             return event
         except LeadhandError as error:
             if isinstance(error, Conflict) and not isinstance(error, Fenced):
@@ -74,7 +81,7 @@ async def _append(host: Host, decide: Callable[[LibraryState], ev.Event | None])
             if not isinstance(error, StoreFull):
                 host.fail(error)
             raise
-    raise Conflict("the library keeps changing; try again")
+    raise Conflict("it keeps changing; try again")
 
 
 def _folded(entries: Sequence[Entry]) -> LibraryState:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -19,6 +19,8 @@ from leadhand.app.places import goal_registry
 from leadhand.app.reader import summary_of
 from leadhand.app.rollback import roll_back
 from leadhand.app.taking_up import loaded
+from leadhand.codec.events import decode
+from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views import ENDED
 from leadhand.engine.service import word
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.server.desks import Desk, Desks
+    from leadhand.stores.log import KeptStore, Log
     from leadhand.workers.registry import Registry
 
+ENDING = b'"RunEnded"'
 SWEEP_S = 2.0
 """How often runs are looked for that somebody spoke to and nobody drives."""
 
@@ -51,21 +55,28 @@ class Conductor:
         actor: str,
         tell: Callable[[str], None],
         lead: Lead | None = None,
+        store: KeptStore | None = None,
     ) -> None:
-        """`lead` is one that hosts its runs already, such as a fleet's."""
+        """`lead` is one that hosts its runs already, such as a fleet's.
+
+        `store` is the log, where it is open already: Temporal hosts the runs, and an engine of
+        this process writes it.
+        """
         self.settings = settings
         self.registry = registry_of(settings) if lead is None else lead.registry
         self.lead = lead or Lead(
             self.registry,
             None,
-            settings.store,
+            settings.store if store is None else store,
             policy=settings.policy,
             actor=actor,
-            on_notice=self._noticed,
+            on_notice=self.noticed,
+            temporal=settings.temporal if store is not None else None,
             anchoring=settings.anchoring,
             reviewers=reviewers_of(settings),
             models=settings.book,
         )
+        self._distant = store is not None
         self.unhosted: dict[str, str] = {}
         """Open runs that could not be taken up, and why."""
         self.listeners: list[Callable[[str, str, str], None]] = []
@@ -96,7 +107,7 @@ class Conductor:
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._see_to_ends()),
-            loop.create_task(self._sweep(desks)),
+            loop.create_task(self._hear_of_ends() if self._distant else self._sweep()),
         ]
 
     async def close(self) -> None:
@@ -155,6 +166,9 @@ class Conductor:
 
     async def say(self, run: str, verb: str, actor: str, details: Doc) -> Doc:
         """A word of a person; durable when it returns, and then the run is driven."""
+        if self._distant:
+            said: Doc = await cast("Any", self.host).say(run, verb, actor, details)
+            return said
         spoken = self.host.load(run, self.registry) if run else None
         told = await word(self.host, spoken, verb, actor, details)
         if spoken is not None:
@@ -181,7 +195,8 @@ class Conductor:
 
     # Ends.
 
-    def _noticed(self, kind: str, run: str, text: str) -> None:
+    def noticed(self, kind: str, run: str, text: str) -> None:
+        """Something waits for a person, or has ended."""
         if kind == "ended":
             self._ended.put_nowait(run)
         for listener in self.listeners:
@@ -191,6 +206,8 @@ class Conductor:
         while True:
             ident = await self._ended.get()
             run = self.host.runs.get(ident)
+            if self._distant:
+                run = self.host.load(ident, self.registry)
             if run is None or run.state.ended is None:
                 continue
             with contextlib.suppress(LeadhandError):
@@ -208,7 +225,17 @@ class Conductor:
         except LeadhandError as error:
             self._tell(f"run {run.id} is not taken back: {error}")
 
-    async def _sweep(self, desks: Desks) -> None:
+    async def _hear_of_ends(self) -> None:
+        """Runs that Temporal hosts may end by the hand of any engine: the log tells of it."""
+        log = cast("Log", self.host.store)
+        async for _position, entry in log.follow(log.last_position()):
+            if ENDING in entry.body:
+                event = decode(entry.version, entry.body)
+                if isinstance(event, RunEnded) and event.rollback:
+                    self._ended.put_nowait(entry.run)
+            self.host.runs.clear()  # what is known of them is read again
+
+    async def _sweep(self) -> None:
         """Runs come in through the socket too: drive the open ones, let go of those that ended."""
         while True:
             await asyncio.sleep(SWEEP_S)

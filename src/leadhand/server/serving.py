@@ -33,13 +33,15 @@ from leadhand.server.wire import wire
 from leadhand.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from leadhand.app.fleet_station import Station
     from leadhand.settings import Settings
     from leadhand.settings.server import Member
-    from leadhand.stores.log import Log
+    from leadhand.stores.log import KeptStore, Log
+
+    Notice = Callable[[str, str, str], None]
 
 GRACE_S = 5
 """How long answers under way may take once the server ends."""
@@ -136,15 +138,17 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
     sock = listening(serve)
     settings = serve.settings
     lead = serve.station.fleet.lead if serve.station is not None else None
-    conductor = Conductor(settings, serve.actor, serve.tell, lead)
-    conductor.listeners.append(serve.notice)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
+        listeners = [serve.notice]
+        store = await _engine(stack, serve, listeners)
+        conductor = Conductor(settings, serve.actor, serve.tell, lead, store)
+        conductor.listeners = listeners
         host = await stack.enter_async_context(conductor.lead.hosting())
         token, made = owner_token(settings.store)
         desks = Desks(settings.store)
         stack.callback(desks.close)
-        desks.driver = Driver(_pid(), host.owner)
+        desks.driver = Driver(_pid(), host.owner, every=store is not None)
         hub = Hub(cast("Log", host.store), desks)
         own_key = str(settings.approver_key or "")
         people = People(
@@ -185,6 +189,22 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         shown = f"[{serve.bind}]" if ":" in serve.bind else serve.bind
         url = f"{'https' if office.secure else 'http'}://{shown}:{port}"
         yield Running(office, gate, server, url, token if made else "")
+
+
+async def _engine(
+    stack: contextlib.AsyncExitStack, serve: Serve, listeners: Sequence[Notice]
+) -> KeptStore | None:
+    """Where Temporal hosts the runs: an engine, and the log that it writes."""
+    if serve.settings.temporal is None or serve.station is not None:
+        return None
+    from leadhand.app.serving import Wanted, serving_temporal
+
+    def notice(kind: str, run: str, text: str) -> None:
+        for each in listeners:
+            each(kind, run, text)
+
+    wanted = Wanted(settings=serve.settings, steps=False, engine=True, notice=notice)
+    return (await stack.enter_async_context(serving_temporal(wanted))).store
 
 
 def _pid() -> int:

@@ -31,6 +31,7 @@ from leadhand.core.rollback import rollback_id
 from leadhand.core.state import Now, State
 from leadhand.core.views import ENDED, run_status
 from leadhand.core.words import Word
+from leadhand.engine import shelf
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Bug, Conflict, LeadhandError, PlanInvalid, UsageError
 from leadhand.temporal.hands import engine_queue
@@ -88,6 +89,8 @@ class Distant:
         self._lent = lent
         self.runs: dict[str, DistantRun] = {}
         self.failed: BaseException | None = None
+        self.draining = False
+        self.owner = self.in_flight = 0
 
     @property
     def shared(self) -> hosting.HostState:
@@ -113,7 +116,8 @@ class Distant:
                 "an approval that was given before cannot be used with Temporal yet. "
                 "Fix: run the plan, and approve it with `leadhand review RUN approve`"
             )
-        begin = Begin(started.run, self.ways, started, proposal)
+        stopped = self.shared.stopped
+        begin = Begin(started.run, self.ways, started, proposal, stopped=stopped)
         try:
             await self._launch(begin, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
@@ -151,7 +155,8 @@ class Distant:
 
     async def _take_up(self, run: DistantRun) -> None:
         place = Place(run.state.seq, run.head)
-        begin = Begin(run.id, self.ways, place=place, hosted=run.state.ended is None)
+        hosted, stopped = run.state.ended is None, self.shared.stopped
+        begin = Begin(run.id, self.ways, place=place, hosted=hosted, stopped=stopped)
         try:
             await self._launch(begin, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
         except WorkflowAlreadyStartedError:
@@ -160,7 +165,10 @@ class Distant:
     async def say(self, ident: str, verb: str, actor: str, details: Doc) -> Doc:
         """Say something to a run, or to all of them; in the log when it returns."""
         word = Word(verb, actor, details)
+        if verb in shelf.VERBS:
+            return await shelf.word(self, verb, actor, details)  # type: ignore[arg-type]
         if verb in SPOKEN:
+            await self._tell_host(word)
             async for each in self.client.list_workflows(LIST):
                 if each.id.startswith(workflow_id(self.ways.prefix, "")):
                     await _update(self.client.get_workflow_handle(each.id), word)
@@ -175,12 +183,27 @@ class Distant:
                 await self._take_up(run)
         return await run.speak(word)
 
+    async def _tell_host(self, word: Word) -> None:
+        """Record what goes for all runs, where this process can write."""
+        if not hasattr(self.store, "append"):
+            return
+        reason = str(word.details.get("reason", ""))
+        event: ev.Event = hosting.StopAllLifted(word.actor)
+        if word.verb == "stop_all":
+            event = hosting.StopAllRequested(word.actor, reason)
+        await shelf.append_to(self, hosting.HOST_STREAM, lambda _entries: event)  # type: ignore[arg-type]
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot go on."""
+        self.failed = error
+
     def forget(self, run: DistantRun) -> None:
         """A run that ended needs no attention."""
         self.runs.pop(run.id, None)
 
     async def drain(self) -> None:
-        """Nothing runs here."""
+        """Nothing runs here, and nothing new is begun."""
+        self.draining = True
 
     async def close(self) -> None:
         """Let go of the log; the connection goes with the process."""
@@ -197,6 +220,7 @@ class DistantRun:
         self.state = State()
         self.head = ""
         self.progress: dict[str, tuple[str, float | None]] = {}
+        self.driven = True
 
     @property
     def _handle(self) -> WorkflowHandle[Any, Any]:

@@ -68,7 +68,7 @@ class RunFlow:
         self._starts = 0
         self._wakes: dict[int, asyncio.Task[None]] = {}
         self._rang = False
-        self._stopped = False
+        self._stopped = begin.stopped
         self._last_at = 0
 
     @workflow.run
@@ -90,7 +90,8 @@ class RunFlow:
             await workflow.wait_condition(lambda: bool(self._inputs) or self._rang or self._over())
         writing.cancel()
         if self.state.ended is None:
-            workflow.continue_as_new(Begin(begin.run, self.ways, place=self.pipe.place))
+            place, stopped = self.pipe.place, self._stopped
+            workflow.continue_as_new(Begin(begin.run, self.ways, place=place, stopped=stopped))
         return run_status(self.state)
 
     def _over(self) -> bool:

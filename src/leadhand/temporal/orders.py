@@ -62,6 +62,8 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
     place: Place | None = None
     hosted: bool = False
     """Whether the run was hosted by another before, so that what that had in flight is lost."""
+    stopped: bool = False
+    """Whether stop-all is in force."""
     version: int = ORDER_VERSION
 
 

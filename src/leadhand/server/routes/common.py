@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query, Request, Response
 
 from leadhand.app.people import approver_key
+from leadhand.core.views import run_status
 from leadhand.server.office import answer, office_of, person_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.audit.keys import PrivateKey
+    from leadhand.core.moves import Move
     from leadhand.core.plan import Doc
+    from leadhand.core.state import Now, State
+    from leadhand.core.words import Word
     from leadhand.server.people import Person
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -41,6 +48,26 @@ async def say(request: Request, run: str, verb: str, **details: Any) -> Response
     await office.desks.read(lambda desk: desk.header(run))
     told = await office.conductor.say(run, verb, person.name, details)
     return answer(told)
+
+
+@dataclass(frozen=True)
+class Saying:
+    """A word that is made from how the run stands: here, or where the run is."""
+
+    word: Callable[[State, Now], Word]
+
+    def __call__(self, state: State, now: Now) -> Move:
+        return self.word(state, now)(state, now)
+
+
+async def said(request: Request, run: str, saying: Saying, told: Doc | None = None) -> Response:
+    """Say a word that depends on how the run stands; answered once it is durable."""
+    office = office_of(request)
+    await office.desks.read(lambda desk: desk.header(run))
+    hosted = office.host.load(run, office.conductor.registry)
+    await hosted.said(saying)
+    await office.conductor.drive(hosted)
+    return answer({"run": run, "status": run_status(hosted.state), **(told or {})})
 
 
 def key_of(person: Person) -> PrivateKey | None:

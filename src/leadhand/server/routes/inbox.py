@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from leadhand.app.documents import inbox_rows
-from leadhand.core import control
 from leadhand.core.moments import iso
-from leadhand.core.views import run_status
+from leadhand.core.words import Word
 from leadhand.engine.approvals import words_with
 from leadhand.errors import Conflict
 from leadhand.server import shapes
 from leadhand.server.forms import AnswerForm
-from leadhand.server.office import answer, of_database, office_of, person_of, seen
+from leadhand.server.office import of_database, office_of, person_of, seen
 from leadhand.server.problems import Refusal, missing
-from leadhand.server.routes.common import document, done, key_of
+from leadhand.server.routes.common import Saying, document, done, key_of, said
 
 if TYPE_CHECKING:
-    from leadhand.core.moves import Move
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State
     from leadhand.server.desks import Desk
@@ -55,22 +53,16 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
         raise Refusal(403, "a review is decided at /runs/{run}/review, bound to what was shown")
     key = key_of(person)
 
-    def said(state: State, at: Now) -> Move:
+    def word(state: State, at: Now) -> Word:
         if question not in state.questions or state.questions[question].kind == "review":
             raise Conflict(f"{question} does not wait for an answer any more")
-        more = words_with(state, question, form.choice, person.name, at, key=key)
-        return control.answer(
-            state,
-            question,
-            form.choice,
-            person.name,
-            at,
-            text=form.text,
-            data=form.data,
-            approval=more,
-        )
+        details = {
+            "id": question,
+            "choice": form.choice,
+            "text": form.text,
+            "data": form.data,
+            "approval": words_with(state, question, form.choice, person.name, at, key=key),
+        }
+        return Word("answer", person.name, details)
 
-    hosted = office.host.load(run, office.conductor.registry)
-    await hosted.said(said)
-    await office.conductor.drive(hosted)
-    return answer({"run": run, "status": run_status(hosted.state), "question": question})
+    return await said(request, run, Saying(word), {"question": question})

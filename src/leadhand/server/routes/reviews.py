@@ -10,13 +10,13 @@ from fastapi import APIRouter, Request, Response
 from leadhand.app.documents import review_document
 from leadhand.app.graphs import others_for
 from leadhand.app.people import ends, revision_of
-from leadhand.core import control
 from leadhand.core.amend import edit
 from leadhand.core.approval import binding
 from leadhand.core.diff import diff
 from leadhand.core.revisions import plan_of
 from leadhand.core.state import REPLACEABLE
 from leadhand.core.views import run_status
+from leadhand.core.words import Word
 from leadhand.engine.approvals import own_words
 from leadhand.errors import Conflict, UsageError
 from leadhand.server import shapes
@@ -28,14 +28,11 @@ from leadhand.server.forms import (
     RejectForm,
     plan_document,
 )
-from leadhand.server.office import answer, now, of_run, office_of, person_of, seen
+from leadhand.server.office import now, of_run, person_of, seen
 from leadhand.server.problems import missing
-from leadhand.server.routes.common import document, done, key_of
+from leadhand.server.routes.common import Saying, document, done, key_of, said
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from leadhand.core.moves import Move
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State
     from leadhand.server.desks import Desk
@@ -59,16 +56,18 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
     person = person_of(request)
     key = key_of(person)
 
-    def said(state: State, at: Now) -> Move:
+    def word(state: State, at: Now) -> Word:
         until = ends(form.expires_s, at.wall)
         words = own_words(state, person.name, at, expires=until, key=key)
-        approval = {**words, "shown": form.hash}
-        question = waiting(state, form.hash)
-        return control.answer(
-            state, question, "approve", person.name, at, text=form.reason, approval=approval
-        )
+        details = {
+            "id": waiting(state, form.hash),
+            "choice": "approve",
+            "text": form.reason,
+            "approval": {**words, "shown": form.hash},
+        }
+        return Word("answer", person.name, details)
 
-    return await _said(request, run, said)
+    return await said(request, run, Saying(word))
 
 
 @router.post("/runs/{run}/review/reject", responses=done(shapes.Done))
@@ -94,16 +93,16 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
         whole = await asyncio.to_thread(plan_document, form.plan, "the amended plan")
     told: Doc = {}
 
-    def said(state: State, at: Now) -> Move:
+    def word(state: State, _at: Now) -> Word:
         waiting(state, form.hash)
         before, heirs = plan_of(state)
         sets = [(each.path, each.value) for each in form.set]
         after = whole if whole is not None else edit(before, sets, form.unset, heirs=heirs)
         told["changes"] = [each.document() for each in diff(before, after, heirs)]
         revision = {**revision_of(state, after), "because": form.reason}
-        return control.amend(state, revision, person.name, at)
+        return Word("amend", person.name, {"revision": revision})
 
-    return await _said(request, run, said, told)
+    return await said(request, run, Saying(word), told)
 
 
 @router.post("/runs/{run}/steps/{step}/reassign", responses=done(shapes.Reassigned))
@@ -111,7 +110,7 @@ async def reassign(request: Request, run: str, step: str, form: ReassignForm) ->
     """Have another worker do a step that is not under way; it makes a new revision."""
     person, told = person_of(request), dict[str, Any]()
 
-    def said(state: State, at: Now) -> Move:
+    def word(state: State, _at: Now) -> Word:
         found = state.steps.get(step)
         if found is None:
             raise missing(f"run {run} has no step {step[:100]}")
@@ -130,9 +129,9 @@ async def reassign(request: Request, run: str, step: str, form: ReassignForm) ->
         revision = revision_of(state, edit(before, sets, heirs=heirs))
         told["step"] = next((str(each["id"]) for each in revision["steps"]), step)
         because = form.reason or f"{form.worker} is to do it"
-        return control.amend(state, {**revision, "because": because}, person.name, at)
+        return Word("amend", person.name, {"revision": {**revision, "because": because}})
 
-    return await _said(request, run, said, told)
+    return await said(request, run, Saying(word), told)
 
 
 def waiting(state: State, shown: str) -> str:
@@ -153,20 +152,8 @@ def waiting(state: State, shown: str) -> str:
 async def _answered(request: Request, run: str, shown: str, choice: str, text: str) -> Response:
     person = person_of(request)
 
-    def said(state: State, at: Now) -> Move:
-        question = waiting(state, shown)
-        return control.answer(state, question, choice, person.name, at, text=text)
+    def word(state: State, _at: Now) -> Word:
+        details = {"id": waiting(state, shown), "choice": choice, "text": text}
+        return Word("answer", person.name, details)
 
-    return await _said(request, run, said)
-
-
-async def _said(
-    request: Request, run: str, said: Callable[[State, Now], Move], told: Doc | None = None
-) -> Response:
-    office = office_of(request)
-    await office.desks.read(lambda desk: desk.header(run))
-    hosted = office.host.load(run, office.conductor.registry)
-    await hosted.said(said)
-    await office.conductor.drive(hosted)
-    status = run_status(hosted.state)
-    return answer({"run": run, "status": status, **(told or {})})
+    return await said(request, run, Saying(word))

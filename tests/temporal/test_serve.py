@@ -1,0 +1,110 @@
+"""`leadhand serve` with Temporal behind it and the log in PostgreSQL: the page's API, unchanged."""
+
+import os
+import signal
+
+import pytest
+
+from leadhand.settings import load_settings
+from leadhand.stores.places import home
+from tests.support.cli import Folder
+from tests.support.serving import ended, plan_of, process, project, sse
+from tests.temporal.test_processes import serving
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+
+@pytest.fixture
+def distributed(tmp_path, temporal, postgres):
+    """A folder whose runs Temporal hosts; a machine for its steps, and a server."""
+    address = postgres.new(tmp_path)
+    more = f'store = "{address.secret}"\n[temporal]\naddress = "{temporal.address}"\n'
+    more += f'prefix = "s{os.getpid()}-{tmp_path.name[-12:]}"\nheartbeat = "2 s"\n'
+    project(tmp_path, more)
+    return tmp_path
+
+
+def up(path):
+    settings = load_settings(environ={"HOME": str(path)}, folder=path)
+    return process(path, "--port", "0", store=home(settings.store))
+
+
+def test_all_that_the_page_does_goes_to_temporal(distributed):
+    folder, server = Folder(distributed), up(distributed)
+    risky = plan_of({"id": "a", "worker": "danger"}, {"id": "b", "worker": "say"})
+    try:
+        with serving(folder), server.client() as client:
+            run = client.post("/runs", json={"plan": risky}).json()["run"]
+            assert ended(client, run)["status"] == "waiting"
+            seen = client.get(f"/runs/{run}/review").json()
+            wrong = client.post(f"/runs/{run}/review/approve", json={"hash": "0" * 64})
+            assert wrong.status_code == 409, wrong.text
+            done = client.post(f"/runs/{run}/review/approve", json={"hash": seen["binding"]})
+            assert done.status_code == 200, done.text
+            assert ended(client, run)["status"] == "succeeded"
+            streamed(client, run)
+
+            asked = client.post(
+                "/runs",
+                json={
+                    "plan": plan_of({"id": "x", "worker": "broken", "failure_action": "escalate"})
+                },
+            ).json()["run"]
+            assert ended(client, asked)["status"] == "waiting"
+            item = next(i for i in client.get("/inbox").json()["items"] if i["run"] == asked)
+            question = item["id"].partition("/")[2]
+            answer = client.post(f"/inbox/{asked}/{question}/answer", json={"choice": "skip"})
+            assert answer.status_code == 200, answer.text
+            assert ended(client, asked)["status"] in ("succeeded", "failed")
+
+            nap = {"id": "n", "worker": "nap", "parameters": {"seconds": 30}}
+            long = client.post("/runs", json={"plan": plan_of(nap)}).json()["run"]
+            assert client.post(f"/runs/{long}/pause", json={}).json()["status"] == "paused"
+            assert client.post(f"/runs/{long}/resume", json={}).status_code == 200
+            assert client.post(f"/runs/{long}/cancel", json={"reason": "late"}).status_code == 200
+            assert ended(client, long)["status"] == "cancelled"
+            assert client.post(f"/runs/{long}/cancel", json={}).status_code == 409
+
+            assert client.post("/stop-all", json={"reason": "fire"}).json()["stopped"] is True
+            assert client.get("/session").json()["stopped"] is True
+            assert client.post("/runs", json={"plan": risky}).status_code == 403
+            assert client.delete("/stop-all").json()["stopped"] is False
+        assert folder.run("verify", "--all").code == 0
+    finally:
+        assert server.stop() == 143
+
+
+def streamed(client, run):
+    """The stream tells a run from its first event to its last."""
+    seqs = []
+    with client.stream("GET", "/events", params={"after": 0}, timeout=30) as response:
+        for _position, kind, data in sse(response.iter_lines()):
+            if data["run"] == run:
+                seqs.append(data["seq"])
+                if kind == "RunEnded":
+                    break
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+def test_a_run_goes_on_while_the_server_is_away(distributed):
+    """The next server takes up what the last one left; a rollback that was wanted is begun."""
+    folder, server = Folder(distributed), up(distributed)
+    nap = {"id": "n", "worker": "nap", "parameters": {"seconds": 2}}
+    bad = {"id": "b", "worker": "broken", "depends_on": ["n"], "failure_action": "rollback"}
+    nap["undo"] = {"worker": "say", "parameters": {"text": "undone"}}
+    try:
+        with serving(folder):
+            with server.client() as client:
+                run = client.post("/runs", json={"plan": plan_of(nap, bad)}).json()["run"]
+                folder.until(lambda: folder.lines("naps.txt"), "the nap")
+            server.stop(signal.SIGKILL)
+            server = up(distributed)
+            with server.client() as client:
+                assert ended(client, run)["status"] == "failed"
+                folder.until(lambda: len(client.get("/runs").json()["items"]) == 2, "the rollback")
+                (back,) = {each["run"] for each in client.get("/runs").json()["items"]} - {run}
+                assert ended(client, back)["status"] == "succeeded"
+        assert folder.lines("naps.txt") == 1
+        assert folder.run("verify", "--all").code == 0
+    finally:
+        server.stop()
