@@ -208,6 +208,49 @@ def test_an_agent_is_stopped_and_its_task_goes_on(folder):
     assert landing["attempt"] == 2
 
 
+def test_what_nobody_can_do_is_in_the_inbox_and_answered_while_the_fleet_works(folder):
+    """Without a word about databases, beside the runs of the project's own."""
+    script = folder.path / "agent.py"
+    script.write_text("print('done')\n")
+    folder.run("fleet", "submit", epic(folder, "first", "a"))
+    assert folder.run("inbox", "--json").doc == []
+    with started(folder) as child:
+        ready(child)
+        (row,) = folder.until(lambda: folder.run("inbox", "--json").doc, "a question", 60)
+        assert row["id"].startswith("epic-first-")
+        assert "`leadhand inbox` says" in folder.run("fleet", "status").out
+        script.write_text(AGENT)
+        assert folder.run("answer", row["id"], "retry").code == 0
+        folder.until(lambda: status(folder)["tasks"] == {"landed": 1}, "it to land", 60)
+    ended = folder.run("show", row["run"], "--json")
+    assert ended.doc["status"] == "succeeded"
+    assert folder.run("inbox").err.strip() == "nothing waits for you"
+
+
+def test_an_epic_is_taken_up_by_its_fleet_and_nobody_else(folder):
+    script = folder.path / "agent.py"
+    script.write_text("print('done')\n")
+    run = folder.run("fleet", "submit", epic(folder, "first", "a"), "--json").doc["run"]
+    assert folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle").code == 0
+    (row,) = folder.run("inbox", "--json").doc
+    answered = folder.run("answer", row["id"], "retry")
+    assert "Go on with: leadhand fleet start" in answered.err
+    done = folder.run("resume", run)
+    assert (done.code, "leadhand fleet start" in done.err) == (2, True)
+
+
+def test_a_gate_that_is_red_before_anybody_worked_is_said(folder):
+    """Nobody is sent, and nothing is paid for."""
+    text = (folder.path / "leadhand.toml").read_text()
+    folder.write("leadhand.toml", text.replace("a.txt", "not-there.txt"))
+    folder.run("fleet", "submit", epic(folder, "first", "a"))
+    done = folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle")
+    assert done.code == 2
+    assert "main itself does not pass" in done.err
+    assert "not-there.txt" in done.err
+    assert status(folder)["agents"]["runs"] == 0
+
+
 def test_orders_without_a_fleet_or_for_nobody_are_refused(folder):
     for words in (["drain"], ["stop", "a"], ["message", "a", "hello"]):
         done = folder.run("fleet", *words, "--json")

@@ -15,25 +15,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from leadhand.app.fleet_evidence import left_behind
+from leadhand.app.fleet_results import Results
+from leadhand.app.fleet_submitting import run_of, submit
 from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.conductor import Conductor
 from leadhand.fleet.crew import crew, tiers_of
-from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic
+from leadhand.fleet.epics import parse_epic
 from leadhand.fleet.following import Following
 from leadhand.fleet.gate import Gate, GateRules
 from leadhand.fleet.git import GitFailed
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.hub import Hub
-from leadhand.fleet.journal import Journal, Note
+from leadhand.fleet.journal import Journal
 from leadhand.fleet.journal import read as read_journal
 from leadhand.fleet.planning.examiner import Examiner
 from leadhand.fleet.planning.minds import mind_of
@@ -47,7 +50,7 @@ from leadhand.fleet.reviewing import Reviewer
 from leadhand.fleet.sandbox import choose
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.sound import Soundness
-from leadhand.fleet.spending import Spending
+from leadhand.fleet.spending import Noting
 from leadhand.fleet.train import Rules
 from leadhand.fleet.transcripts import prune
 from leadhand.fleet.worker import CoderWorker, Limits, Shop
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.events import Event
+    from leadhand.core.state import State
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.fleet.coder.base import Coder
@@ -68,7 +72,6 @@ if TYPE_CHECKING:
 
 IDLE_MAX = 1000
 """Revisions without a new result: an epic's own counters end it long before."""
-BRANCH = "the branch of results"
 LOOK_S = 1.0
 """How often the folder of epics and the user's branch are looked at."""
 BEHIND_MIN = 50
@@ -85,6 +88,8 @@ class FleetConfig:
     branch: str = ""
     publish: str = ""
     """The branch of the user's repository that gets what has landed; empty: none."""
+    pull_request: tuple[str, ...] = ()
+    """The user's command that makes a pull request of an epic (`fleet_results.py`)."""
     follow: bool = True
     """Whether what people commit to their branch meanwhile is taken up."""
     agents: int = 8
@@ -127,8 +132,10 @@ class Fleet:
         self._refused: dict[str, str] = {}
         self._done: list[Done] = []
         self._tiers: tuple[str, ...] = ()
-        self._published, self._publishing = "", asyncio.Lock()
+        self._ended: dict[str, State] = {}
+        self._seen: dict[str, tuple[int, int]] = {}
         self._following: Following
+        self._results: Results
         self._looked = asyncio.Event()
         self.shop: Shop
         self.sound: Soundness
@@ -173,8 +180,14 @@ class Fleet:
             Conductor(hub, gate, config.rules, protected=config.protected, note=journal.note)
         )
         self._following = Following(hub, conductor)
+        self._results = Results(
+            hub, config.publish, config.pull_request, processes, config.folder, journal.note
+        )
         self.sound = Soundness(hub, gate, config.folder, journal.note)
-        self.shop = self._shop(hub, gate, conductor, sandbox, Noting(journal, before))
+        noting = Noting(journal, before)
+        for killed in left_behind(config.folder):  # it was paid for all the same
+            noting.note("lost", **killed)
+        self.shop = self._shop(hub, gate, conductor, sandbox, noting)
         await asyncio.to_thread(prune, config.folder / "transcripts")
         workers = self._crew(processes)
         self._tiers = tiers_of(workers)
@@ -189,6 +202,7 @@ class Fleet:
         for header in self.host.store.runs():
             if header.run.startswith("epic-"):
                 await self._take_up(header.run)
+        self._results.begin(self._ended)
         for watch in (self._watch(), self._follow(), self.sound.watch()):
             watching = asyncio.get_running_loop().create_task(watch)
             stack.push_async_callback(_ended, watching)
@@ -230,8 +244,8 @@ class Fleet:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Files in the folder of epics that are none, and why."""
-        return dict(self._refused)
+        """Files in the folder of epics that are none, results that cannot be given, and why."""
+        return {**self._refused, **self._results.refused}
 
     def running_cost(self) -> float:
         """What agents at work have cost so far, as they say."""
@@ -254,6 +268,7 @@ class Fleet:
             processes,
             shop.sandbox,
             network=config.planning.network,
+            paid=lambda cost: shop.note("planned", cost=cost),
         )
         return EpicPlanner(
             shop.hub,
@@ -273,29 +288,21 @@ class Fleet:
         run = self.host.load(ident, self.lead.registry)
         if run.state.ended is not None:
             self._done += done_in(run.state)
+            if self.config.pull_request:
+                self._ended[ident] = run.state
         else:
             self._runs[ident] = await self.lead.take_up(self.host, ident)
 
     def submit(self, path: Path) -> str:
         """Hand in an epic; the name of the run that it will be."""
-        data = path.read_bytes()
-        if len(data) > EPIC_BYTES_MAX:
-            raise UsageError(f"{path}: an epic has at most {EPIC_BYTES_MAX:,} bytes")
-        parse_epic(data.decode("utf-8"), path.stem, str(path))
-        fresh = self.epics / f".{path.name}.{os.getpid()}"
-        fresh.write_bytes(data)
-        fresh.replace(self.epics / path.name)
-        return run_of(path.stem, data)
+        return submit(self.epics, path)[0]
 
     async def _watch(self) -> None:
         while True:
             for path in sorted(self.epics.glob("*.md")):
-                await self._begin(path)
-            try:
-                await self._publish()
-                self._refused.pop(BRANCH, None)
-            except LeadhandError as error:  # the next look tries again
-                self._refused[BRANCH] = str(error)
+                if self._is_whole(path):
+                    await self._begin(path)
+            await self._results.give(self._succeeded)
             self._looked.set()
             await asyncio.sleep(LOOK_S)
 
@@ -320,10 +327,20 @@ class Fleet:
         except (OSError, UnicodeDecodeError, LeadhandError) as error:
             self._refused[path.name] = str(error)
 
-    async def _publish(self) -> None:
-        async with self._publishing:
-            if self.config.publish and self.shop.hub.main() != self._published:
-                self._published = await self.shop.hub.publish(self.config.publish)
+    def _is_whole(self, path: Path) -> bool:
+        """Whether nobody is writing the file just now: half an epic would be another one."""
+        try:
+            about = path.stat()
+        except OSError:
+            return False
+        mark = (about.st_size, about.st_mtime_ns)
+        before, self._seen[path.name] = self._seen.get(path.name), mark
+        return mark == before or time.time() - about.st_mtime > LOOK_S
+
+    def _succeeded(self) -> list[State]:
+        """Epics that are done, those of earlier days too."""
+        states = [*self._ended.values(), *(run.state for run in self._runs.values())]
+        return [each for each in states if each.ended and each.ended.status == "succeeded"]
 
     async def idle(self) -> None:
         """Wait until every epic that is there has ended, or waits for a person."""
@@ -331,7 +348,7 @@ class Fleet:
         await self._looked.wait()
         for run in list(self._runs.values()):
             await run.settled()
-        await self._publish()
+        await self._results.give(self._succeeded)
 
     def events(self, ident: str) -> list[tuple[int, Event]]:
         """Everything that happened in an epic."""
@@ -358,32 +375,12 @@ class Fleet:
                 ident: run.state.ended.status if run.state.ended else "open"
                 for ident, run in self._runs.items()
             },
-            "refused": dict(self._refused),
+            "refused": self.refused,
             "user": self._following.refused,
             "tasks": counts,
             "landed": sum("Leadhand-Task" in each for each in trailers),
             "cost": round(sum(state.spent for state in states), 6),
         }
-
-
-class Noting:
-    """Writes into the journal, and counts what was spent."""
-
-    def __init__(self, journal: Journal, before: list[Note]) -> None:
-        self._journal = journal
-        self.spending = Spending(before)
-
-    def note(self, what: str, **more: Any) -> None:
-        """Something happened."""
-        self._journal.note(what, **more)
-        if what == "agent ended":
-            self.spending.add(float(more.get("cost") or 0.0))
-
-
-def run_of(name: str, data: bytes) -> str:
-    """The run that an epic is: the same file with the same words is the same epic."""
-    plain = "".join(letter if letter.isalnum() else "-" for letter in name)[:40].strip("-")
-    return f"epic-{plain or 'x'}-{hashlib.sha256(data).hexdigest()[:8]}".lower()
 
 
 def _mark(folder: Path) -> str:

@@ -131,6 +131,18 @@ def live_of(folder: Path) -> Doc | None:
     return found if holder is not None and holder.get("pid") == found.get("pid") else None
 
 
+def left_behind(folder: Path) -> list[Doc]:
+    """Agents that were at work when their fleet was killed, with what they had cost."""
+    try:
+        found = json.loads((folder / LIVE).read_text(encoding="utf-8"))
+        names = ("run", "task", "attempt", "coder", "cost")
+        lost = [{name: each[name] for name in names} for each in found["agents"]]
+        (folder / LIVE).unlink()
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return lost
+
+
 def write_live(folder: Path, doc: Doc) -> None:
     """Say what goes on now, whole or not at all."""
     fresh = folder / f".{LIVE}.{os.getpid()}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.app.fleet import FleetConfig
 from leadhand.app.fleet_planning import plan_rules, planner_of
+from leadhand.app.fleet_results import PLACES, fill
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.claude import ClaudeCoder
@@ -88,6 +89,7 @@ def config_of(
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such folder. Fix: give --repo a git repository")
     _check_reviewer(settings)
+    _check_pull_request(settings)
     cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
     return FleetConfig(
         repo=place,
@@ -104,6 +106,7 @@ def config_of(
         ),
         branch=fleet.branch,
         publish=fleet.publish,
+        pull_request=fleet.pull_request,
         agents=fleet.agents,
         gates=fleet.gates,
         sandbox=fleet.sandbox,
@@ -132,6 +135,17 @@ def _check_reviewer(settings: Settings) -> None:
     fix = f'Did you mean "{meant}"?' if meant else f"There are: {listed(settings.coders)}."
     place = settings.origin("fleet.reviewer")
     raise UsageError(f"{place}: [fleet] reviewer: no coder is called {shown(name)}. {fix}")
+
+
+def _check_pull_request(settings: Settings) -> None:
+    place = f"{settings.origin('fleet.pull_request')}: [fleet] pull_request"
+    if settings.fleet.pull_request and not settings.fleet.publish:
+        raise UsageError(f'{place} is of a branch. Fix: write publish = "leadhand/main" beside it')
+    try:
+        for word in settings.fleet.pull_request:
+            fill(word, dict.fromkeys(PLACES, ""))
+    except ValueError as error:
+        raise UsageError(f"{place} {error}") from None
 
 
 def proxy_of(settings: Settings, env: Mapping[str, str]) -> Proxy | None:

@@ -17,6 +17,8 @@ from typing import IO, Any
 
 from leadhand.cli.text import clean_lines, escaped_json
 
+EPIC = "epic-"
+"""How the names of a fleet's runs begin."""
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
 
 
@@ -77,6 +79,10 @@ class Console:
     def command(self, words: str) -> str:
         """A command to be typed as it stands: with `--store` where that is needed."""
         return f"leadhand {words}" + (f" --store {shlex.quote(self.store)}" if self.store else "")
+
+    def way_on(self, run: str) -> str:
+        """What takes a run up again: an epic is its fleet's to go on with."""
+        return "leadhand fleet start" if run.startswith(EPIC) else self.command(f"resume {run}")
 
     def bytes(self, data: bytes) -> None:
         """Data that is no text, as it is."""

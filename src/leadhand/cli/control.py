@@ -43,7 +43,7 @@ def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
     ident, answer = say(settings, run, "cancel", reason=reason)
     _print(console, ident, answer, f"run {ident} is being cancelled")
     if not answer.get("hosted"):
-        way = console.command(f"resume {ident}")
+        way = console.way_on(ident)
         console.say(f"Nothing hosts this run. Carry it out with: {way}")
     return 0
 

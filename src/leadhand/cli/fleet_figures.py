@@ -102,6 +102,8 @@ def _lists(doc: Doc) -> Iterator[str]:
     for epic in doc["epics"]:
         done = f"{epic['landed']}/{epic['tasks']}"
         yield f"epic       {epic['run']}  {epic['status']}  {done}  {clean(epic['title'])[:60]}"
+        if epic["pull_request"] is not None:
+            yield f"           pull request: {clean(epic['pull_request']) or 'made'}"
     for each in (doc["live"] or {}).get("agents", []):
         words = clean(each["words"])[:80]
         yield f"agent      {each['run']}/{each['task']} #{each['attempt']} {each['coder']}: {words}"
@@ -111,6 +113,8 @@ def _lists(doc: Doc) -> Iterator[str]:
         asked = f"{letter['run']}/{letter['question']}" if letter["question"] else letter["run"]
         first = clean(letter["why"].partition("\n")[0])[:100]
         yield f"dead       {letter['task']} ({letter['class']}): {first}  [{asked}]"
+    if doc["dead_letters"]:
+        yield "           `leadhand inbox` says what can be answered"
     for each in doc["disagreements"]:
         yield f"DISAGREES  {clean(each)}"
 

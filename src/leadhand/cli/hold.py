@@ -90,4 +90,4 @@ def redo(console: Console, run: str, step: str, reason: str, store: str | None) 
 
 def _say_how(console: Console, ident: str, *, hosted: bool) -> None:
     if not hosted:
-        console.say(f"Nothing hosts this run. Go on with: {console.command(f'resume {ident}')}")
+        console.say(f"Nothing hosts this run. Go on with: {console.way_on(ident)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ from leadhand.app.documents import inbox_rows
 from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
-from leadhand.cli.options import reading, settings_of, store_option
+from leadhand.cli.options import fleet_store, reading, settings_of, store_option
 from leadhand.cli.outcome import answer_line, still_needs
 from leadhand.cli.text import clean, clean_lines, moment
 from leadhand.codec.documents import read_value
@@ -28,12 +29,17 @@ if TYPE_CHECKING:
 @command("inbox", "leadhand inbox")
 @store_option
 def inbox(console: Console, store: str | None) -> int:
-    """Everything that waits for a person, with the command that answers it."""
+    """Everything that waits for a person, with the command that answers it.
+
+    What a fleet of the project waits for is among it, where no other --store is given.
+    """
     settings = settings_of(store)
     rows: list[Doc] = []
-    if there(settings.store):
-        with reading(settings) as reader:
-            rows = inbox_rows(reader, _left_out(console))
+    fleets = fleet_store(settings)
+    for place in (settings.store, *([fleets] if fleets is not None else [])):
+        if there(place):
+            with reading(replace(settings, store=place)) as reader:
+                rows += inbox_rows(reader, _left_out(console))
     if console.json:
         for row in rows:
             row.pop("words")
@@ -99,7 +105,7 @@ def answer(
     if waits:
         console.say(f"It still waits: {waits}")
     elif not answered["hosted"]:
-        way = console.command(f"resume {run}")
+        way = console.way_on(run)
         what = "End it" if (row["kind"], chosen) == ("review", "reject") else "Go on"
         console.say(f"Nothing hosts this run. {what} with: {way}")
     return 0

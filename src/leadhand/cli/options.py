@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from leadhand.cli.console import EPIC
 from leadhand.errors import UsageError
-from leadhand.settings import Settings, load_settings
+from leadhand.settings import DEFAULT, Settings, load_settings
+from leadhand.settings.folders import FOLDER
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
@@ -87,7 +90,26 @@ def settings_of(
     flags["temporal.address"] = temporal
     flags["project.workers"] = list(workers) or None  # type: ignore[assignment]
     flags |= {f"policy.{key}": value for key, value in policy.items()}
-    return load_settings(flags, context=context)
+    found = load_settings(flags, context=context)
+    fleets = fleet_store(found)
+    return replace(found, store=fleets) if fleets is not None and _names_an_epic() else found
+
+
+def fleet_store(settings: Settings) -> Path | None:
+    """The database of the project's fleet, if there is one and no database was asked for."""
+    from leadhand.app.fleet_evidence import DATABASE
+
+    folder = settings.fleet.folder or settings.root / FOLDER / "fleet"
+    store = folder / DATABASE
+    asked = settings.origin("project.store") != DEFAULT
+    return store if not asked and store.exists() else None
+
+
+def _names_an_epic() -> bool:
+    """Whether the command at hand is about an epic: those are in their fleet's own database."""
+    context = click.get_current_context(silent=True)
+    given = context.params.values() if context is not None else ()
+    return any(isinstance(each, str) and each.startswith(EPIC) for each in given)
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

@@ -49,7 +49,7 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
         _print_way_back(console, state)
     if status not in ENDED and not hosted:
         when = ", once that is answered," if status == "waiting" else ""
-        console.say(f"Go on{when} with: {console.command(f'resume {state.run}')}")
+        console.say(f"Go on{when} with: {console.way_on(state.run)}")
 
 
 def _print_way_back(console: Console, state: State) -> None:
@@ -129,7 +129,7 @@ def outcome_document(console: Console, state: State, result: Json) -> Doc:
     doc["result"] = result
     doc["exit_code"] = exit_code(state)
     if doc["status"] not in ENDED:
-        doc["resume"] = console.command(f"resume {state.run}")
+        doc["resume"] = console.way_on(state.run)
     return doc
 
 

@@ -53,7 +53,7 @@ def figures(sources: Sources) -> Doc:
         "since": iso(sources.since) if sources.since else None,
         "alive": sources.alive,
         "agents": agents,
-        "epics": [_epic(epic) for epic in sources.epics],
+        "epics": [_epic(epic, sources.notes) for epic in sources.epics],
         "tasks": dict(sorted(Counter(map(_state, tasks)).items())),
         "flow": _flow(tasks, sources),
         "landed": _landed(sources),
@@ -170,7 +170,8 @@ def _places(notes: Iterable[Doc]) -> dict[str, str]:
     return found
 
 
-def _epic(epic: EpicFacts) -> Doc:
+def _epic(epic: EpicFacts, notes: Iterable[Doc]) -> Doc:
+    pulls = [n for n in notes if n["what"] == "pull request" and n.get("run") == epic.run]
     done = sum(task.status == DONE for task in epic.tasks.values())
     return {
         "run": epic.run,
@@ -181,6 +182,7 @@ def _epic(epic: EpicFacts) -> Doc:
         "started": iso(epic.started),
         "ended": iso(epic.ended) if epic.ended else None,
         "cost": round(sum(cost for _at, cost in epic.spent), 6),
+        "pull_request": str(pulls[-1].get("said", "")) if pulls and not pulls[-1]["code"] else None,
     }
 
 

@@ -109,6 +109,11 @@ class Hub:
             hub = cls(path, git, user, lock)
             if not git.folder.exists():
                 await hub._make()
+            elif not await user.has(await hub.resolve(START)):
+                raise UsageError(
+                    f"the fleet in {path.parent} began with another repository than {repo}. "
+                    "Fix: give this one a folder of its own with --folder PATH"
+                )
             await asyncio.to_thread(tidy, path, git.folder)
             await hub._read()
         except BaseException:
@@ -135,6 +140,11 @@ class Hub:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    @property
+    def user(self) -> User:
+        """The user's repository."""
+        return self._own()
 
     def _own(self) -> User:
         if self._lock < 0 or self._user is None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leadhand.fleet.journal import Note
+    from leadhand.fleet.journal import Journal, Note
 
 DAY_S = 86_400
+PAID = frozenset({"agent ended", "reviewed", "planned", "lost"})
+"""Notes of the journal that say what somebody cost."""
 MICRO = 1_000_000
 
 
@@ -24,7 +26,7 @@ class Spending:
         self._spent = sum(
             float(note.get("cost") or 0.0)
             for note in notes
-            if note["what"] == "agent ended" and note["at"] // MICRO // DAY_S == self._day
+            if note["what"] in PAID and note["at"] // MICRO // DAY_S == self._day
         )
 
     def add(self, cost: float) -> None:
@@ -50,3 +52,17 @@ class Spending:
 
     def _now(self) -> int:
         return int(self._clock()) // DAY_S
+
+
+class Noting:
+    """Writes into the journal, and counts what was spent."""
+
+    def __init__(self, journal: Journal, before: Iterable[Note]) -> None:
+        self._journal = journal
+        self.spending = Spending(before)
+
+    def note(self, what: str, **more: Any) -> None:
+        """Something happened."""
+        self._journal.note(what, **more)
+        if what in PAID:
+            self.spending.add(float(more.get("cost") or 0.0))

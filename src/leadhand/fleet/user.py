@@ -54,6 +54,11 @@ class User:
             raise UsageError(f"{repo} has no branch {name!r} with a commit on it")
         return cls(repo, theirs, ref)
 
+    async def has(self, sha: str) -> bool:
+        """Whether it holds a commit."""
+        found = await self.git("cat-file", "-e", f"{sha}^{{commit}}", codes=(0, 1, 128))
+        return found.code == 0
+
     async def object_format(self) -> str:
         return (await self.git("rev-parse", "--show-object-format")).text
 

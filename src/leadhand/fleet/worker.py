@@ -213,7 +213,7 @@ class CoderWorker:
         if not verdict.ok and (asked := question_in(handoff.get("said", ""))):
             return paid.failed("needs_info", asked, None, handoff)
         if not verdict.ok:
-            words = f"its change does not pass {verdict.failed}:\n{verdict.log[-LOG_CHARS:]}"
+            words = f"its change does not pass {verdict.failed[:200]}:\n{verdict.log[-LOG_CHARS:]}"
             return paid.failed("criteria_unmet", words, None, handoff)
         changed = await self.shop.hub.changed(left.base, left.head)
         kept = reviewing.touched(changed, self.shop.protected)
@@ -261,6 +261,7 @@ class CoderWorker:
         async with shop.slots.lease(left.head) as slot:
             said = await reviewing.examine(shop.reviewer, assignment, slot, shop.sandbox, patch)
         paid.add(said.cost)
+        shop.note("reviewed", **assignment.about, coder=shop.reviewer.coder.name, cost=said.cost)
         if said.trouble:
             return paid.failed(said.trouble, f"no review: {said.words}", None, handoff)
         if not said.approved:
@@ -297,8 +298,7 @@ class CoderWorker:
         shop, name = self.shop, f"{assignment.run}/{assignment.task}"
         at_work = shop.at_work[name] = AtWork(self.coder, assignment, time.time())
         transcript = self._transcript(assignment)
-        about = {"run": assignment.run, "task": assignment.task, "attempt": assignment.attempt}
-        shop.note("agent", **about, coder=self.coder.name, model=self.model)
+        shop.note("agent", **assignment.about, coder=self.coder.name, model=self.model)
 
         def heard(event: CoderEvent) -> None:
             if event.text or event.tool:
@@ -320,7 +320,7 @@ class CoderWorker:
             shop.at_work.pop(name, None)
             cost = max(result.cost, at_work.cost)
             how = {"ended": result.ended, "failure": result.failure, "cost": cost}
-            shop.note("agent ended", **about, coder=self.coder.name, **how)
+            shop.note("agent ended", **assignment.about, coder=self.coder.name, **how)
             if transcript is not None:
                 transcript.note("ended", text=f"{result.ended} {scrub(result.why)}".strip())
                 transcript.close()

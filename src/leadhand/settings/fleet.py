@@ -68,6 +68,8 @@ class FleetSettings:
     """The folder that is looked at for epics; by default `epics` in the fleet's."""
     branch: str = ""
     publish: str = ""
+    pull_request: Command = ()
+    """The command that makes a pull request of an epic that is done."""
     gate: tuple[Command, ...] = ()
     gate_time: float = 900.0
     gate_paths: tuple[str, ...] = ()
@@ -247,6 +249,7 @@ READERS: dict[str, Any] = {
     **dict.fromkeys(("gate_time", "stagger", "drain", "time", "silence", "stall"), duration),
     **dict.fromkeys(("daily_spend", "cost"), dollars),
     **dict.fromkeys(("setup_network", "strict", "plan_network"), flag),
+    "pull_request": _argv,
     "failures": pattern,
     "env": variables,
     "agents": whole(1, 2000),

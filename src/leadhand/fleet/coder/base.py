@@ -71,6 +71,11 @@ class Assignment:
     """How long it may talk while nothing in the slot changes; 0: as long as it has time."""
 
     @property
+    def about(self) -> dict[str, str | int]:
+        """Which attempt it is."""
+        return {"run": self.run, "task": self.task, "attempt": self.attempt}
+
+    @property
     def told(self) -> str:
         """The brief, and the handoff if the conversation is new."""
         if self.session or not self.handoff:

@@ -146,9 +146,9 @@ class CommandMind:
 class ModelMind:
     """A language model; what was wrong goes back into the same conversation."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, paid: Callable[[float], None] = lambda _cost: None) -> None:
         self.name = client.name
-        self._client = client
+        self._client, self._paid = client, paid
         place = files("leadhand.fleet.planning").joinpath("prompts", "system.md")
         self._system = place.read_text(encoding="utf-8")
         self._digest = digest(self._system.encode())[:16]
@@ -169,7 +169,9 @@ class ModelMind:
         )
         for wait in (*BACKOFF_S, None):
             try:
-                return (await self._client.ask(request, prompt=self._digest)).data
+                said = await self._client.ask(request, prompt=self._digest)
+                self._paid(said.cost)
+                return said.data
             except ModelFailure as failure:
                 if failure.failure_class == "invalid_output":
                     return failure.text or "(nothing that could be read)"
@@ -189,19 +191,20 @@ def mind_of(
     sandbox: Sandbox,
     *,
     network: bool = False,
+    paid: Callable[[float], None] = lambda _cost: None,
 ) -> Mind:
-    """The planner that was meant."""
+    """The planner that was meant; `paid` is told what a model's answers cost."""
     if isinstance(given, str):
         if not book.knows(given):
             raise UsageError(
                 f"{given!r} is no planner of epics: name a model or a tier, or give a command as a "
                 "list, or a function"
             )
-        return ModelMind(book.client(given))
+        return ModelMind(book.client(given), paid)
     if hasattr(given, "answer"):
         return given  # type: ignore[return-value]
     if hasattr(given, "ask"):
-        return ModelMind(book.client(given))  # type: ignore[arg-type]
+        return ModelMind(book.client(given), paid)  # type: ignore[arg-type]
     if callable(given):
         return FunctionMind(given)
     return CommandMind(given, processes, sandbox, network=network)

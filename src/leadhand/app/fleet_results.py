@@ -1,0 +1,187 @@
+"""What the user's repository gets: a branch that moves with main, and a pull request for each epic.
+
+The branch is given by a fetch in the user's repository (`fleet/user.py`): nothing else of it is
+touched. A pull request is made by a command of the user's own, once for each epic that succeeded,
+when the branch holds all of it:
+
+    pull_request = ["gh", "pr", "create", "--head", "{branch}", "--title", "{title}",
+                    "--body-file", "{body_file}"]
+
+It is run in the user's repository with the user's own environment, since it needs what agents must
+never have. Words of agents and planners reach it in the body's file, or as one argument. What was
+made is written down, so that a restart makes none twice; epics that ended before the command was
+configured get none. A command that fails is tried again, later and later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from leadhand.errors import LeadhandError
+from leadhand.models.guard import scrub
+from leadhand.workers.processes import ProcessError, SpawnError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from leadhand.core.state import State
+    from leadhand.fleet.hub import Hub
+    from leadhand.workers.processes import Processes
+
+Doc = dict[str, Any]
+BRANCH = "the branch of results"
+PLACES = ("base", "body_file", "branch", "commit", "repo", "run", "title")
+TIME_S = 600.0
+PAUSE_S = 30.0
+PAUSES_MAX = 6
+SAID_CHARS = 500
+TITLE_CHARS = 200
+COMMITS_SHOWN = 200
+
+
+class Results:
+    """Gives what has landed to the user."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        branch: str,
+        command: Sequence[str],
+        processes: Processes,
+        folder: Path,
+        note: Callable[..., None],
+    ) -> None:
+        self._hub, self.branch, self._command = hub, branch, tuple(command)
+        self._processes, self._folder, self._note = processes, folder, note
+        self._published, self._lock = "", asyncio.Lock()
+        self._path = folder / "pulls.json"
+        self._made: dict[str, str] | None = None
+        self._again: dict[str, tuple[int, float]] = {}
+        self.refused: dict[str, str] = {}
+        """What could not be given, and why."""
+
+    async def give(self, ended: Callable[[], Iterable[State]]) -> None:
+        """Bring the branch up to main, and make the pull requests that are due."""
+        async with self._lock:
+            try:
+                await self._publish()
+                self.refused.pop(BRANCH, None)
+            except LeadhandError as error:  # the next look tries again
+                self.refused[BRANCH] = str(error)
+                return
+            if self._command:
+                for state in list(ended()):
+                    await self._offer(state)
+
+    async def _publish(self) -> None:
+        if self.branch and self._hub.main() != self._published:
+            self._published = await self._hub.publish(self.branch)
+
+    # --- pull requests ---
+
+    def begin(self, ended: Iterable[str]) -> None:
+        """Read what was made; without a record, epics that have ended already get none."""
+        if not self._command:
+            return
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            self._made = {str(run): str(said) for run, said in found.items()}
+        except FileNotFoundError:
+            self._made = dict.fromkeys(ended, "")
+            self._write()
+        except (OSError, ValueError, AttributeError) as error:
+            raise LeadhandError(f"{self._path}: cannot be read ({error})") from None
+
+    async def _offer(self, state: State) -> None:
+        run, made = state.run, self._made if self._made is not None else {}
+        tries, due = self._again.get(run, (0, 0.0))
+        if run in made or time.monotonic() < due:
+            return
+        code, said = await self._run(state)
+        self._note("pull request", run=run, code=code, said=said)
+        name = f"the pull request of {run}"
+        if code == 0:
+            made[run] = said
+            self._write()
+            self.refused.pop(name, None)
+            return
+        pause = PAUSE_S * 2 ** min(tries, PAUSES_MAX)
+        self._again[run] = (tries + 1, time.monotonic() + pause)
+        self.refused[name] = f"{self._command[0]} ended with {code}: {said}"
+
+    async def _run(self, state: State) -> tuple[int, str]:
+        body = self._folder / "pulls" / f"{state.run}.md"
+        body.parent.mkdir(mode=0o700, exist_ok=True)
+        body.write_text(body_of(state), encoding="utf-8")
+        user = self._hub.user
+        places = {
+            "base": user.ref.removeprefix("refs/heads/"),
+            "body_file": str(body),
+            "branch": self.branch,
+            "commit": self._published,
+            "repo": str(user.repo),
+            "run": state.run,
+            "title": title_of(state),
+        }
+        argv = [fill(word, places) for word in self._command]
+        try:
+            process = await self._processes.spawn(argv, cwd=user.repo, env=dict(os.environ))
+        except (SpawnError, ProcessError, OSError) as error:
+            return 127, str(error)
+        try:
+            async with asyncio.timeout(TIME_S):
+                done = await process.wait()
+        except TimeoutError:
+            await process.end(2.0)
+            return -1, f"not done after {TIME_S:g} s"
+        except asyncio.CancelledError:
+            await asyncio.shield(process.end(0))
+            raise
+        code = done.exit_code if done.exit_code is not None else 128 + (done.signal or 0)
+        text = (done.stdout.data if code == 0 else done.stderr.data or done.stdout.data).decode(
+            "utf-8", "backslashreplace"
+        )
+        return code, scrub(text.strip().rpartition("\n")[2])[-SAID_CHARS:]
+
+    def _write(self) -> None:
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text(json.dumps(self._made), encoding="utf-8")
+        fresh.replace(self._path)
+
+
+def fill(word: str, places: Mapping[str, str]) -> str:
+    """A word of the command with its places filled in; ValueError names one that nothing fills."""
+    try:
+        return word.format_map(places)
+    except (KeyError, ValueError, IndexError, AttributeError) as error:
+        known = ", ".join(PLACES)
+        raise ValueError(
+            f"has {word!r}, in which nothing fills {error}; there are {known}"
+        ) from None
+
+
+def title_of(state: State) -> str:
+    """The epic's title, in one line that no program takes for an option."""
+    goal: Any = state.started.goal if state.started is not None else ""
+    text = str(goal.get("text", "")) if isinstance(goal, dict) else str(goal)
+    return " ".join(text.split()).lstrip("- ")[:TITLE_CHARS] or state.run
+
+
+def body_of(state: State) -> str:
+    """What the epic came to, for people to read."""
+    found = state.ended.result if state.ended is not None else None
+    result: Doc = found if isinstance(found, dict) else {}
+    parts = [str(result.get("summary") or title_of(state))]
+    if result.get("changelog"):
+        parts.append(f"Changelog: {result['changelog']}")
+    commits = list(result.get("commits") or ())[-COMMITS_SHOWN:]
+    if commits:
+        rows = [f"- {str(each.get('sha', ''))[:12]} {each.get('task', '')}" for each in commits]
+        parts.append("Each passed the gate before it landed:\n\n" + "\n".join(rows))
+    parts.append(f"Leadhand-Run: {state.run}")
+    return scrub("\n\n".join(parts)) + "\n"
