@@ -173,7 +173,7 @@ PURE = {
 }  # fmt: skip
 
 
-FLEET = ("agreeing", "facts", "figures", "signals", "sources", "train")
+FLEET = ("agreeing", "capacity", "facts", "figures", "ladder", "signals", "sources", "train")
 TRAIN = [SOURCE / "fleet" / f"{name}.py" for name in FLEET]
 INSIDE = ("leadhand.core", "leadhand.errors", *(f"leadhand.fleet.{name}" for name in FLEET))
 

@@ -169,14 +169,15 @@ async def test_a_user_who_goes_on_is_seen(user, hub, slots):
     assert (await hub.fetch_user()).relation == "diverged"
 
 
-@pytest.mark.parametrize("what", ["nothing", "empty", "branch"])
+@pytest.mark.parametrize("what", ["folder", "nothing", "empty", "branch"])
 async def test_what_cannot_be_used_is_said_in_words(tmp_path, user, what):
-    """No repository, no commit, no such branch."""
-    (tmp_path / "none").mkdir()
+    """No folder, no repository, no commit, no such branch."""
+    if what != "folder":
+        (tmp_path / "none").mkdir()
     if what == "empty":
         run_git(tmp_path / "none", "init", "-q")
     repo = user if what == "branch" else tmp_path / "none"
-    with pytest.raises(UsageError, match=r"in no git repository|has no branch"):
+    with pytest.raises(UsageError, match=r"in no git repository|has no branch|there is no"):
         await Hub.open(tmp_path / "fleet", repo, "nosuch" if what == "branch" else "")
 
 

@@ -172,12 +172,13 @@ class Fleet:
             await stack.enter_async_context(config.proxy)
         door = config.proxy.socket if config.proxy is not None else None
         sandbox = choose(config.sandbox, readable=config.readable, proxy=door)
-        # A gate that the train may use must never wait for another of the train's own.
-        size = max(config.gates, config.rules.slots)
-        gates = Slots(hub, config.folder / "gates", size, prefix="gate")
+        gates = Slots(hub, config.folder / "gates", config.gates, prefix="gate")
         gate = Gate(hub, gates, config.gate, processes=processes, sandbox=sandbox)
+        # The train's gates are its own: a hundred agents that want theirs do not hold it up.
+        tracks = Slots(hub, config.folder / "gates", config.rules.slots, prefix="train")
+        train_gate = gate.in_slots(tracks)
         conductor = await stack.enter_async_context(
-            Conductor(hub, gate, config.rules, protected=config.protected, note=journal.note)
+            Conductor(hub, train_gate, config.rules, protected=config.protected, note=journal.note)
         )
         self._following = Following(hub, conductor)
         self._results = Results(
@@ -188,6 +189,7 @@ class Fleet:
         for killed in left_behind(config.folder):  # it was paid for all the same
             noting.note("lost", **killed)
         self.shop = self._shop(hub, gate, conductor, sandbox, noting)
+        await self.shop.slots.rescue()
         await asyncio.to_thread(prune, config.folder / "transcripts")
         workers = self._crew(processes)
         self._tiers = tiers_of(workers)

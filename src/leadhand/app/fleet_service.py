@@ -20,8 +20,8 @@ from leadhand.errors import UsageError
 from leadhand.fleet.coder.claude import ClaudeCoder
 from leadhand.fleet.coder.codex import CodexCoder
 from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.epics import CODER
 from leadhand.fleet.gate import GateRules
+from leadhand.fleet.ladder import CODER
 from leadhand.fleet.proxy import Proxy, Route
 from leadhand.fleet.train import Rules
 from leadhand.fleet.worker import Limits

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.console import Console
+from leadhand.cli.fleet_capacity import capacity
 from leadhand.cli.fleet_figures import report, status
 from leadhand.cli.fleet_service import drain, log, message, start, stop, submit
 from leadhand.cli.group import command
+from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leadhand.core.plan import Doc
 
 
@@ -43,18 +47,27 @@ def fleet() -> None:
     show_default=True,
     help="The chance that an attempt goes wrong.",
 )
+@click.option("--only", multiple=True, help="A kind of fault, as the table names it; repeatable.")
 @click.option("--gate-seconds", type=click.FloatRange(0.0, 600.0), default=0.0, show_default=True)
 @click.option("--work-seconds", type=click.FloatRange(0.0, 600.0), default=0.0, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--strict", is_flag=True, help="Gate every commit, not only the tip of a batch.")
+@click.option(
+    "--gates",
+    type=click.IntRange(1, 256),
+    default=2,
+    show_default=True,
+    help="How many gates run at once for agents, and as many for the train.",
+)
 def simulate(console: Console, **options: Any) -> int:
     """Scripted agents on a generated repository: real processes, real git, a real gate.
 
     Nothing of yours is touched. Exits with 1 when something was lost, landed twice, is
-    red, or a hook that an agent planted was run.
+    red, was called done and is not, or when an agent wrote or ran what it may not.
     """
-    from leadhand.app.fleet_trial import Trial
-    from leadhand.app.fleet_trial import simulate as tried
+    from leadhand.app.trials.setting import Trial
+    from leadhand.app.trials.trying import WRONG
+    from leadhand.app.trials.trying import simulate as tried
 
     trial = Trial(
         agents=options["agents"],
@@ -64,6 +77,8 @@ def simulate(console: Console, **options: Any) -> int:
         work_s=options["work_seconds"],
         seed=options["seed"],
         strict=options["strict"],
+        gates=options["gates"],
+        kinds=_kinds(options["only"]),
     )
 
     def told(status: Doc) -> None:
@@ -73,16 +88,42 @@ def simulate(console: Console, **options: Any) -> int:
             + (f" · {status['held_back']}" if status["held_back"] else "")
         )
 
-    found = asyncio.run(tried(trial, told))
+    found = asyncio.run(tried(trial, told, console.say))
     if console.json:
         console.document(found)
     else:
+        catalogue = found.pop("catalogue")
         for name, value in found.items():
             console.out(f"{name.replace('_', ' '):<18} {value}")
-    wrong = ("lost", "twice", "red_commits", "hooks_run")
-    return 1 if any(found[name] for name in wrong) else 0
+        for line in _catalogue(catalogue):
+            console.out(line)
+    wrong = [name for name in WRONG if found[name]]
+    if wrong:
+        console.say("wrong: " + ", ".join(name.replace("_", " ") for name in wrong))
+    return 1 if wrong else 0
+
+
+def _kinds(only: tuple[str, ...]) -> tuple[str, ...]:
+    from leadhand.app.trials.setting import FAULTS
+
+    unknown = [name for name in only if name not in FAULTS]
+    if unknown:
+        known = ", ".join(repr(name) for name in FAULTS)
+        raise UsageError(f"--only {unknown[0]!r} is no kind of fault. Fix: one of {known}")
+    return only or tuple(FAULTS)
+
+
+def _catalogue(rows: Doc) -> Iterator[str]:
+    """The faults that agents made, each with the right answer and with what was done."""
+    if rows:
+        yield ""
+        yield f"{'fault':<17} {'catalogue':<9} {'the right answer':<36} times handled  answered by"
+    for name, row in rows.items():
+        answers = ", ".join(f"{what} {count}" for what, count in sorted(row["answers"].items()))
+        counts = f"{row['times']:>5} {row['handled']:>7}"
+        yield f"{name:<17} {row['catalogue']:<9} {row['expected']:<36} {counts}  {answers}"
 
 
 fleet.add_command(simulate)
-for each in (start, submit, status, report, drain, stop, message, log):
+for each in (capacity, start, submit, status, report, drain, stop, message, log):
     fleet.add_command(each)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.errors import UsageError
-from leadhand.fleet.epics import CODER
+from leadhand.fleet.ladder import CODER
 from leadhand.fleet.worker import CoderWorker
 
 if TYPE_CHECKING:

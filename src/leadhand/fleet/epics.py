@@ -37,8 +37,8 @@ from leadhand.core import paths
 from leadhand.core.graph import Order
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
+from leadhand.fleet.ladder import CODER
 
-CODER = "coder"
 EPIC_BYTES_MAX = 1 << 20
 TASKS_MAX = 5000
 GOAL_CHARS_MIN = 10

@@ -14,8 +14,7 @@ from leadhand.core import events as ev
 from leadhand.core.answers import NOBODY
 from leadhand.core.recoveries import Answer, recoveries
 from leadhand.core.views import run_status
-from leadhand.fleet.epics import CODER
-from leadhand.fleet.ladder import ladder, roots
+from leadhand.fleet.ladder import CODER, ladder, roots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -159,6 +160,12 @@ class Gate:
         for left in slots.folder.glob("home-*"):  # by a process that was killed
             remove(left)
         self._seen: OrderedDict[tuple[str, str], tuple[bool, tuple[str, ...]]] = OrderedDict()
+
+    def in_slots(self, slots: Slots) -> "Gate":
+        """The same gate with slots of its own; what is known of flaky tests is shared."""
+        other = copy(self)
+        other._slots = slots  # noqa: SLF001 - it is one of us
+        return other
 
     async def check(self, sha: str, acceptance: Sequence[Command] = ()) -> Verdict:
         """Whether a commit passes the acceptance commands and the gate."""

@@ -12,11 +12,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
-from leadhand.fleet.epics import CODER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+CODER = "coder"
+"""The worker whose steps are tasks of a fleet; behind an @ follows the rung or tier."""
 RUNGS = ("first", "same_conversation", "fresh", "stronger", "split", "replan", "asked")
 PLANNERS = ("split", "replan", "drift", "answered", "again", "asked")
 

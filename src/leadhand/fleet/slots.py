@@ -21,10 +21,13 @@ Laws
        they are in the base.
     5. Before an agent is ended its work is saved (``save``), under a name in the hub. A later save
        of the same attempt keeps the earlier one as its parent.
+    6. Who dies while slots are held has left a note of each in the hub: ``rescue`` saves what is
+       in them, before they are handed to anybody else.
 """
 
 import asyncio
 import contextlib
+import json
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -61,6 +64,11 @@ class Slot:
     def index(self) -> Path:
         """Our index of the slot's files, as they were handed over."""
         return self.hub.path / "index" / f"{self.name}-{crc32(os.fsencode(self.path)):08x}"
+
+    @property
+    def note(self) -> Path:
+        """Says who holds the slot, for one who finds it held by a process that is dead."""
+        return self.index.with_name(self.index.name + ".held")
 
     async def take(self, message: str = "Work of an agent", author: str = "") -> Taken:
         """What the agent left, as one commit on the base."""
@@ -127,10 +135,11 @@ class Slots:
         return len(self._free)
 
     @contextlib.asynccontextmanager
-    async def lease(self, base: str, tree: str = "") -> AsyncIterator[Slot]:
+    async def lease(self, base: str, tree: str = "", *, saved_as: str = "") -> AsyncIterator[Slot]:
         """A slot at a commit, for as long as the block lasts.
 
-        `tree` are other files for it than the commit's own.
+        `tree` are other files for it than the commit's own. `saved_as` is the name under which
+        `rescue` keeps what is in it, should this process die before the block ends.
         """
         async with self._waiting:
             name = self._free.popleft()
@@ -140,10 +149,28 @@ class Slots:
                 if self._setup is not None:
                     await self._setup(slot)
                     slot.prepared.update(await marks(self.hub, slot.path, slot.index, slot))
+                if saved_as:
+                    slot.note.write_text(json.dumps({"base": base, "ref": saved_as}))
                 yield slot
             finally:
+                slot.note.unlink(missing_ok=True)
                 # The last one used is the next one given: its files are likely the same.
                 self._free.appendleft(name)
+
+    async def rescue(self) -> list[str]:
+        """Save what a process that died had in its slots; the names under which it is kept."""
+        found = []
+        for name in list(self._free):
+            slot = Slot(self.hub, self.folder / name, name, "", self.limits)
+            try:
+                held = json.loads(slot.note.read_text())
+                kept = Slot(self.hub, slot.path, name, held["base"], self.limits)
+                if await kept.save(held["ref"]):
+                    found.append(held["ref"])
+            except (OSError, ValueError, KeyError, LeadhandError):
+                pass  # no note, half a note, or nothing there that git could read
+            slot.note.unlink(missing_ok=True)
+        return found
 
     async def _hand_over(self, slot: Slot, tree: str) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -40,6 +40,8 @@ class User:
     async def find(cls, repo: Path, branch: str, git: Git) -> Self:
         """The repository a path lies in: a checkout, a linked worktree, or a bare one."""
         repo = Path.cwd() / repo
+        if not repo.exists():  # git would look for one further up
+            raise UsageError(f"there is no {repo}. Fix: name the folder of a git repository")
         folder = await _git_folder(repo, git)
         theirs = Git(folder, git.configuration, git.held)
         if not branch:

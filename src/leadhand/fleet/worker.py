@@ -34,8 +34,8 @@ from leadhand.fleet.boundaries import Boundaries
 from leadhand.fleet.briefs import brief_of, conflict_of, handoff_of, question_in, remarks_in
 from leadhand.fleet.coder.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.conductor import Change, Conductor, Ejected
-from leadhand.fleet.epics import CODER
 from leadhand.fleet.hub import ref_of
+from leadhand.fleet.ladder import CODER
 from leadhand.fleet.patterns import outside
 from leadhand.fleet.planning.survey import drifted
 from leadhand.fleet.preparing import SetupFailed
@@ -154,7 +154,7 @@ class CoderWorker:
         shop, given = self.shop, msgspec.convert(task.parameters, Given)
         if landed := shop.hub.landed(task.run, task.step):
             return await self._adopted(landed)
-        since = given.base if task.attempt == 1 else ""
+        since, who = given.base if task.attempt == 1 else "", (task.run, task.step, task.attempt)
         if others := await drifted(shop.hub, task.run, since, given.writes):
             return overtaken(others)
         async with (
@@ -162,7 +162,7 @@ class CoderWorker:
             shop.governor.place(self.coder.name, given.priority),
         ):
             try:
-                async with shop.slots.lease(shop.hub.main()) as slot:
+                async with shop.slots.lease(shop.hub.main(), saved_as=ref_of("wip", *who)) as slot:
                     return await self._attempt(task, given, context, slot)
             except SetupFailed as failed:
                 return _failed("unavailable", str(failed))
@@ -186,8 +186,8 @@ class CoderWorker:
             "conversation": "same" if assignment.session else "new",
         }
         if result.failure:
-            words = result.why or result.ended
-            return paid.failed(result.failure, words, result.retry_after_s, handoff)
+            why = result.why or result.ended
+            return paid.failed(result.failure, why, result.retry_after_s, handoff)
         taken = await slot.take(f"{given.goal[:72]}\n", self._author())
         wrong = self._wrong(taken, given)
         if wrong and (asked := question_in(handoff["said"])):

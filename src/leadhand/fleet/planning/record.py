@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.fleet.epics import CODER
+from leadhand.fleet.ladder import CODER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

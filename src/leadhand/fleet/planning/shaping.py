@@ -9,7 +9,8 @@ import msgspec
 from leadhand.core.graph import Order
 from leadhand.core.plan import Goal
 from leadhand.fleet.boundaries import clash
-from leadhand.fleet.epics import CODER, plan_of, step_of
+from leadhand.fleet.epics import plan_of, step_of
+from leadhand.fleet.ladder import CODER
 from leadhand.fleet.planning.standing import CHANGELOG, EXAMINER, Standing
 
 if TYPE_CHECKING:

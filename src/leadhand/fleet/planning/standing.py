@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.fleet.epics import CODER
+from leadhand.fleet.ladder import CODER
 
 if TYPE_CHECKING:
     from leadhand.core.report import PlannerView, StepView

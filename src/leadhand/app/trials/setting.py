@@ -1,0 +1,244 @@
+"""What is tried: a repository, tasks, and the faults that agents are told to make."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from leadhand.app.fleet import FleetConfig
+from leadhand.core.policy import Policy
+from leadhand.fleet.coder.template import TemplateCoder
+from leadhand.fleet.gate import GateRules
+from leadhand.fleet.git import Git
+from leadhand.fleet.train import Rules
+from leadhand.fleet.worker import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.fleet.coder.base import Coder
+    from leadhand.workers.processes import Processes
+
+RUN = "trial"
+CLAIMED = 20
+"""One pair of tasks in so many: each of the two is sound by itself, both together are red."""
+TRIES = 60
+"""Attempts of one task that faults are drawn for; later ones go right."""
+GATE = (
+    "import pathlib, runpy, sys, time; sys.path.insert(0, '.'); began = time.monotonic();"
+    "[runpy.run_path(str(p)) for p in sorted(pathlib.Path('checks').glob('*.py'))];"
+    "time.sleep(max(0.0, float(sys.argv[1]) - time.monotonic() + began))"
+)
+CLAIMS = """import pathlib
+
+texts = [path.read_text() for path in pathlib.Path("modules").glob("*.py")]
+claims = [line for text in texts for line in text.splitlines() if line.startswith("CLAIM")]
+assert len(claims) == len(set(claims)), "two modules claim the same"
+"""
+
+
+class Fault(NamedTuple):
+    """One way to go wrong, and the right answer to it."""
+
+    name: str
+    catalogue: str
+    """Its numbers in the catalogue of faults."""
+    answer: str
+    classes: frozenset[str]
+    """How the attempt may end in the log; with "" it may land all the same."""
+    leaves: bool = False
+    """Whether the agent leaves work that must be kept."""
+
+
+def _fault(name: str, catalogue: str, answer: str, *classes: str, leaves: bool = False) -> Fault:
+    return Fault(name, catalogue, answer, frozenset(classes), leaves)
+
+
+FAULTS = {
+    each.name: each
+    for each in (
+        _fault("crash", "F23 F24", "retry", "transient", "lost", "bug", leaves=True),
+        _fault("hang", "F25 F38", "ended with its children, retry", "timeout", leaves=True),
+        _fault("false done", "F32 F33", "not believed, retry with the reason", "criteria_unmet"),
+        _fault("bad diff", "F32", "not taken, retry with the reason", "criteria_unmet"),
+        _fault("gate red", "F32", "not taken, retry with the log", "criteria_unmet"),
+        _fault("merge conflict", "F40", "its owner settles it on new main", "criteria_unmet"),
+        _fault("flaky test", "F34", "run once more, named, counted", ""),
+        _fault("deletes its slot", "F42", "slot made anew, retry", "transient"),
+        _fault("writes outside", "F60", "refused by the sandbox", ""),
+        _fault("rewrites history", "F42", "files count, history does not", ""),
+        _fault("plants a hook", "F44", "never run", ""),
+        _fault("engine killed", "F45", "resumed, retry", "lost", leaves=True),
+        _fault("disk full", "F48 F49", "waited for, or resumed", "", "transient", "lost"),
+    )
+}
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What is tried."""
+
+    agents: int = 20
+    tasks: int = 100
+    faults: float = 0.0
+    gate_s: float = 0.0
+    work_s: float = 0.0
+    seed: int = 1
+    strict: bool = False
+    silence_s: float = 10.0
+    kinds: tuple[str, ...] = tuple(FAULTS)
+    attempts: int = 5
+    """Tries of one task by one agent."""
+    gates: int = 2
+
+    @property
+    def names(self) -> list[str]:
+        """The tasks."""
+        return [f"m{number:04}" for number in range(self.tasks)]
+
+    def fault(self, task: str, attempt: int) -> str:
+        """What this attempt does wrong; nothing: it goes right."""
+        if attempt >= TRIES:
+            return ""
+        draw = random.Random(f"{self.seed}/{task}/{attempt}")  # noqa: S311 - faults, not secrets
+        # Each kill makes a new attempt of everybody's: killing for those too would never end.
+        kinds = [kind for kind in self.kinds if attempt == 1 or kind != "engine killed"]
+        return draw.choice(kinds) if kinds and draw.random() < self.faults else ""
+
+    def claim(self, task: str) -> str:
+        """What a task of a pair claims, as the other does; both are at work at the same time."""
+        pair, whole = int(task[1:]) // 2, int(task[1:]) | 1 < self.tasks
+        return f"pair{pair}" if whole and pair % CLAIMED == 0 else ""
+
+
+class Places(NamedTuple):
+    """Where everything of one trial lies."""
+
+    root: Path
+
+    @property
+    def repo(self) -> Path:
+        """The user's repository."""
+        return self.root / "repo"
+
+    @property
+    def fleet(self) -> Path:
+        """The fleet's folder."""
+        return self.root / "fleet"
+
+    @property
+    def told(self) -> Path:
+        """What agents may read: the trial, for their faults."""
+        return self.root / "told"
+
+    @property
+    def outside(self) -> Path:
+        """What no agent may change."""
+        return self.root / "outside.txt"
+
+    def trial(self) -> Trial:
+        """What is tried here."""
+        return msgspec.json.decode((self.told / "trial.json").read_bytes(), type=Trial)
+
+
+async def lay_out(places: Places, trial: Trial) -> None:
+    """Make the repository and the epic, and write down the trial."""
+    places.told.mkdir()
+    (places.told / "trial.json").write_bytes(msgspec.json.encode(trial))
+    for task in trial.names:  # a file for each: a thousand agents read only their own
+        about = {
+            "claim": trial.claim(task),
+            "faults": [trial.fault(task, attempt) for attempt in range(1, TRIES)],
+            "work_s": trial.work_s,
+            "outside": str(places.outside),
+        }
+        (places.told / f"{task}.json").write_text(json.dumps(about))
+    places.outside.write_text("nobody writes here\n")
+    await _repository(places)
+    lines = [
+        f"  - {{id: {name}, goal: write the module {name} and its check,"
+        f" writes: [modules/{name}.py, checks/{name}.py]}}"
+        for name in trial.names
+    ]
+    epics = places.fleet / "epics"
+    epics.mkdir(parents=True)
+    text = f"# A trial\n\nModules.\n\n```yaml\ntasks:\n{chr(10).join(lines)}\n```\n"
+    (epics / f"{RUN}.md").write_text(text)
+
+
+async def _repository(places: Places) -> None:
+    repo = places.repo
+    (repo / "modules").mkdir(parents=True)
+    (repo / "checks").mkdir()
+    (repo / "README.md").write_text("A repository on trial.\n")
+    (repo / "modules" / "__init__.py").write_text("")
+    (repo / "checks" / "claims.py").write_text(CLAIMS)
+    git = git_of(places)
+    await git("init", "--quiet", "--initial-branch=main", str(repo))
+    await git("--work-tree", str(repo), "add", "--all")
+    await git("--work-tree", str(repo), "commit", "--quiet", "--message", "The beginning")
+
+
+def mark_of(repo: Path) -> str:
+    """Everything of the user's checkout and configuration that a fleet must leave as it is."""
+    digest = hashlib.sha256()
+    skipped = {"objects", "refs", "logs"}
+    for path in sorted(path for path in repo.rglob("*") if path.is_file()):
+        name = path.relative_to(repo)
+        if name.parts[0] != ".git" or name.parts[1] not in skipped:
+            digest.update(f"{name}\0{path.stat().st_mode:o}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def git_of(places: Places) -> Git:
+    """Git in the user's repository, as the user."""
+    config = places.root / "gitconfig"
+    config.write_text("[user]\nname = Trial\nemail = trial@localhost\n")
+    return Git(places.repo / ".git", config)
+
+
+def config_of(places: Places, trial: Trial) -> FleetConfig:
+    """The fleet that is tried."""
+    return FleetConfig(
+        repo=places.repo,
+        folder=places.fleet,
+        gate=GateRules(
+            commands=((sys.executable, "-I", "-c", GATE, str(trial.gate_s)),),
+            failures=r"^FAILED (\S+)",
+            flaky=("wobbles",),
+        ),
+        agents=trial.agents,
+        gates=trial.gates,
+        readable=(places.told, Path(sys.prefix), Path(sys.base_prefix)),
+        rules=Rules(slots=trial.gates, strict=trial.strict),
+        limits=Limits(time_s=600 + trial.work_s, silence_s=trial.silence_s + trial.work_s),
+        policy=Policy(
+            backoff_s=0.1,
+            jitter=0.1,
+            backoff_max_s=2.0,
+            attempts_max=trial.attempts,
+            max_concurrency=trial.agents + max(4, trial.agents // 4),
+        ),
+        stagger_s=0.0,
+    )
+
+
+def coders(places: Places) -> Callable[[Processes], list[tuple[str, Coder, str]]]:
+    """Two scripted agents that are the same, so that the ladder has a rung more."""
+    script = Path(__file__).resolve().parents[2] / "fleet" / "pretend.py"
+    argv = [sys.executable, "-I", "-S", str(script), "{task}", "{attempt}", str(places.told)]
+    homes = places.root / "homes"
+
+    def made(processes: Processes) -> list[tuple[str, Coder, str]]:
+        def coder(name: str) -> Coder:
+            shown = [script.parent]
+            return TemplateCoder(name, argv, readable=shown, processes=processes, homes=homes)
+
+        return [("coder", coder("pretend"), "small"), ("coder@strong", coder("able"), "big")]
+
+    return made
