@@ -186,3 +186,52 @@ async def test_a_lead_in_python(tmp_path, postgres, monkeypatch):
     outcome = await lead.run(plan, run_id="mine")
     assert outcome.status == "succeeded"
     assert (await Lead([double], store=url).resume("mine")).status == "succeeded"
+
+
+def test_doctor_says_what_a_server_lacks(folder, postgres):
+    """Durability, version, role, a follower, a half copy: each with its fix; and says when well."""
+    database = folder.store.rpartition("/")[2]
+    assert folder.run("migrate", folder.store).code == 0
+
+    def checks():
+        done = folder.run("doctor", "--json")
+        assert ESCAPED not in done.out + done.err
+        rows = [row for row in done.doc["checks"] if row["what"] not in ("", "settings")]
+        return {row["what"]: row for row in rows}
+
+    found = checks()
+    assert found["server"]["value"].startswith("PostgreSQL 1")
+    assert found["fsync"]["status"] == "problem"  # the tests' server
+    assert "ALTER SYSTEM SET fsync = on" in found["fsync"]["fix"]
+    assert found["full_page_writes"]["status"] == "ok"
+    assert found["synchronous_commit"]["value"] == "on"
+    assert "superuser" in found["role"]["value"]
+    assert "--writer" in found["role"]["fix"]
+    assert found["schema"]["value"].startswith("version 2")
+    with postgres.connect(database) as admin:
+        for role in ("doc_writer", "doc_reader", "doc_nobody"):
+            admin.execute(f"DROP ROLE IF EXISTS {role}")
+            admin.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+        admin.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
+        admin.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+        read_only = checks()
+        assert read_only["server"]["problem"] == "takes no writes"
+        assert read_only["synchronous_commit"]["status"] == "warning"
+        admin.execute("SET default_transaction_read_only = off")
+        admin.execute(f"ALTER DATABASE {database} RESET ALL")
+    given = folder.run("migrate", folder.store, "--writer", "doc_writer", "--reader", "doc_reader")
+    assert given.code == 0, given
+    owner = folder.store
+    for role, status in (("writer", "ok"), ("reader", "warning"), ("nobody", "problem")):
+        folder.store = owner.replace("//postgres:", f"//doc_{role}:")
+        text = f"[project]\nworkers = ['workers.py']\nstore = {json.dumps(folder.store)}\n"
+        folder.write("leadhand.toml", text)
+        assert checks()["role"]["status"] == status, role
+    folder.plan({"id": "a", "worker": "say"})
+    writer = owner.replace("//postgres:", "//doc_writer:")
+    assert folder.run("run", "plan.json", "--store", writer).code == 0
+    reader = owner.replace("//postgres:", "//doc_reader:")
+    assert folder.run("verify", "--all", "--store", reader).code == 0
+    refused = folder.run("run", "plan.json", "--store", reader)
+    assert refused.code == 4, refused
+    assert "--writer" in refused.err

@@ -39,11 +39,20 @@ numbers = itertools.count(1)
 class Server:
     """One server with its own files, on a port of its own."""
 
-    def __init__(self, programs: Path, folder: Path, *, sync: bool = False) -> None:
+    def __init__(
+        self, programs: Path, folder: Path, *, sync: bool = False, primary: "Server | None" = None
+    ) -> None:
+        """`primary`: be its follower, from a copy of its files as they are now."""
         self.programs, self.folder = programs, folder
         self.port = free_port()
         self._data = folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
+        if primary is not None:
+            self._own(folder)
+            self._run("pg_basebackup", "-d", primary.url("postgres"), "-D", self._data,
+                      "-R", "-X", "stream", "-c", "fast", "--no-sync")  # fmt: skip
+            self._set(port=self.port)
+            return
         password = folder / "password"
         password.write_text(PASSWORD)
         self._own(folder, password)
@@ -57,6 +66,9 @@ class Server:
             "max_connections": 300,
             "shared_buffers": "'64MB'",
         }
+        self._set(**settings)
+
+    def _set(self, **settings: Any) -> None:
         with (self._data / "postgresql.conf").open("a") as file:
             file.writelines(f"{key} = {value}\n" for key, value in settings.items())
 
@@ -162,10 +174,12 @@ def server_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def serving(programs: Path, *, sync: bool = False) -> Iterator[Server]:
+def serving(
+    programs: Path, *, sync: bool = False, primary: Server | None = None
+) -> Iterator[Server]:
     """A server of one's own, ended and removed afterwards."""
     with server_folder() as folder:
-        server = Server(programs, folder, sync=sync)
+        server = Server(programs, folder, sync=sync, primary=primary)
         server.start()
         try:
             yield server

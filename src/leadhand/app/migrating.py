@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadhand.app.opening import open_reader
+from leadhand.app.opening import open_reader, schema_version
 from leadhand.audit.anchors import file_of, lines_in, verify_anchors
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from leadhand.settings.folders import make_store_folder
@@ -91,19 +91,18 @@ def prepare(target: Place, readers: Sequence[str] = (), writers: Sequence[str] =
     if not isinstance(target, Address):
         if readers or writers:
             raise UsageError("a file has no roles: whoever may write to it may change it")
-        from leadhand.stores import sql
         from leadhand.stores.sqlite import SqliteStore
 
         asyncio.run(_opened_and_closed(lambda: SqliteStore(target, copying=True)))
-        return sql.migrations()[-1].number
+        return schema_version(target)
     need_driver()
-    from leadhand.stores.postgres import roles, schema
+    from leadhand.stores.postgres import roles
     from leadhand.stores.postgres.store import migrated
 
     migrated(target)
     if readers or writers:
         roles.grant(target, readers, writers)
-    return schema.migrations()[-1].number
+    return schema_version(target)
 
 
 async def _opened_and_closed(make: Callable[[], Log]) -> None:

@@ -85,6 +85,17 @@ def open_reader(place: Place) -> Log:
     return SqliteReader(place)
 
 
+def schema_version(place: Place) -> int:
+    """The version of the tables that this code writes there."""
+    from leadhand.stores import sql
+
+    if not isinstance(place, Address):
+        return sql.migrations()[-1].number
+    from leadhand.stores.postgres import schema
+
+    return schema.migrations()[-1].number
+
+
 def host_info(place: Place) -> dict[str, Any] | None:
     """Who hosts a log now."""
     if isinstance(place, Address):

@@ -191,6 +191,10 @@ def _store(settings: Settings) -> Iterator[Look]:
             fix = "pip install 'leadhand[postgres]'"
             yield Look("driver", "psycopg", "is not installed", fix)
             return
+        from leadhand.stores.postgres.health import look
+
+        for seen in look(place):
+            yield Look(*seen)
     holder = host_info(place)
     machine = f" on {holder['machine']}" if holder and "machine" in holder else ""
     yield Look("host", f"process {holder['pid']}{machine}" if holder else "none alive")
@@ -226,13 +230,16 @@ def _file(path: Path) -> Iterator[Look]:
 def _content(place: Place) -> Iterator[Look]:
     import asyncio
 
+    from leadhand.app.opening import schema_version
     from leadhand.app.reader import Reader
-    from leadhand.stores import sql
 
     reader = Reader(place)
     try:
-        newest = sql.migrations()[-1].number
+        newest = schema_version(place)
         yield Look("schema", f"version {newest}, {count(len(reader.runs()), 'run')}")
+        if reader.store.copied():
+            fix = "The same leadhand migrate again goes on where it ended."
+            yield Look("copy", "not finished", "cannot be hosted", fix)
         shared = reader.host_state()
         if shared.stopped:
             yield Look(

@@ -19,7 +19,7 @@ from psycopg import sql as words
 
 from leadhand.errors import UsageError
 from leadhand.stores.postgres import schema
-from leadhand.stores.postgres.session import FOLDER, Session, explain
+from leadhand.stores.postgres.session import FOLDER, OPEN_PATIENCE_S, Session, explain
 from leadhand.stores.sql import queries_in
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def grant(address: Address, readers: Sequence[str], writers: Sequence[str]) -> N
                     for statement in statements(kind, role):
                         connection.execute(statement)
 
-    session = Session(address, "roles")
+    session = Session(address, "roles", patience_s=OPEN_PATIENCE_S)
     try:
         session.open()
         session.do(give)

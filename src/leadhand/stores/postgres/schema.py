@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import NotAllowed, StoreError
 from leadhand.stores import sql
-from leadhand.stores.postgres.session import FOLDER, Session, queries
+from leadhand.stores.postgres.session import FOLDER, OPEN_PATIENCE_S, Session, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def version(connection: psycopg.Connection[Any]) -> int:
 
 def is_there(address: Address) -> bool:
     """Whether a database holds a log of ours, of whatever version."""
-    session = Session(address, "look")
+    session = Session(address, "look", patience_s=OPEN_PATIENCE_S)
     try:
         session.open()
         return session.do(version) > 0

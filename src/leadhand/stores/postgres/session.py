@@ -119,9 +119,9 @@ class Session:
         self._lock = threading.RLock()
         self._closed = False
 
-    def open(self, patience_s: float = OPEN_PATIENCE_S) -> None:
+    def open(self) -> None:
         """Connect for the first time."""
-        self.connected(time.monotonic() + patience_s)
+        self.connected(time.monotonic() + OPEN_PATIENCE_S)
 
     def connected(self, deadline: float) -> psycopg.Connection[Any]:
         """The connection; where there is none, one is made, again and again until `deadline`."""
@@ -226,6 +226,11 @@ def explain(error: psycopg.Error, address: Address) -> LeadhandError:
     code, text = error.sqlstate or "", f"{address}: {words}"
     if code == "53100":
         return StoreFull(f"{address}: the server's disk is full. Fix: free some space and resume.")
+    if code == "25006":
+        return StoreError(
+            f"{address}: this server takes no writes ({words}). Fix: name the primary; with "
+            "several hosts in the address, add target_session_attrs=read-write"
+        )
     if code == "42501":
         return NotAllowed(
             f"{text}. Fix: connect as a role that may, or let the owner grant it: "

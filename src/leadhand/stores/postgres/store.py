@@ -34,7 +34,13 @@ from leadhand.stores.copying import refuse_half
 from leadhand.stores.group import Request, Took, misfit
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.reader import PostgresReader
-from leadhand.stores.postgres.session import PATIENCE_S, Session, explain, queries
+from leadhand.stores.postgres.session import (
+    OPEN_PATIENCE_S,
+    PATIENCE_S,
+    Session,
+    explain,
+    queries,
+)
 from leadhand.stores.postgres.writer import PostgresWriter
 
 if TYPE_CHECKING:
@@ -176,7 +182,7 @@ class PostgresStore(PostgresReader):
 
 def migrated(address: Address) -> int:
     """See that the tables are there and of this version; how many migrations ran."""
-    session = Session(address, "migration")
+    session = Session(address, "migration", patience_s=OPEN_PATIENCE_S)
     try:
         session.open()
         return session.do(lambda connection: schema.migrate(connection, address))
