@@ -5,7 +5,9 @@ made writable first.
 """
 
 import contextlib
+import itertools
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Collection, Sequence
@@ -40,17 +42,53 @@ def remove(path: Path | bytes) -> None:
     if not stat.S_ISDIR(mode):
         os.unlink(raw)  # noqa: PTH108 — bytes
         return
-    open_all(raw)
-    shutil.rmtree(raw)
+    _open_up(raw)
+    top = os.open(raw, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _empty(top)
+    finally:
+        os.close(top)
+    os.rmdir(raw)  # noqa: PTH106 — bytes
+
+
+def _empty(top: int) -> None:
+    """Whatever depth it has: folders in folders are moved up, so no path is ever long."""
+    moved = itertools.count()
+    waiting = _unlinked(top)
+    while waiting:
+        name = waiting.pop()
+        os.chmod(name, stat.S_IRWXU, dir_fd=top)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        inside = os.open(name, flags, dir_fd=top)
+        try:
+            for inner in _unlinked(inside):
+                os.chmod(inner, stat.S_IRWXU, dir_fd=inside)
+                fresh = f".leadhand-{next(moved)}-{secrets.token_hex(4)}"
+                os.rename(inner, fresh, src_dir_fd=inside, dst_dir_fd=top)
+                waiting.append(fresh)
+        finally:
+            os.close(inside)
+        os.rmdir(name, dir_fd=top)
+
+
+def _unlinked(folder: int) -> list[str]:
+    """Remove all of a folder but the folders in it, and name those."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in found if is_folder]
 
 
 def open_all(folder: Path | bytes) -> None:
-    """Make folders readable and writable that somebody closed."""
+    """Make folders readable and writable that somebody closed; those too deep for a path stay."""
     raw = folder if isinstance(folder, bytes) else os.fsencode(folder)
     _open_up(raw)
     for place, folders, _ in os.walk(raw):  # top down, and links are not walked into
         for inner in folders:
-            _open_up(os.path.join(place, inner))  # noqa: PTH118 — bytes
+            with contextlib.suppress(OSError):
+                _open_up(os.path.join(place, inner))  # noqa: PTH118 — bytes
 
 
 def remove_foreign(root: Path, tracked: Collection[str], keep: Sequence[str]) -> None:

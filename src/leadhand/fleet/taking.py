@@ -31,6 +31,7 @@ from leadhand.fleet.scrubbing import open_all
 IGNORED_MAX = 50
 TAKE_S = 900.0
 GITLINK = "160000"
+UNREADABLE = "could not open directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +159,11 @@ class _Reader:
         """Files that are neither of the base nor ignored; a repository in the slot is files too."""
         listing = ("ls-files", "-z", "--others", "--exclude-standard")
         said = await self._git(*listing, files=folder)
-        if "could not open directory" in said.err:
+        if UNREADABLE in said.err:
             await asyncio.to_thread(open_all, folder)
             said = await self._git(*listing, files=folder)
+        if UNREADABLE in said.err:  # too deep for a path
+            self.read.left_out[f"{folder.name}/…"] = "a folder in it cannot be opened"
         names = said.names()
         for nested in [name for name in names if name.endswith("/")]:
             names.remove(nested)
