@@ -85,6 +85,7 @@ CASES = [
     _ours("coldstart", 21, 7, "coldstart"),
     _ours("memory", 10_000, 2000, "memory"),
     _ours("streaming", 200, 50, "streaming"),
+    _ours("postgres", 300, 100, "postgres_commits"),
     Case("deciding", "leadhand deciding", "deciding", "few", 400, 400),
     Case("deciding2000", "leadhand deciding2000", "deciding", "many", 2000, 2000),
 ]
@@ -139,6 +140,8 @@ GOALS = [
         most=1.5,
         field="ratio",
     ),
+    Goal("postgres", "PostgreSQL, one by one, of bare commits", "alone", 0.3, field="ratio"),
+    Goal("postgres", "PostgreSQL, runs at once, of bare commits", "alone", 3, field="together"),
     Goal(
         *("deciding", "a decision, 10 of 400 workers matter, scaled", "alone"),
         most=20,

@@ -61,7 +61,7 @@ def test_a_run_from_its_start_to_its_proof(folder):
     assert "none alive" in doctor.out + doctor.err
 
 
-def test_a_password_is_never_shown(folder, tmp_path):
+def test_a_password_is_never_shown(folder, tmp_path, postgres):
     """Not in answers, hints, errors, logs of hosts, nor in the files of this machine."""
     folder.plan({"id": "a", "worker": "danger"})
     said = [folder.run("run", "plan.json", "--store", folder.store)]
@@ -86,6 +86,12 @@ def test_a_password_is_never_shown(folder, tmp_path):
     everything = "".join(f"{each.out}{each.err}" for each in said)
     for path in (tmp_path / ".leadhand").rglob("*"):
         everything += path.read_text(errors="replace") if path.is_file() else ""
+    with postgres.connect(folder.store.rpartition("/")[2]) as connection:
+        rows = connection.execute("SELECT body FROM leadhand.events").fetchall()
+        rows += connection.execute("SELECT summary FROM leadhand.runs").fetchall()
+        rows += connection.execute("SELECT application_name FROM pg_stat_activity").fetchall()
+        assert len(rows) > 10
+        everything += repr(rows)
     assert PASSWORD not in everything
     assert ESCAPED not in everything
     assert "wrong secret" not in everything

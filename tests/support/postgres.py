@@ -40,9 +40,18 @@ class Server:
     """One server with its own files, on a port of its own."""
 
     def __init__(
-        self, programs: Path, folder: Path, *, sync: bool = False, primary: "Server | None" = None
+        self,
+        programs: Path,
+        folder: Path,
+        *,
+        sync: bool = False,
+        primary: "Server | None" = None,
+        small: bool = False,
     ) -> None:
-        """`primary`: be its follower, from a copy of its files as they are now."""
+        """`primary`: be its follower, from a copy of its files as they are now.
+
+        `small`: its own log in pieces of 1 MB, so that it needs space often.
+        """
         self.programs, self.folder = programs, folder
         self.port = free_port()
         self._data = folder / "data"
@@ -57,7 +66,8 @@ class Server:
         password.write_text(PASSWORD)
         self._own(folder, password)
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "scram-sha-256",
-                  "--pwfile", password, "-E", "UTF8", "--locale", "C", "--no-sync")  # fmt: skip
+                  "--pwfile", password, "-E", "UTF8", "--locale", "C", "--no-sync",
+                  *(["--wal-segsize=1"] if small else []))  # fmt: skip
         settings = {
             "listen_addresses": "'127.0.0.1'",
             "port": self.port,
@@ -67,6 +77,8 @@ class Server:
             "shared_buffers": "'64MB'",
         }
         self._set(**settings)
+        if small:
+            self._set(min_wal_size="'2MB'", max_wal_size="'8MB'", wal_recycle="off")
 
     def _set(self, **settings: Any) -> None:
         with (self._data / "postgresql.conf").open("a") as file:
@@ -96,6 +108,10 @@ class Server:
             self._process.send_signal(how)
             self._process.wait(60)
             self._process = None
+
+    def running(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """kill -9 of everything, as when the machine goes down; what was written stays."""
