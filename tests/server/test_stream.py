@@ -169,6 +169,50 @@ def test_what_comes_while_readers_are_woken_in_turn_reaches_all(tmp_path, monkey
         server.call(end(tasks))
 
 
+class Trickle:
+    """A log that grows when a test says so."""
+
+    def __init__(self):
+        self.queue = asyncio.Queue()
+
+    def last_position(self):
+        return 0
+
+    async def follow(self, _after, _gather):
+        while True:
+            yield await self.queue.get(), None
+
+
+async def test_an_event_in_the_middle_of_a_turn_is_nobodys_loss(monkeypatch):
+    """Those who were woken before it came are woken again, though nothing follows it."""
+    monkeypatch.setattr(stream, "TICK_S", 0.2)
+    monkeypatch.setattr(stream, "ROUND_S", 2.0)
+    log, found = Trickle(), [b"" for _ in range(10)]
+    hub = stream.Hub(log, None)
+
+    async def frame(position, _entry):
+        return stream.Frame("run", b"event %d\n\n" % position)
+
+    async def read(place):
+        async for chunk in hub.events(None, ""):
+            found[place] += chunk
+
+    monkeypatch.setattr(hub, "_frame", frame)
+    tasks = [asyncio.create_task(read(place)) for place in range(len(found))]
+    try:
+        async with asyncio.timeout(10):
+            for number, enough in ((1, any), (2, all)):
+                log.queue.put_nowait(number)
+                while not enough(b"event %d" % number in each for each in found):
+                    await asyncio.sleep(0.01)
+                if number == 1:
+                    assert not all(b"event 1" in each for each in found)
+    finally:
+        await hub.close()
+        await asyncio.gather(*tasks)
+    assert all(each.count(b"event") == 2 for each in found)
+
+
 def within(seconds, true):
     until = time.monotonic() + seconds
     while not true() and time.monotonic() < until:

@@ -23,7 +23,7 @@ export function Drawer({ live, step, onClose }) {
   useEffect(() => {
     if (touched.step === step) found.soon();
   }, [touched]);
-  const node = live.nodes.get(step)?.value;
+  const node = live.shape.value && live.nodes.get(step)?.value; // it may come after this was opened
   return html`<aside class="drawer" ref=${box} tabindex="-1" aria-label=${`Step ${step}`}>
     <header class="drawer-head"><div><p class="muted">Step</p><h2 class="mono"><${Txt} v=${step} /></h2></div><button type="button" class="icon" aria-label="Close the step" onClick=${onClose}>✕</button></header>
     ${node && html`<div class="drawer-state"><${Status} status=${shown(node)} step=${true} /><span class="muted"><${Txt} v=${[node.worker, node.action].filter(Boolean).join(" · ")} /></span></div>`}

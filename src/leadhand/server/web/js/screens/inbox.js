@@ -87,7 +87,7 @@ function Nothing() {
     <section class="recent"><h2>Last runs</h2><ul class="lines">${recent.map((row) => html`<li><a data-item href=${to(["runs", row.run])}><${Status} status=${row.status} /><span class="grow cut"><${Txt} v=${row.goal || row.plan || row.run} /></span><span class="muted"><${Ago} at=${row.updated} /></span></a></li>`)}</ul></section>`;
 }
 
-const TRY = 'leadhand run "Where do the bicycles run out?" --want summary';
+const TRY = "leadhand run GOAL --want FACT";
 
 function First() {
   return html`<${Empty} title="No runs yet" action=${html`<a class="button primary" href=${to(["new"])}>Start a run</a>`}>

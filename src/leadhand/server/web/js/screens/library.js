@@ -35,7 +35,7 @@ function All() {
   }, []);
   const actions = may("operator") && html`<button type="button" onClick=${() => keep(found)}>Keep a plan</button>`;
   return html`<${Title} sub="Plans that were worth keeping, in versions." actions=${actions}>Library</${Title}>
-    <${Shown} of=${found} what="Loading the library">${(rows) => (rows.length ? html`<div class="card table-wrap" tabindex="0" role="region" aria-label="Plans"><table class="table"><thead><tr><th scope="col">Name</th><th scope="col">Goal</th><th scope="col" class="num">Uses</th><th scope="col" class="num">Succeeded</th><th scope="col" class="num">Median</th><th scope="col" class="num">Kept</th></tr></thead>
+    <${Shown} of=${found} what="Loading the library">${(rows) => (rows.length ? html`<div class="card table-wrap" tabindex="0" role="region" aria-label="Plans"><table class="table kept"><thead><tr><th scope="col">Name</th><th scope="col">Goal</th><th scope="col" class="num">Uses</th><th scope="col" class="num">Succeeded</th><th scope="col" class="num">Median</th><th scope="col" class="num">Kept</th></tr></thead>
       <tbody>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</tbody></table></div>`
       : html`<${Empty} title="The library is empty"><p>A plan that worked can be kept under a name and run again with other parameters.</p><p class="command"><code>leadhand library save NAME RUN</code></p></${Empty}>`)}</${Shown}>`;
 }

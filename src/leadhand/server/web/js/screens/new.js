@@ -1,9 +1,9 @@
 // A new run: say what is wanted, see the plan and what it may do, then start. Nothing runs before.
 import { html, useEffect, useRef, useState } from "../lib.js";
-import { api, intent } from "../api.js";
+import { api, intent, items } from "../api.js";
 import { go, route } from "../router.js";
 import { may } from "../store.js";
-import { Copy, Effects, Empty, Findings, Glyph, Risk, Tag, Title, Trouble, Txt } from "../ui/parts.js";
+import { alone, Copy, Effects, Empty, Findings, Glyph, NoWorkers, Risk, Tag, Title, Trouble, Txt } from "../ui/parts.js";
 import { Steps } from "../ui/steps.js";
 import { count, money } from "../text.js";
 import { command, request } from "./wish.js";
@@ -48,8 +48,9 @@ export default function NewRun() {
   }, [draft]);
   if (!may("operator")) return html`<${Title}>New run</${Title}><${Empty} title="Your role may look, but not start"><p>An operator can.</p></${Empty}>`;
   return html`<${Title} sub="Say what you want. You see the plan, and what it may do, before anything runs.">New run</${Title}>
-    <form class="form" onSubmit=${look}><div class="choices" role="group" aria-label="Start from">${[["goal", "A goal"], ["plan", "A plan file"], ["library", "The library"]].map(([name, word]) => html`<button type="button" aria-pressed=${form.kind === name} onClick=${() => (setForm({ ...form, kind: name }), setDraft(null))}>${word}</button>`)}</div>
-      ${form.kind === "goal" ? html`<${Goal} form=${form} set=${set} known=${known} />` : form.kind === "plan" ? html`<${PlanFile} form=${form} set=${set} />` : html`<label class="field">Name in the library<input required value=${form.library} placeholder="deploy@3" onInput=${set("library")} /></label>`}
+    ${known.workers && alone(known.workers) && html`<${NoWorkers} />`}
+    <form class="form" onSubmit=${look}><div class="choices" role="group" aria-label="Start from">${[["goal", "A goal"], ["plan", "A plan file"], ["library", "The library"]].map(([name, word]) => html`<button type="button" aria-pressed=${form.kind === name} onClick=${() => (setForm({ ...form, kind: name }), setDraft(null), setError(null))}>${word}</button>`)}</div>
+      ${form.kind === "goal" ? html`<${Goal} form=${form} set=${set} known=${known} />` : form.kind === "plan" ? html`<${PlanFile} form=${form} set=${set} />` : html`<${Kept} form=${form} set=${set} />`}
       ${form.kind !== "goal" && html`<label class="field">Parameters, a line each<textarea class="mono" rows="2" placeholder="version=v2.1.4" value=${form.params} onInput=${set("params")}></textarea></label>`}
       <${Limits} form=${form} set=${set} known=${known} />
       <${Trouble} error=${error} />
@@ -76,6 +77,16 @@ function PlanFile({ form, set }) {
   };
   return html`<label class="field">Plan file<input type="file" accept=".json,.yaml,.yml" onChange=${take} /></label>
     <label class="field">Plan, as YAML or JSON<textarea class="mono" rows="10" required spellcheck="false" value=${form.plan} onInput=${set("plan")}></textarea></label>`;
+}
+
+function Kept({ form, set }) {
+  const [names, setNames] = useState(null);
+  useEffect(() => {
+    api.library().then((page) => setNames(items(page).map((row) => row.name)), () => {});
+  }, []);
+  return html`<label class="field">Name in the library<input required list="kept" value=${form.library} placeholder="deploy@3" onInput=${set("library")} /></label>
+    <datalist id="kept">${names?.map((name) => html`<option value=${name}></option>`)}</datalist>
+    ${names && html`<p class="muted">${names.length ? html`Kept: <${Txt} v=${names.slice(0, 12).join(", ")} />${names.length > 12 ? " …" : ""}` : "The library is empty: a plan comes into it by Library, Keep a plan."}</p>`}`;
 }
 
 function Limits({ form, set, known }) {

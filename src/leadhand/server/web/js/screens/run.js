@@ -11,7 +11,7 @@ import { Plan } from "../run/plan.js";
 import { Ledger } from "../run/ledger.js";
 import { Outputs } from "../run/outputs.js";
 import { Drawer } from "../run/drawer.js";
-import { Loading, Trouble } from "../ui/parts.js";
+import { Loading, Title, Trouble } from "../ui/parts.js";
 import { state } from "../status.js";
 
 const TABS = { graph: ["Graph", Graph], timeline: ["Timeline", Timeline], plan: ["Plan", Plan], ledger: ["Ledger", Ledger], outputs: ["Outputs", Outputs] };
@@ -31,7 +31,7 @@ export function Run({ run, tab }) {
     ...Object.fromEntries(names.map((name, place) => [String(place + 1), [TABS[name][0], () => go(["runs", run, name], { step })]])),
     Escape: step ? ["Close the step", close] : ["All runs", () => go(["runs"])],
   }, [run, tab, step]);
-  if (live.error.value && !head) return html`<${Trouble} error=${live.error.value} again=${() => live.load()} />`;
+  if (live.error.value && !head) return html`<${Title} sub=${html`<a href=${to(["runs"])}>All runs</a>`}>Run ${run}</${Title}><${Trouble} error=${live.error.value} again=${() => live.load()} />`;
   if (!head) return html`<${Loading} what="Loading the run" />`;
   const [, View] = TABS[tab] ?? TABS.graph;
   return html`<div class="run ${step ? "with-drawer" : ""}"><div class="run-main"><${Head} live=${live} />

@@ -36,12 +36,15 @@ export default function Settings() {
   return html`<${Title}>Settings</${Title}><div class="stack">
     <section class="card pad"><h2>You</h2><${Facts} of=${{ person: who.person, role: who.role, server: who.version, store: who.store }} />
       <div class="actions you"><${ThemeChoice} /><label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Answer to single keys</label><button type="button" class="push" onClick=${leave}>Sign out</button></div></section>
-    ${may("approver") && html`<section class="card pad"><h2>Stop everything</h2><p class="muted">For an emergency: no run starts anything new until the stop is lifted.</p><div class="actions you"><button type="button" class="bad" onClick=${stopAll}>Stop all runs</button><button type="button" onClick=${lift}>Lift the stop</button></div></section>`}
+    ${may("approver") && html`<section class="card pad"><h2>Stop everything</h2><p class="muted">For an emergency: no run starts anything new until the stop is lifted.</p><div class="actions you">${who.stopped ? html`<button type="button" onClick=${lift}>Lift the stop</button>` : html`<button type="button" class="bad" onClick=${stopAll}>Stop all runs</button>`}</div></section>`}
     <section><div class="bar"><h2>What holds</h2><label class="search push"><span class="visually-hidden">Search settings</span><input data-search type="search" placeholder="Search settings" value=${wanted} onInput=${(event) => setWanted(event.target.value)} /></label></div>
       <${Shown} of=${found} what="Loading settings">${(doc) => html`<${Table} rows=${rowsOf(doc).filter((row) => row.key.includes(wanted.toLowerCase()))} />`}</${Shown}></section></div>`;
 }
 
+const unset = (value) => value === null || value === "" || (typeof value === "object" && !Object.keys(value).length);
+
 function Table({ rows }) {
+  if (!rows.length) return html`<p class="muted">No setting is called that.</p>`;
   return html`<div class="card table-wrap" tabindex="0" role="region" aria-label="Settings"><table class="table settings"><thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">From</th></tr></thead>
-    <tbody>${rows.map((row) => html`<tr><td class="mono">${row.key}</td><td class="mono"><${Txt} v=${pretty(row.value)} /></td><td class=${row.from === "default" ? "muted" : ""}><${Txt} v=${row.from} /></td></tr>`)}</tbody></table></div>`;
+    <tbody>${rows.map((row) => html`<tr><td class="mono">${row.key}</td><td class="mono">${unset(row.value) ? html`<span class="muted">not set</span>` : html`<${Txt} v=${pretty(row.value)} />`}</td><td class=${row.from === "default" ? "muted" : ""}><${Txt} v=${row.from} /></td></tr>`)}</tbody></table></div>`;
 }

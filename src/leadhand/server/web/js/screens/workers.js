@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useState } from "../lib.js";
 import { api } from "../api.js";
 import { resource } from "../store.js";
-import { Empty, Risk, Shown, Tag, Title, Txt } from "../ui/parts.js";
+import { alone, Empty, NoWorkers, Risk, Shown, Tag, Title, Txt } from "../ui/parts.js";
 import { count, duration } from "../text.js";
 
 export default function Workers() {
@@ -25,11 +25,11 @@ export function byWorker(rows) {
 
 function List({ doc, wanted }) {
   const rows = doc.workers ?? doc.items ?? [];
-  if (!rows.length) return html`<${Empty} title="No workers are configured"><p>Name modules under <code>[project] workers</code> in leadhand.toml, or start the server with <code>--workers</code>.</p></${Empty}>`;
   const open = new Map(doc.circuits.map((each) => [each.worker, each]));
   const groups = byWorker(rows.filter((row) => `${row.worker} ${row.action} ${row.kind} ${row.description}`.toLowerCase().includes(wanted)));
+  if (!rows.length) return html`<${NoWorkers} />`;
   if (!groups.length) return html`<${Empty} title="No worker is like that"><p>Other words may find it.</p></${Empty}>`;
-  return html`<ul class="cards">${groups.map((offers) => html`<${Worker} key=${offers[0].worker} offers=${offers} circuit=${open.get(offers[0].worker)} />`)}</ul>`;
+  return html`${alone(rows) && html`<${NoWorkers} />`}<ul class="cards">${groups.map((offers) => html`<${Worker} key=${offers[0].worker} offers=${offers} circuit=${open.get(offers[0].worker)} />`)}</ul>`;
 }
 
 function Worker({ offers, circuit }) {
@@ -38,7 +38,7 @@ function Worker({ offers, circuit }) {
     ${description && html`<p><${Txt} v=${description} /></p>`}
     ${offers.map((offer) => html`<div class="offer"><p>${offer.action && html`<b class="mono"><${Txt} v=${offer.action} /></b> `}<${Risk} level=${offer.risk} /> ${(offer.effects ?? []).map((each) => html`<${Tag} tone="warn"><${Txt} v=${each} /></${Tag}> `)}${offer.idempotent ? html`<${Tag}>repeatable</${Tag}>` : ""}</p>
       <p class="muted">${takes(offer.parameters)}${offer.timeout ? ` · at most ${duration(offer.timeout)}` : ""}${offer.checks?.length ? ` · ${count(offer.checks.length, "check")}` : ""}</p></div>`)}
-    <p class="muted mono version">${version}</p></li>`;
+    <p class="muted version">version <span class="mono"><${Txt} v=${version} /></span></p></li>`;
 }
 
 /** Parameters in one line, those that may be left out in brackets. Pure. */

@@ -46,8 +46,13 @@ export function ThemeChoice() {
       ${Object.entries(THEMES).map(([name, word]) => html`<option value=${name}>${word}</option>`)}</select></label>`;
 }
 
+/** Only the server can end a session: while it has not, this browser is still signed in. */
 export async function leave() {
-  await api.signOut().catch(() => {});
+  try {
+    await api.signOut();
+  } catch (error) {
+    if (error.status !== 401) return void notice(`You are still signed in. ${error.message}`, "bad");
+  }
   session.value = null;
   signedOut.value = true;
 }

@@ -69,10 +69,21 @@ export function Empty({ title, children, action }) {
     <h2>${title}</h2><div class="measure">${children}</div>${action}</div>`;
 }
 
+const TITLES = { 0: "No connection", 403: "Not allowed", 404: "It is not there", 409: "Not as things stand", 413: "Too large", 422: "That does not fit", 429: "Too many tries", 503: "Not now" };
+
+/** Said where plans cannot be made of anything yet; a person alone can always be asked. */
+export function NoWorkers() {
+  return html`<div class="hint" role="note"><${Glyph} shape="person" /><p>No workers of your own are configured, so only people can carry out steps. Name Python files under <code>[project] workers</code> in leadhand.toml (<code>leadhand init</code> writes one to begin with), then start the server again.</p></div>`;
+}
+
+export const alone = (rows) => rows.every((row) => row.kind === "human");
+
 export function Trouble({ error, again }) {
   if (!error) return null;
-  const title = error.status === 404 ? "It is not there" : error.status === 403 ? "Not allowed" : error.status === 0 ? "No connection" : error.title || "That did not work";
+  const title = TITLES[error.status] || error.title || "That did not work";
+  const fix = error.problem?.fix;
   return html`<div class="trouble" role="alert"><${Glyph} shape="broken" /><div><strong>${title}</strong><p><${Txt} v=${error.message} /></p>
+    ${fix && html`<p class="muted"><${Txt} v=${fix} /></p>`}
     <${Findings} findings=${error.findings} /></div>
     ${again && html`<button type="button" onClick=${again}>Try again</button>`}</div>`;
 }

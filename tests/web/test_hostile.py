@@ -1,0 +1,137 @@
+"""What the page does with hostile text, with those who have left, and with late answers."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web.conftest import Served, shot
+from tests.web.steering import project, publishing
+from tests.web.test_stories import enter
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+
+EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+LINK = "javascript:document.title='owned'"
+SHOUT = f"""
+import sys
+from leadhand import worker
+
+
+@worker(idempotent=True)
+def shout(text: str) -> dict:
+    print({EVIL!r} + "\\x1b[31m\\u202egnp.exe", file=sys.stderr)
+    if text == "fail":
+        raise ValueError({EVIL!r})
+    return {{"html": {EVIL!r}, "link": {LINK!r}, "__proto__": {{"polluted": 1}}}}
+"""
+
+
+@pytest.fixture
+def served(tmp_path):
+    folder = project(tmp_path / "project")
+    with (folder / "workers.py").open("a") as file:
+        file.write(SHOUT)
+    made = Served(folder)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+def test_hostile_text_is_text_on_every_screen(pages, served):
+    """In goals, outputs, errors, prints and questions: shown, never carried out."""
+    steps = [
+        {"id": "good", "worker": "shout", "parameters": {"text": EVIL}},
+        {"id": "bad", "worker": "shout", "parameters": {"text": "fail"}, "depends_on": ["good"]},
+    ]
+    plan = {"goal": EVIL, "steps": [{**each, "description": EVIL} for each in steps]}
+    run = served.call("POST", "/runs", {"plan": plan})["run"]
+    served.until(run, "waiting")
+    served.call("PUT", "/library/evil", {"plan": plan})
+    page = enter(pages, served)
+    views = [f"runs/{run}/{name}" for name in ("graph", "timeline", "plan", "ledger", "outputs")]
+    steps = [f"runs/{run}/graph?step={name}" for name in ("good", "bad")]
+    searched = "runs?q=%3Cimg%20src%3Dx%20onerror%3D%22document.title%3D%27owned%27%22%3E"
+    places = ["inbox", "runs", *views, *steps, "library", "library/evil", searched, "workers"]
+    for place in places:
+        page.goto(f"{served.url}#/{place}")
+        expect(page.locator(".loading")).to_have_count(0)
+        page.wait_for_timeout(150)
+        assert "owned" not in page.title(), place
+        found = page.evaluate(
+            "[document.querySelectorAll('img, iframe, object, embed').length,"
+            " document.querySelectorAll('a[href^=\"javascript:\" i]').length, ({}).polluted ?? 0]"
+        )
+        assert found == [0, 0, 0], (place, found)
+    page.goto(f"{served.url}#/runs/{run}/graph?step=bad")
+    drawer = page.get_by_role("complementary", name="Step bad")
+    expect(drawer).to_contain_text("<img src=x")
+    drawer.get_by_role("button", name=re.compile("output")).first.click()
+    expect(drawer.locator(".output").first).to_contain_text("\\u{202e}")
+    shot(page, "hostile")
+
+
+def test_a_step_that_is_opened_before_its_graph_came_is_whole(pages, served):
+    """By an address, as the inbox gives them: what can be done about it is there."""
+    run = served.call("POST", "/runs", {"plan": publishing("escalate")})["run"]
+    served.until(run, "waiting")
+    page = enter(pages, served)
+
+    def late(route):
+        page.wait_for_timeout(700)
+        route.continue_()
+
+    page.route("**/graph", late)
+    page.goto(f"{served.url}#/runs/{run}/graph?step=publish")
+    drawer = page.get_by_role("complementary", name="Step publish")
+    expect(drawer.get_by_role("button", name="Retry")).to_be_visible()
+    expect(drawer.locator(".drawer-state")).to_contain_text("needs a person")
+
+
+def test_who_signs_out_is_out_in_every_tab(pages, served):
+    """Also in the tab that reads the stream for all, though nobody touches it."""
+    first = enter(pages, served)
+    second = pages(served.url, context=first.context)
+    third = pages(served.url, context=first.context)
+    for page in (second, third):
+        expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+        expect(page.locator(".line")).to_contain_text("Live")
+    second.get_by_role("button", name="Sign out").first.click()
+    for page in (second, first, third):
+        expect(page.get_by_label("Token")).to_be_visible()
+    served.call("POST", "/runs", {"plan": publishing("escalate")})
+    first.get_by_label("Token").fill(served.token)
+    first.keyboard.press("Enter")
+    expect(first.locator(".ask")).to_have_count(1)
+
+
+def test_a_sign_out_that_fails_is_no_sign_out(pages, served):
+    """Whoever is still signed in is told so."""
+    page = enter(pages, served)
+    served.kill()
+    page.get_by_role("button", name="Sign out").first.click()
+    expect(page.get_by_text("You are still signed in")).to_be_visible()
+    served.start()
+    page.get_by_role("button", name="Sign out").first.click()
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_an_empty_project_says_what_it_lacks(pages, tmp_path):
+    """Nobody but people can carry out anything: said where one would look for it."""
+    (tmp_path / "empty").mkdir()
+    served = Served(tmp_path / "empty")
+    try:
+        page = enter(pages, served.start())
+        for place in ("workers", "new"):
+            page.goto(f"{served.url}#/{place}")
+            expect(page.get_by_role("note")).to_contain_text("leadhand init")
+        page.get_by_label("Goal", exact=True).fill("Be done")
+        page.get_by_label(re.compile("^Want")).fill("summary")
+        page.get_by_role("button", name="Show the plan").click()
+        expect(page.get_by_role("alert")).to_contain_text("nobody gives summary")
+        page.get_by_role("button", name="The library").click()
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.get_by_text("The library is empty")).to_be_visible()
+    finally:
+        served.stop()
