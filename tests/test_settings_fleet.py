@@ -1,11 +1,16 @@
 """`[fleet]` and `[coders]`: what is read, and what is refused with its place and fix."""
 
+import re
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
 from leadhand.app.documents import setting_rows
 from leadhand.app.fleet_service import config_of
 from leadhand.errors import UsageError
 from leadhand.settings import load_settings
+from leadhand.settings.fleet import READERS, CoderSettings
 
 
 def load(folder, text, **env):
@@ -123,3 +128,13 @@ def test_who_plans_is_a_model_a_function_or_a_command(tmp_path, monkeypatch):
     for planner in ('"nobody"', '"plan.py:no_such"', '"no.py:plan"'):
         with pytest.raises(UsageError):
             config_of(load(tmp_path, PLANNED.format(planner=planner)))
+
+
+def test_every_setting_of_a_fleet_is_documented():
+    """In the tables of docs/fleet.md, and nothing else is."""
+    text = (Path(__file__).parents[1] / "docs" / "fleet.md").read_text()
+    below = text.partition("\n## Settings\n")[2].partition("\n## ")[0]
+    coder = [each.name for each in fields(CoderSettings) if each.name != "name"]
+    for part, keys in zip(below.split("`[coders.NAME]`"), (READERS, coder), strict=True):
+        rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
+        assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(keys)

@@ -118,6 +118,8 @@ def test_epics_that_are_handed_in_before_and_while_it_runs_become_commits(folder
         json.loads(line) for line in folder.run("fleet", "log", "a", "--json").out.splitlines()
     ]
     assert lines[-1]["kind"] == "ended"
+    kept = folder.run("fleet", "log", "--json").doc
+    assert {name.partition("/")[2] for name in kept} == {"a", "b", "c"}
     again = folder.run("fleet", "submit", "early.md", "--json")
     assert again.doc["run"] == early.doc["run"], "the same words are the same epic"
 
@@ -162,6 +164,33 @@ def test_what_was_open_is_taken_up_after_a_kill(folder):
     assert doc["agents"]["runs"] == 4, "that of the killed fleet counts too"
     tasks = [each["task"] for each in doc["commits"]]
     assert sorted(tasks) == ["a", "b", "slow"]
+
+
+def test_killed_at_the_gate_and_on_the_train_everything_lands_once(folder):
+    """The service is killed where a change is tested alone, and again where it is merged."""
+    gate = "import pathlib, time; pathlib.Path('a.txt').read_text(); time.sleep(1.5)"
+    text = (folder.path / "leadhand.toml").read_text()
+    commands = json.dumps([[sys.executable, "-c", gate]])
+    lines = [f"gate = {commands}" if li.startswith("gate") else li for li in text.splitlines()]
+    folder.write("leadhand.toml", "\n".join(lines))
+    folder.run("fleet", "submit", epic(folder, "first", "a", "b", "c"))
+    for place in ("gate", "train"):
+        with started(folder) as child:
+            ready(child)
+            folder.until(
+                lambda at=place: status(folder)["flow"][at], f"a change at the {place}", 60
+            )
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+        assert status(folder)["disagreements"] == []
+    done = folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle")
+    assert done.code == 0, done
+    doc = status(folder)
+    assert (doc["tasks"], doc["disagreements"]) == ({"landed": 3}, [])
+    assert sorted(each["task"] for each in doc["commits"]) == ["a", "b", "c"]
+    assert doc["recovery"]["people"] == 0
+    main = run_git(folder.path / "shop", "rev-list", "main..leadhand/main").split()
+    assert len(main) == 3
 
 
 def test_sigterm_drains_and_saves_what_agents_have_done(folder):

@@ -25,6 +25,19 @@ rect { fill: var(--bar); } code { font-size: .9em; }
 """
 
 
+_PLACES = {
+    "planned": "Planned",
+    "waiting": "Waits for a place",
+    "working": "Agent at work",
+    "gate": "At the gate",
+    "train": "On the train",
+    "landed": "On main",
+    "again": "Tried again soon",
+    "dead": "Waits for a person",
+    "dropped": "Dropped",
+}
+
+
 def page(doc: Doc) -> str:
     """The whole page."""
     since = f"from {_day(doc['since'])} to " if doc["since"] else "up to "
@@ -36,18 +49,18 @@ def page(doc: Doc) -> str:
         "<h2>Do the log and git agree?</h2>",
         _agreement(doc["disagreements"]),
         "<h2>Where tasks stand</h2>",
-        _table(("Place", "Tasks"), ((name, n) for name, n in doc["flow"].items())),
+        _table(("Place", "Tasks"), ((_PLACES[name], n) for name, n in doc["flow"].items() if n)),
         "<h2>Recovery</h2>",
         *_recovery(doc["recovery"]),
+        "<h2>The ladder</h2>",
+        "<p>What a task took, from its first agent to a person.</p>",
+        _table(("Rung", "Times"), ((_words(name), n) for name, n in doc["ladder"].items() if n)),
         "<h2>Merge train</h2>",
         _table(("", "Figure"), _train(doc)),
         "<h2>Epics</h2>",
         _table(
-            ("Epic", "State", "Landed", "Tasks", "Cost"),
-            (
-                (e["title"] or e["run"], e["status"], e["landed"], e["tasks"], _usd(e["cost"]))
-                for e in doc["epics"]
-            ),
+            ("Epic", "State", "Pull request", "Landed", "Tasks", "Cost"),
+            map(_epic, doc["epics"]),
         ),
         "<h2>Dead letters</h2>",
         _table(
@@ -78,9 +91,9 @@ def _tiles(doc: Doc) -> str:
         doc[name] for name in ("agents", "landed", "recovery", "spend")
     )
     tiles = [
-        ("Agents at once", agents["peak"], f"{agents['now']} now"),
+        ("Agents at once", agents["peak"], f"{agents['runs']} in all, {agents['now']} now"),
         ("Landed", landed["in_window"], f"{landed['best_hour']} in the best hour"),
-        ("An hour", landed["per_hour"], f"{landed['last_week']} in the last week"),
+        ("Landed in an hour", landed["per_hour"], f"{landed['last_week']} in the last week"),
         ("Recovered", _percent(recovery["rate"]), f"{recovery['recovered']} without a person"),
         ("First pass", _percent(recovery["first_pass"]), "tasks"),
         ("For each commit", _usd(spend["per_landed"]), f"{_usd(spend['in_window'])} in all"),
@@ -117,16 +130,21 @@ def _agreement(found: Sequence[str]) -> str:
 
 def _recovery(recovery: Doc) -> Iterator[str]:
     rows = (
-        (row["class"], row["tasks"], row["recovered"], row["people"], _percent(row["rate"]))
+        (_words(row["class"]), row["tasks"], row["recovered"], row["people"], _percent(row["rate"]))
         for row in recovery["by_class"]
     )
     heads = ("First failure", "Tasks", "Recovered", "Needed a person", "Rate")
     yield _table(heads, rows, "Nothing failed.")
     answers = (
-        (row["class"], row["strategy"], row["times"], row["won"], _percent(row["rate"]))
+        (_words(row["class"]), row["strategy"], row["times"], row["won"], _percent(row["rate"]))
         for row in recovery["by_strategy"]
     )
     yield _table(("Failure", "Answer", "Times", "Won", "Rate"), answers, "")
+
+
+def _epic(each: Doc) -> tuple[object, ...]:
+    name, pull = each["title"] or each["run"], each["pull_request"] or ""
+    return name, each["status"], pull, each["landed"], each["tasks"], _usd(each["cost"])
 
 
 def _train(doc: Doc) -> Iterator[tuple[object, ...]]:
@@ -144,20 +162,34 @@ def _train(doc: Doc) -> Iterator[tuple[object, ...]]:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], none: str = "None.") -> str:
-    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    if not body:
+    found = list(rows)
+    if not found:
         return f"<p>{escape(none)}</p>" if none else ""
-    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in found)
+    numbers = [all(map(_is_number, column)) for column in zip(*found, strict=True)]
+    head = "".join(
+        f"<th{' class=n' if number else ''}>{escape(each)}</th>"
+        for each, number in zip(heads, numbers, strict=True)
+    )
     return f"<div class=wide><table><tr>{head}</tr>{body}</table></div>"
 
 
 def _cell(value: object) -> str:
-    number = isinstance(value, int | float)
-    return f"<td{' class=n' if number else ''}>{_text(value)}</td>"
+    return f"<td{' class=n' if _is_number(value) else ''}>{_text(value)}</td>"
+
+
+def _is_number(value: object) -> bool:
+    """What is best read below others of its kind: figures, shares, amounts."""
+    text = _text(value)
+    return isinstance(value, int | float) or text == "–" or text.endswith("%") or text[:1] == "$"
 
 
 def _text(value: object) -> str:
     return "–" if value is None else escape(str(value))
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _first(text: str) -> str:

@@ -265,22 +265,27 @@ def _ordered(
 
 
 @command("log", "leadhand fleet log query -f")
-@click.argument("task")
+@click.argument("task", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the task's agent has ended.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Which one; default the last.")
 @folder_option
 def log(
     console: Console,
-    task: str,
+    task: str | None,
     follow: bool,  # noqa: FBT001 - an option
     attempt: int | None,
     folder: str | None,
 ) -> int:
-    """What the agent of TASK (or RUN/TASK) says and does, live or afterwards."""
+    """What the agent of TASK (or RUN/TASK) says and does, live or afterwards.
+
+    Without TASK: of which tasks something is kept.
+    """
     from leadhand.app.fleet_service import fleet_folder
     from leadhand.fleet import transcripts
 
     place = fleet_folder(settings_for(folder)) / "transcripts"
+    if task is None:
+        return _list(console, place)
     path = _transcript(place, task, attempt)
     shown = 0
     older, _end = transcripts.lines(path.with_suffix(transcripts.OLDER))
@@ -297,6 +302,23 @@ def log(
         time.sleep(0.3)
 
 
+def _list(console: Console, place: Path) -> int:
+    """The tasks, those that were heard of last at the end."""
+    from urllib.parse import unquote
+
+    folders = [each for each in place.glob("*/*") if each.is_dir()]
+    folders.sort(key=lambda each: each.stat().st_mtime)
+    names = [f"{unquote(each.parent.name)}/{unquote(each.name)}" for each in folders]
+    if console.json:
+        console.document(names)
+    else:
+        for name in names:
+            console.out(clean(name))
+    if not names:
+        console.say("nobody has worked yet")
+    return 0
+
+
 def _transcript(place: Path, task: str, attempt: int | None) -> Path:
     from urllib.parse import unquote
 
@@ -306,7 +328,7 @@ def _transcript(place: Path, task: str, attempt: int | None) -> Path:
     folders = [each for each in place.glob("*/*") if each.is_dir() and unquote(each.name) == step]
     found = [each for each in folders if unquote(each.parent.name).startswith(run)]
     if not found:
-        raise UsageError(f"nothing is kept of {task}. Fix: `leadhand fleet status` shows the tasks")
+        raise UsageError(f"nothing is kept of {task}. Fix: `leadhand fleet log` lists the tasks")
     if len(found) > 1:
         names = ", ".join(sorted(f"{unquote(each.parent.name)}/{step}" for each in found)[:8])
         raise UsageError(f"{task} could be any of: {names}")

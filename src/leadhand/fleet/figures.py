@@ -205,7 +205,9 @@ def _letter(task: TaskFacts) -> Doc:
 
 def _landed(sources: Sources) -> Doc:
     times = [each.at for each in sources.landings]
-    now, since = sources.now, sources.since or (times[0] if times else sources.now)
+    began = sources.notes[0]["at"] if sources.notes else 0
+    now = sources.now
+    since = max(sources.since, began) or (times[0] if times else now)
     inside = [at for at in times if at >= sources.since]
     hours = max(1.0, (now - since) / HOUR)
     first = (now // HOUR - HOURS_SHOWN + 1) * HOUR
