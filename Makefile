@@ -16,10 +16,10 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check bench calibrate evals sim audit mutants lock clean python run-env dev-env
+.PHONY: help demo test fast check bench bench-temporal calibrate evals sim audit mutants lock clean python run-env dev-env
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: run-env ## see Leadhand work: a goal, a plan, four failures recovered; no key
 	@$(BIN)/leadhand demo
@@ -38,6 +38,9 @@ check: dev-env ## lint, format, types, layers
 
 bench: dev-env ## measure, beside the peers, in one run
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-temporal: dev-env ## what Leadhand adds to a bare Temporal workflow, in one run
+	@$(BIN)/python -m bench.temporal $(ARGS)
 
 calibrate: dev-env ## how often each lint rule fires on good and on bad plans
 	@$(BIN)/python -m bench.calibration $(ARGS)

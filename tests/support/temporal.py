@@ -86,7 +86,9 @@ class Here:
 
 
 @asynccontextmanager
-async def on_temporal(server: Server, path: Path, workers, planner=None, *, ways=None, **more):
+async def on_temporal(
+    server: Server, path: Path, workers, planner=None, *, ways=None, machine_here=True, **more
+):
     """`Lead` on Temporal: everything that belongs to it runs here, on queues of its own."""
     store = SqliteStore(path)
     store.claim()
@@ -98,7 +100,7 @@ async def on_temporal(server: Server, path: Path, workers, planner=None, *, ways
     local = LocalMachine(f"test-{uuid.uuid4().hex}")
     local.attach(lead.registry)
     machine = Machine(lead.registry, store)
-    names = served(lead.registry, ())
+    names = served(lead.registry, ()) if machine_here else []
     prefix = cluster.ways.prefix
     hands = machine_workers(client, prefix, machine, names, drain_s=0.2)
     async with Serving([engine_worker(client, prefix, engine_of(lead, store)), *hands]):

@@ -29,11 +29,11 @@ def project(tmp_path, temporal):
     return folder
 
 
-def configure(folder: Folder, address: str) -> None:
+def configure(folder: Folder, address: str, more: str = "") -> None:
     folder.write(
         "leadhand.toml",
         f'[project]\nworkers = ["workers.py"]\n[temporal]\naddress = "{address}"\n'
-        f'prefix = "p{uuid.uuid4().hex[:8]}"\nheartbeat = "2 s"\n',
+        f'prefix = "p{uuid.uuid4().hex[:8]}"\nheartbeat = "2 s"\n{more}',
     )
 
 

@@ -19,7 +19,7 @@ from leadhand.core.state import State
 from leadhand.temporal.flow import RunFlow
 from leadhand.temporal.orders import Ways
 from leadhand.temporal.payloads import converter
-from leadhand.temporal.serving import runner
+from leadhand.temporal.serving import sandbox
 
 FOLDER = Path(__file__).parent / "histories"
 HISTORIES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -28,7 +28,7 @@ HISTORIES = sorted(path.stem for path in FOLDER.glob("*.json"))
 async def replay(name: str) -> Exception | None:
     """What is wrong with a history, to today's core."""
     history = WorkflowHistory.from_json("golden", (FOLDER / f"{name}.json").read_text())
-    replayer = Replayer(workflows=[RunFlow], workflow_runner=runner(), data_converter=converter())
+    replayer = Replayer(workflows=[RunFlow], workflow_runner=sandbox(), data_converter=converter())
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     return result.replay_failure
 

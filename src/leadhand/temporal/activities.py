@@ -73,7 +73,6 @@ async def beating(heartbeat_s: float, deputy: Deputy | None = None) -> AsyncIter
             notes = list(deputy.progress.values()) if deputy is not None else []
             activity.heartbeat(notes[-1] if notes else None)
 
-    activity.heartbeat()
     task = asyncio.get_running_loop().create_task(beat())
     try:
         yield

@@ -27,6 +27,8 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from collections.abc import Callable
 
+    import msgspec
+
     from leadhand.core import events as ev
     from leadhand.core.decide import decide, next_wake
     from leadhand.core.effects import Effect, StartAttempt
@@ -65,7 +67,7 @@ class RunFlow:
         self._hands = Hands(self)
         self._inputs: list[tuple[Said, asyncio.Future[None] | None]] = []
         self._ready = False
-        self._starts = 0
+        self._starts = self._start_bytes = self._starts_max = 0
         self._wakes: dict[int, asyncio.Task[None]] = {}
         self._rang = False
         self._stopped = begin.stopped
@@ -84,7 +86,7 @@ class RunFlow:
             self._turn()
             if self._over():
                 break
-            if self._starts >= self.ways.turn_starts_max:
+            if self._turn_full():
                 await workflow.sleep(BREATH_S)
                 continue
             await workflow.wait_condition(lambda: bool(self._inputs) or self._rang or self._over())
@@ -191,7 +193,9 @@ class RunFlow:
         return Now(self._last_at, self._last_at)
 
     def _turn(self) -> None:
-        self._rang, self._starts = False, 0
+        self._rang, self._starts, self._start_bytes = False, 0, 0
+        busy = bool(self.state.in_flight)
+        self._starts_max = self.ways.turn_more_max if busy else self.ways.turn_starts_max
         now, effects = self.now(), list[Effect]()
         while self._inputs:
             what, waiter = self._inputs.pop(0)
@@ -208,7 +212,10 @@ class RunFlow:
         room = self._room()
         while (next_move := decide(self.state, now, room)) is not None:
             effects += self._record(next_move, now)
-            self._starts += any(isinstance(each, StartAttempt) for each in next_move.effects)
+            for each in next_move.effects:
+                if isinstance(each, StartAttempt):
+                    self._starts += 1
+                    self._start_bytes += _size(self.state.steps[each.step].doc, each)
             room = self._room()
         for effect in effects:
             self._hands.perform(effect)
@@ -222,10 +229,14 @@ class RunFlow:
 
     def _room(self) -> int:
         """How many more attempts may start."""
-        if self._stopped or self.pipe.fork or self._full():
+        if self._stopped or self.pipe.fork or self._full() or self._turn_full():
             return 0
-        busy = self.ways.in_flight_max - len(self.state.in_flight)
-        return min(busy, self.ways.turn_starts_max - self._starts)
+        return self.ways.in_flight_max - len(self.state.in_flight)
+
+    def _turn_full(self) -> bool:
+        """Whether a turn has started as much as one may."""
+        many = self._starts >= self._starts_max > 0
+        return many or self._start_bytes >= self.ways.turn_bytes_max
 
     # Timers.
 
@@ -272,6 +283,14 @@ def _asked(state: State, word: Word, now: Now) -> Move:
         raise UsageError(f"{word.verb} cannot be understood: {error!r}") from error
     refuse_unsigned(state, move.events)
     return move
+
+
+def _size(doc: Doc, start: StartAttempt) -> int:
+    """About how much a start says."""
+    try:
+        return len(msgspec.json.encode((doc, start.parameters)))
+    except UnicodeEncodeError:  # half a character
+        return len(str(doc))
 
 
 def refusal(error: LeadhandError) -> ApplicationError:

@@ -168,7 +168,6 @@ class Hands:
                 task_queue=self._queue(effect.worker),
                 start_to_close_timeout=timedelta(seconds=left_s + NET_S),
                 schedule_to_start_timeout=timedelta(seconds=max(0.5, left_s * PATIENCE)),
-                summary=f"{effect.step} #{effect.attempt}",
             )
         except ActivityError as error:
             self._flow.hand_in(self._broken(effect, error.cause))

@@ -40,8 +40,13 @@ class Ways(msgspec.Struct, frozen=True):
     history_bytes_max: int = 16 << 20
     in_flight_max: int = 1500
     """Temporal takes at most 2,000 activities at once from one workflow."""
-    turn_starts_max: int = 250
-    """Starts in one turn: what a turn says crosses in one message of at most 4 MB."""
+    turn_starts_max: int = 500
+    """Starts in one turn when nothing is under way yet."""
+    turn_more_max: int = 100
+    """Starts in one turn while others are under way: what happens to them during a turn is buffered
+    by the server, which breaks the turn off when that is much."""
+    turn_bytes_max: int = 2 << 20
+    """Of the steps that one turn starts: what it says crosses in one message of at most 4 MB."""
 
 
 class Place(msgspec.Struct, frozen=True):
