@@ -17,12 +17,12 @@ Ends with 1 if anything is wrong. Figures are printed as JSON.
 
 import argparse
 import asyncio
-import contextlib
 import json
 import random
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -136,20 +136,19 @@ async def run_all(campaign: Campaign, place: Place) -> None:
                 campaign.wrong.append(f"{key}: carried out {campaign.done[key]} times")
 
 
-async def restart_now_and_then(campaign: Campaign, server: Server) -> None:
-    """End the server and start it again, until cancelled."""
+def restart_now_and_then(campaign: Campaign, server: Server, enough: threading.Event) -> None:
+    """End the server and start it again. In a thread: the host's loop may wait for the server."""
     chance = random.Random(campaign.seed + 1)
-    while True:
-        await asyncio.sleep(chance.uniform(*campaign.between_s))
+    while not enough.wait(chance.uniform(*campaign.between_s)):
         way = WAYS[len(campaign.restarts) % len(WAYS)]
         ends: dict[str, Callable[[], None]] = {
             "in order": lambda: server.stop(signal.SIGINT),
             "at once": lambda: server.stop(signal.SIGQUIT),
             "kill -9": server.kill,
         }
-        await asyncio.to_thread(ends[way])
-        await asyncio.sleep(chance.uniform(0, campaign.down_s))
-        await asyncio.shield(asyncio.to_thread(server.start))
+        ends[way]()
+        time.sleep(chance.uniform(0, campaign.down_s))
+        server.start()
         campaign.restarts.append(way)
 
 
@@ -167,13 +166,15 @@ async def chaos(campaign: Campaign, server: Server, folder: Path) -> dict[str, A
         pass
     log, heard = PostgresReader(address), []
     follower = asyncio.create_task(follow(log, heard))
-    restarts = asyncio.create_task(restart_now_and_then(campaign, server))
+    enough = threading.Event()
+    restarts = asyncio.create_task(
+        asyncio.to_thread(restart_now_and_then, campaign, server, enough)
+    )
     try:
         await run_all(campaign, address)
     finally:
-        restarts.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await restarts
+        enough.set()
+        await restarts
     seconds = time.monotonic() - began
     events = compare(campaign, address)
     end = time.monotonic() + FOLLOW_SECONDS_MAX

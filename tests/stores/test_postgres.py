@@ -100,6 +100,30 @@ async def test_a_follower_that_is_cut_off_catches_up(address, admin):
         log.close_reader()
 
 
+async def test_a_cancelled_follower_ends_though_its_connection_is_lost(
+    postgres, address, monkeypatch
+):
+    """The driver raises the loss in place of the cancellation; that must not keep us here."""
+    monkeypatch.setattr(reader, "POLL_S", 0.05)
+    monkeypatch.setattr(reader, "LOOK_S", 0.05)
+    with Link(postgres.port) as link:
+        database = address.dsn.rpartition("/")[2]
+        url = postgres.url(database).replace(f":{postgres.port}/", f":{link.port}/")
+        async with opened(address) as store:
+            await store.append("r", 0, chained("r"))
+            log = PostgresReader(address_of(url, address.home.parent))
+            for _ in range(3):
+                hearing = asyncio.create_task(hear(log, 2))
+                await asyncio.sleep(0.2)
+                link.silent = True  # whatever it asks now is never answered
+                await asyncio.sleep(0.3)
+                hearing.cancel()
+                asyncio.get_running_loop().call_later(0.2, link.cut)
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.wait_for(asyncio.shield(hearing), 30)
+            log.close_reader()
+
+
 async def test_others_transactions_delay_and_break_nothing(postgres, address, admin):
     """One that holds the log's end makes appends wait; one that only looks is nobody's matter."""
     async with opened(address) as store:

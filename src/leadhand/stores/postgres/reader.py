@@ -20,6 +20,7 @@ from leadhand.stores.postgres.session import (
     explain,
     for_good,
     options_of,
+    pass_on_cancel,
     queries,
 )
 
@@ -41,12 +42,12 @@ CHANNEL = "LISTEN leadhand"
 class PostgresReader:
     """The reading half of a store. Claims nothing, changes nothing."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, patience_s: float = READ_PATIENCE_S) -> None:
         self.address = address
         self._reading = Session(
             address,
             "reader",
-            patience_s=READ_PATIENCE_S,
+            patience_s=patience_s,
             ready=lambda connection: schema.check(connection, address),
         )
         self._reading.open()
@@ -162,6 +163,7 @@ class PostgresReader:
                             await self._called(connection)
                             await asyncio.sleep(gather_s)
             except psycopg.Error as error:
+                pass_on_cancel()
                 if for_good(error):
                     raise explain(error, self.address) from None
             if not self._closed:

@@ -10,6 +10,7 @@ driver has only the server's words, so those that trying again cannot change are
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
@@ -203,6 +204,17 @@ class Session:
         """Let go for good."""
         self._closed = True
         self.drop()
+
+
+def pass_on_cancel() -> None:
+    """Where a driver's error was caught: whether it hides that our task was cancelled.
+
+    The driver answers a cancellation by ending its query, and when the connection is lost on
+    the way it raises that instead.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def lost(error: psycopg.Error) -> bool:

@@ -73,7 +73,7 @@ class PostgresStore(PostgresReader):
         copying: bool = False,
     ) -> None:
         migrated(address)
-        super().__init__(address)
+        super().__init__(address, patience_s)
         self._queue_bytes_max = queue_bytes_max
         self._queued_bytes = 0
         try:

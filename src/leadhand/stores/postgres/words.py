@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leadhand.errors import Conflict, LeadhandError, UsageError
-from leadhand.stores.postgres.session import PAUSE_S, explain, options_of, queries
+from leadhand.stores.postgres.session import (
+    PAUSE_S,
+    explain,
+    options_of,
+    pass_on_cancel,
+    queries,
+)
 from leadhand.stores.postgres.writer import HOSTING
 
 if TYPE_CHECKING:
@@ -46,6 +52,7 @@ async def ask(address: Address, word: bytes, wait_s: float) -> bytes | None:
             await connection.execute(queries()["call_host"])
             return await _answer(connection, address, ident, wait_s)
     except psycopg.Error as error:
+        pass_on_cancel()
         if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
             raise Conflict(
                 f"the connection to {address} was lost before the host answered. "
@@ -125,6 +132,7 @@ class WordService:
                 await self._take_words(self._connection)
                 pause = PAUSE_S[0]
             except (psycopg.Error, LeadhandError):
+                pass_on_cancel()
                 await self._let_go()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_S[1])
