@@ -80,6 +80,9 @@ FAULTS = {
 }
 
 
+ENDING = frozenset({"engine killed", "disk full"})
+
+
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What is tried."""
 
@@ -106,8 +109,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         if attempt >= TRIES:
             return ""
         draw = random.Random(f"{self.seed}/{task}/{attempt}")  # noqa: S311 - faults, not secrets
-        # Each kill makes a new attempt of everybody's: killing for those too would never end.
-        kinds = [kind for kind in self.kinds if attempt == 1 or kind != "engine killed"]
+        # An engine that ends makes a new attempt of everybody's: if those ended it as well, a
+        # hundred agents would never get anywhere.
+        kinds = [kind for kind in self.kinds if attempt == 1 or kind not in ENDING]
         return draw.choice(kinds) if kinds and draw.random() < self.faults else ""
 
     def claim(self, task: str) -> str:
