@@ -1,6 +1,7 @@
 """A log moved between stores: equal in every hash, whatever interrupts it; nothing else touched."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -13,8 +14,8 @@ import pytest
 
 from leadhand.stores.sqlite import SqliteStore
 from tests.stores.entries import chained
-from tests.support.cli import WORKERS, Folder
-from tests.support.postgres import PASSWORD
+from tests.support.cli import WORKERS, Folder, finished
+from tests.support.postgres import PASSWORD, serving
 
 pytestmark = pytest.mark.real
 COMMITS = 1000
@@ -192,3 +193,26 @@ def test_what_it_says_can_be_read_by_programs(folder):
     made = folder.run("migrate", folder.address.secret, "--json")
     assert made.code == 0, made
     assert json.loads(made.out)["schema"] >= 2
+
+
+async def test_a_copy_survives_a_crash_of_the_server(folder, postgres_programs, tmp_path):
+    """Commits of a copy are not synced one by one: what the crash took is copied again."""
+    await long_log(folder.path / "old.db")
+    with serving(postgres_programs, sync=True) as server:
+        address = server.new(tmp_path)
+        database = address.dsn.rpartition("/")[2]
+        with folder.start("migrate", address.secret, "--from", "old.db") as child:
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                with contextlib.suppress(psycopg.Error), server.connect(database) as connection:
+                    asked = connection.execute("SELECT number FROM leadhand.tail").fetchone()
+                    if asked is not None and asked[0] > 100:
+                        break
+                time.sleep(0.02)
+            server.kill()
+            server.start()
+            finished(child)
+        done = folder.run("migrate", address.secret, "--from", "old.db", "--json")
+        assert done.code == 0, done
+        assert done.doc["equal"]
+        assert done.doc["target"]["commits"] >= COMMITS / 2

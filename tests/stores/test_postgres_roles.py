@@ -107,6 +107,14 @@ async def test_nobody_but_the_owner_changes_anything(team, role):
     log.close_reader()
 
 
+async def test_a_log_is_copied_by_the_owner(team):
+    """A writer cannot put entries of its choice into the past, nor give a log another name."""
+    copy = PostgresStore(team.address("writer"), shared=True, copying=True)
+    with pytest.raises(NotAllowed, match="name the owner in the address"):
+        copy.adopt("another")
+    await copy.close()
+
+
 async def test_what_happened_stays_for_the_owner_too(team):
     """A guard against accidents: the owner could drop it, and the hash chain would tell."""
     with team.connect("owner") as connection:

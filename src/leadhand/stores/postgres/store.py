@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from leadhand.errors import LeadhandError, StoreError
+from leadhand.errors import LeadhandError, NotAllowed, StoreError
 from leadhand.stores.copying import refuse_half
 from leadhand.stores.group import Request, Took, misfit
 from leadhand.stores.postgres import schema
@@ -143,7 +143,13 @@ class PostgresStore(PostgresReader):
 
     def adopt(self, name: str) -> None:
         """Begin a copy: take the other log's name. Nobody may host this one until it is whole."""
-        self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
+        try:
+            self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
+        except NotAllowed:
+            raise NotAllowed(
+                f"{self.address}: a log is copied by the owner of the tables. "
+                "Fix: name the owner in the address"
+            ) from None
         self.writer.hurry()
 
     def commit_together(self, requests: list[Request]) -> None:
