@@ -4,6 +4,7 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.durations import SECONDS_MAX
+from leadhand.core.invariants import check
 from leadhand.core.policy import Policy
 from leadhand.core.recovery import LADDER, Recovery, alternative, choose
 from leadhand.core.views import goes_on, run_status
@@ -300,3 +301,33 @@ def test_limits_count_for_a_step_that_could_go_elsewhere():
     assert run.running == ["a"]
     run.done("a")
     assert run.last(ev.AttemptStarted).worker == "other"
+
+
+# Restarts.
+
+
+def test_a_host_that_ends_uses_up_no_try_where_the_policy_says_so():
+    """So often, and only for what may be done twice; then the ladder goes on as ever."""
+    run = Drive(step("a", worker="safe", retry=1), policy=Policy(jitter=0.0, restarts_free=2))
+    for attempt in (2, 3):
+        run.host_again().later(1)
+        assert run.running == ["a"]
+        assert run.state.steps["a"].attempts == attempt
+        assert run.last(ev.RecoveryDecided).reason.endswith("; that uses up no try")
+    run.host_again().later(1)
+    assert run.last(ev.RecoveryDecided).strategy == "ask"
+    assert check(run.log) == []
+
+
+def test_without_that_a_restart_is_a_try_like_any_other():
+    run = Drive(step("a", worker="safe", retry=2))
+    run.host_again().later(5)
+    assert run.last(ev.RecoveryDecided).strategy == "retry"
+    run.host_again().later(5)
+    assert run.last(ev.RecoveryDecided).strategy == "ask"
+
+
+def test_what_may_not_be_done_twice_is_asked_about_all_the_same():
+    run = Drive(step("a"), policy=Policy(jitter=0.0, restarts_free=9))
+    run.host_again().later(1)
+    assert run.last(ev.RecoveryDecided).strategy == "ask"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 
 import pytest
 
@@ -124,6 +125,24 @@ async def test_a_day_that_is_paid_for_starts_nobody_also_after_a_restart(tmp_pat
             while not again.shop.governor.held_back.endswith("midnight UTC"):
                 await asyncio.sleep(0.05)
         assert len(noted(tmp_path, "agent")) == 2
+
+
+async def test_restarts_cost_a_task_that_waits_in_line_nothing(tmp_path, user):
+    """However often a fleet is started and ended: it goes to the first agent, when there is one."""
+    (tmp_path / "fleet").mkdir()
+    spent = {"at": time.time_ns() // 1000, "what": "agent ended", "cost": 5.0}
+    (tmp_path / "fleet" / journal.NAME).write_text(json.dumps(spent) + "\n")
+    for _ in range(5):
+        async with standing(tmp_path, user, daily=1.0)() as fleet:
+            ident = fleet.submit(epic(tmp_path, "first", "a"))
+            async with asyncio.timeout(30):
+                while not fleet.shop.governor.waiting:
+                    await asyncio.sleep(0.02)
+    async with standing(tmp_path, user)() as fleet:
+        await settled(fleet)
+        (done,) = fleet._runs[ident].state.steps.values()
+        assert (done.status, done.worker) == ("succeeded", "coder")
+    assert len(noted(tmp_path, "agent")) == 1
 
 
 def test_a_new_day_has_a_full_purse():

@@ -20,6 +20,7 @@ POLICY = {
     "jitter": 0.2,
     "park_s": 60.0,
     "outage_s": 86400.0,
+    "restarts_free": 0,
     "splits_max": 5,
     "timeout_s": 3600.0,
     "planner_timeout_s": 600.0,

@@ -19,9 +19,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
 from leadhand.app.fleet_evidence import left_behind
+from leadhand.app.fleet_planning import epic_policy
 from leadhand.app.fleet_results import Results
 from leadhand.app.fleet_submitting import run_of, submit
 from leadhand.app.lead import Lead
@@ -70,8 +69,6 @@ if TYPE_CHECKING:
     from leadhand.fleet.proxy import Proxy
     from leadhand.fleet.sandbox import Sandbox
 
-IDLE_MAX = 1000
-"""Revisions without a new result: an epic's own counters end it long before."""
 LOOK_S = 1.0
 """How often the folder of epics and the user's branch are looked at."""
 BEHIND_MIN = 50
@@ -197,7 +194,7 @@ class Fleet:
             [*workers, Examiner(hub, gate)],
             self._planner(processes),
             config.folder / "fleet.db",
-            policy=msgspec.structs.replace(config.policy, replans_idle_max=IDLE_MAX),
+            policy=epic_policy(config.policy, config.agents),
             models=config.models,
         )
         self.host = await stack.enter_async_context(self.lead.hosting())

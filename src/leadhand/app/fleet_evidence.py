@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.app.opening import host_info
 from leadhand.app.reader import Reader
 from leadhand.core.evolve import evolve_all
+from leadhand.core.moments import iso
 from leadhand.core.state import State
 from leadhand.errors import UsageError
 from leadhand.fleet import journal
@@ -37,6 +38,7 @@ Doc = dict[str, Any]
 DATABASE = "fleet.db"
 LIVE = "live.json"
 EPIC = "epic-"
+FLAKY_SHOWN = 50
 STALE_S = 30.0
 """What a fleet said longer ago than this is not shown as if it were now."""
 
@@ -70,7 +72,8 @@ class Evidence:
             alive=live is not None,
             others=len(commits) - len(landings),
         )
-        return {**figures(sources), "live": live, "folder": str(self.folder)}
+        flaky = await asyncio.to_thread(flaky_tests, self.folder)
+        return {**figures(sources), "flaky": flaky, "live": live, "folder": str(self.folder)}
 
     def _epics(self) -> list[EpicFacts]:
         reader = Reader(self.folder / DATABASE)
@@ -104,6 +107,23 @@ def _facts(reader: Reader, run: str) -> EpicFacts:
     state = State()
     evolve_all(state, log)
     return facts_of(state, log)
+
+
+def flaky_tests(folder: Path) -> list[Doc]:
+    """Tests that were red and then tried again, by the gate's own record; the worst first."""
+    found: dict[str, Doc] = {}
+    try:
+        lines = (folder / "hub" / "flakes.jsonl").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        try:
+            seen = json.loads(line)
+            row = found.setdefault(str(seen["name"]), {"name": str(seen["name"]), "times": 0})
+            row |= {"times": row["times"] + 1, "last": iso(int(seen["at"]) * SECOND)}
+        except (ValueError, KeyError, TypeError):
+            continue  # a line that was cut off
+    return sorted(found.values(), key=lambda row: -row["times"])[:FLAKY_SHOWN]
 
 
 def _landing(commit: Commit) -> Landing:

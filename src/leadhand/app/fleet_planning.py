@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from leadhand.errors import UsageError
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.settings import source_of
@@ -12,7 +14,12 @@ from leadhand.workers.loading import load_module
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from leadhand.core.policy import Policy
     from leadhand.settings import Settings
+
+IDLE_MAX = 1000
+"""Revisions without a new result: an epic's own counters end it long before."""
+RESTARTS_FREE = 50
 
 
 def planner_of(settings: Settings) -> Any:
@@ -42,6 +49,20 @@ def _found(word: str, root: Path) -> str:
     """A file of the project by its whole name: a command is run somewhere else."""
     place = root / word
     return str(place) if not word.startswith("-") and place.is_file() else word
+
+
+def epic_policy(policy: Policy, agents: int) -> Policy:
+    """The constants an epic is started with.
+
+    Few more tasks are begun than there are places: a task that waits in line is one that a fleet's
+    end would cost an attempt. What an end does cost uses up no try.
+    """
+    return msgspec.structs.replace(
+        policy,
+        replans_idle_max=IDLE_MAX,
+        restarts_free=max(policy.restarts_free, RESTARTS_FREE),
+        max_concurrency=min(policy.max_concurrency, 2 * agents + 4),
+    )
 
 
 def plan_rules(settings: Settings) -> PlanRules:

@@ -57,6 +57,12 @@ def page(doc: Doc) -> str:
         _table(("Rung", "Times"), ((_words(name), n) for name, n in doc["ladder"].items() if n)),
         "<h2>Merge train</h2>",
         _table(("", "Figure"), _train(doc)),
+        "<h2>Flaky tests</h2>",
+        "<p>Red and green without a change, or known to be so: tried once more, and counted.</p>",
+        _table(
+            ("Test", "Last seen", "Times"),
+            ((f["name"], _day(f["last"]), f["times"]) for f in doc["flaky"]),
+        ),
         "<h2>Epics</h2>",
         _table(
             ("Epic", "State", "Pull request", "Landed", "Tasks", "Cost"),

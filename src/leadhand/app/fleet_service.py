@@ -90,7 +90,6 @@ def config_of(
         raise UsageError(f"{place}: there is no such folder. Fix: give --repo a git repository")
     _check_reviewer(settings)
     _check_pull_request(settings)
-    cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
     return FleetConfig(
         repo=place,
         folder=fleet_folder(settings),
@@ -100,7 +99,7 @@ def config_of(
             setup_network=fleet.setup_network,
             gate_paths=fleet.gate_paths,
             time_s=fleet.gate_time,
-            env={**cache, **fleet.env},
+            env=env_of(settings),
             failures=fleet.failures,
             flaky=fleet.flaky,
         ),
@@ -127,13 +126,28 @@ def config_of(
     )
 
 
+def env_of(settings: Settings) -> dict[str, str]:
+    """What gates, set-up commands and agents find in their environment."""
+    fleet = settings.fleet
+    cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
+    return {**cache, **fleet.env}
+
+
 def _check_reviewer(settings: Settings) -> None:
     name = settings.fleet.reviewer
-    if name == PERSON or name in settings.coders:
+    if name == PERSON:
+        return
+    place = settings.origin("fleet.reviewer")
+    if name in settings.coders:
+        best = ordered(settings)[-1]
+        if settings.coders[name].tier < best.tier:
+            raise UsageError(
+                f"{place}: [fleet] reviewer: {shown(name)} is weaker than {shown(best.name)}, "
+                f'whose work it would review. Fix: write reviewer = "{best.name}"'
+            )
         return
     meant = closest(name, settings.coders)
     fix = f'Did you mean "{meant}"?' if meant else f"There are: {listed(settings.coders)}."
-    place = settings.origin("fleet.reviewer")
     raise UsageError(f"{place}: [fleet] reviewer: no coder is called {shown(name)}. {fix}")
 
 
@@ -208,7 +222,7 @@ def _coder(
 ) -> Coder:
     boxed = settings.fleet.sandbox != "none"
     readable = tuple(settings.root / Path(each).expanduser() for each in coder.readable)
-    more = dict(coder.env)
+    more = {**env_of(settings), **coder.env}
     if coder.kind == "command":
         if coder.key:
             more[coder.key] = key_of(settings, coder, env)

@@ -115,6 +115,8 @@ def _lists(doc: Doc) -> Iterator[str]:
         yield f"dead       {letter['task']} ({letter['class']}): {first}  [{asked}]"
     if doc["dead_letters"]:
         yield "           `leadhand inbox` says what can be answered"
+    for each in doc["flaky"]:
+        yield f"flaky      {clean(each['name'])[:100]}: {count(each['times'], 'time')}"
     for each in doc["disagreements"]:
         yield f"DISAGREES  {clean(each)}"
 

@@ -53,6 +53,7 @@ class Entry:
         "happened",
         "id",
         "parked_s",
+        "restarts",
         "status",
         "tolerated",
         "tries",
@@ -75,6 +76,8 @@ class Entry:
         self.until = 0
         self.parked_s = 0.0
         """How long it was parked in all."""
+        self.restarts = 0
+        """How often it was lost with its host since a person let it start over."""
         self.depth = 0
         """How often it, or what it is part of, was split."""
         self.unseen = False

@@ -53,6 +53,7 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
         del book.questions[name]
     book.ended_before.add(step.id)  # who only waited for its end may go
     step.status, step.tries, step.until, step.tolerated = "again", {}, 0, False
+    step.restarts = 0
     step.unseen = step.happened = False
     book.forsaken = [each for each in book.forsaken if each.id != step.id]
     causes = {step.id}

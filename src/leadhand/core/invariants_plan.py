@@ -362,7 +362,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
             step.status = "failed"
             book.forsaken.append(step)
         case "retry":
-            step.status, step.tries, step.until = "again", {}, 0
+            step.status, step.tries, step.until, step.restarts = "again", {}, 0, 0
             step.unseen = step.happened = False
         case "done":
             book.succeed(step, event.data)

@@ -47,7 +47,8 @@ def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
     kind = str(step.failure.get("class", ""))
     if event.attempt != step.attempts or event.failure_class != kind:
         book.wrong("I21", f"the decision about {event.step} speaks of another failure")
-    if event.strategy != "retry" and _could_retry(book, step, kind):
+    free = event.strategy == "park" and _is_free(book, step, kind)
+    if event.strategy != "retry" and not free and _could_retry(book, step, kind):
         book.wrong("I21", f"{event.strategy} of {event.step}, and it had tries left")
     match event.strategy:
         case "retry" | "reroute" | "park":
@@ -109,11 +110,18 @@ def _check_repeat(book: Book, step: Entry, event: ev.RecoveryDecided, kind: str)
 def _check_park(book: Book, step: Entry, event: ev.RecoveryDecided, asked: Any) -> None:
     what = f"park of {step.id}"
     step.tries[step.worker] = step.tries.get(step.worker, 0) - 1
+    if _is_free(book, step, str(step.failure.get("class", ""))):
+        return
     if asked is None or float(asked) <= book.policy.park_s:
         book.wrong("I19", f"{what}, and nobody asked for a long wait")
     step.parked_s += (event.until - book.at) / 1e6
     if step.parked_s > book.policy.outage_s + ROUNDING:
         book.wrong("I19", f"{what}, for {step.parked_s:g} s in all by now")
+
+
+def _is_free(book: Book, step: Entry, kind: str) -> bool:
+    """Whether it was lost with its host, and not too often for that to be free."""
+    return kind == "lost" and step.unseen and step.restarts <= book.policy.restarts_free
 
 
 def _could_retry(book: Book, step: Entry, kind: str) -> bool:

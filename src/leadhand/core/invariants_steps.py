@@ -217,6 +217,7 @@ def _attempt_lost(book: Book, event: ev.AttemptLost) -> None:
         elif event.failure_class != "timeout" and not gone and not given_up:
             book.wrong("I12", f"{event.step} was lost though its host is still there")
     step.tries[step.worker] = step.tries.get(step.worker, 0) + 1
+    step.restarts += event.failure_class == "lost"
     step.status, step.unseen = "open", True
     step.failure = {"class": event.failure_class, "effect": "unknown"}
     if book.is_for_people(step.worker):

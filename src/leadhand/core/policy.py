@@ -47,6 +47,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A worker that asks to be left alone for longer is out: its step parks, and no try is used."""
     outage_s: float = 86_400.0
     """How long a step may be parked in all before the ladder goes on."""
+    restarts_free: int = 0
+    """How often a step may be lost with its host before that uses up a try."""
     splits_max: int = 5
     """How often the parts of a step may be split again."""
     timeout_s: float = 3600.0

@@ -113,12 +113,24 @@ def choose(state: State, step: StepState) -> Recovery:
     repeatable = idempotent(step, offer)
     if failure.get("effect") == "unknown" and not repeatable:
         return _unseen(state, step, message, offer)
+    if repeatable and lost_with_host(failure) and _restarts(step) <= state.policy.restarts_free:
+        return Recovery("park", f"{message}; that uses up no try", 0.0, step.worker)
     if failure.get("effect") != "done" or repeatable:
         for rung in LADDER.get(kind, ("reroute",)):
             recovery = _RUNGS[rung](state, step, message)
             if recovery is not None:
                 return recovery
     return _last(state, step, kind, message)
+
+
+def lost_with_host(failure: Doc) -> bool:
+    """Whether nobody saw how it ended, since whoever ran it was gone."""
+    return failure.get("class") == "lost" and failure.get("effect") == "unknown"
+
+
+def _restarts(step: StepState) -> int:
+    """How often it was lost like that since a person let it start over."""
+    return sum(map(lost_with_host, step.failures[step.forgiven :]))
 
 
 def idempotent(step: StepState, offer: Offer | None) -> bool:

@@ -19,15 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.patterns import within
+from leadhand.fleet.transcripts import Transcript, place
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
-    from leadhand.fleet.coder.base import Coder, CoderResult
+    from leadhand.fleet.coder.base import Coder, CoderResult, Heard
     from leadhand.fleet.hub import Hub
-    from leadhand.fleet.sandbox import Sandbox
-    from leadhand.fleet.slots import Slot
+    from leadhand.fleet.tasks import Left
+    from leadhand.fleet.worker import Shop
     from leadhand.ports import Context
 
 PATCH_CHARS = 60_000
@@ -87,13 +89,45 @@ def approved(context: Context) -> tuple[str, str]:
     return str(held.get("head", "")), str(held.get("base", ""))
 
 
-async def examine(
-    reviewer: Reviewer, assignment: Assignment, slot: Slot, sandbox: Sandbox, patch: str
+async def judged(
+    shop: Shop, reviewer: Reviewer, assignment: Assignment, left: Left, kept: Sequence[str]
 ) -> Opinion:
-    """Ask a coder. Its slot is its own; what it leaves there is not looked at."""
-    paths = "\n".join(f"- {path}" for path in assignment.writes)
+    """What the reviewer says of a change, in a slot of its own; its words and cost are kept."""
+    try:
+        patch = await patch_of(shop.hub, left.base, left.head, kept)
+    except TooLarge as error:
+        words = f"{error}: split it"
+        return Opinion(approved=False, words=words, cost=0.0, trouble="criteria_unmet")
+    async with shop.slots.lease(left.head) as slot:
+        asked = _asked(reviewer, assignment, patch, kept)
+        heard, close = _kept(shop.transcripts, asked)
+        try:
+            said = opinion(await reviewer.coder.work(asked, slot, shop.sandbox, heard))
+        finally:
+            close()
+    shop.note("reviewed", **assignment.about, coder=reviewer.coder.name, cost=said.cost)
+    return said
+
+
+def _kept(folder: Path | None, asked: Assignment) -> tuple[Heard, Callable[[], None]]:
+    """Where a reviewer's words go, if they are kept."""
+    if folder is None:
+        return (lambda _event: None), (lambda: None)
+    words = Transcript(place(folder, asked.run, asked.task, asked.attempt))
+
+    def close() -> None:
+        words.note("ended")
+        words.close()
+
+    return words.heard, close
+
+
+def _asked(
+    reviewer: Reviewer, assignment: Assignment, patch: str, kept: Sequence[str]
+) -> Assignment:
+    paths = "\n".join(f"- {path}" for path in kept)
     brief = BRIEF.format(goal=assignment.goal, paths=paths, patch=patch)
-    asked = Assignment(
+    return Assignment(
         run=assignment.run,
         task=f"{assignment.task}.review",
         attempt=assignment.attempt,
@@ -103,7 +137,6 @@ async def examine(
         time_s=reviewer.time_s,
         silence_s=reviewer.time_s,
     )
-    return opinion(await reviewer.coder.work(asked, slot, sandbox, lambda _event: None))
 
 
 def opinion(result: CoderResult) -> Opinion:

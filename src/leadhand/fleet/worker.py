@@ -254,14 +254,8 @@ class CoderWorker:
             held = {"head": left.head, "base": left.base, "paths": list(kept)}
             return paid.failed("policy", words, None, {**handoff, "held": held})
         context.progress("under review")
-        try:
-            patch = await reviewing.patch_of(shop.hub, left.base, left.head, kept)
-        except reviewing.TooLarge as error:
-            return paid.failed("criteria_unmet", f"{error}: split it", None, handoff)
-        async with shop.slots.lease(left.head) as slot:
-            said = await reviewing.examine(shop.reviewer, assignment, slot, shop.sandbox, patch)
+        said = await reviewing.judged(shop, shop.reviewer, assignment, left, kept)
         paid.add(said.cost)
-        shop.note("reviewed", **assignment.about, coder=shop.reviewer.coder.name, cost=said.cost)
         if said.trouble:
             return paid.failed(said.trouble, f"no review: {said.words}", None, handoff)
         if not said.approved:
@@ -311,7 +305,8 @@ class CoderWorker:
 
         result = CoderResult(ended="stopped", failure="lost", why="its attempt was ended")
         try:
-            result = await self.coder.work(assignment, slot, shop.sandbox, heard)
+            if not shop.governor.stopped:  # it may have been, while the slot was prepared
+                result = await self.coder.work(assignment, slot, shop.sandbox, heard)
         except asyncio.CancelledError:
             # Somebody ends the attempt: what is there is kept before the slot goes to another.
             await asyncio.shield(self._saved(slot, assignment))
@@ -324,7 +319,8 @@ class CoderWorker:
             if transcript is not None:
                 transcript.note("ended", text=f"{result.ended} {scrub(result.why)}".strip())
                 transcript.close()
-        self.shop.governor.heard(self.coder.name, result.failure, result.retry_after_s)
+        if result.ended != "stopped":  # by a person: no sign of trouble
+            shop.governor.heard(self.coder.name, result.failure, result.retry_after_s)
         return result
 
     def _transcript(self, assignment: Assignment) -> Transcript | None:

@@ -76,7 +76,7 @@ class FleetSettings:
     flaky: tuple[str, ...] = ()
     failures: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Of the gate and of set-up commands."""
+    """Of the gate, of set-up commands and of agents, so that they can run the gate themselves."""
     setup: tuple[Command, ...] = ()
     setup_network: bool = False
     cache: Path | None = None

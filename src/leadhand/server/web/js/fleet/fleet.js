@@ -85,6 +85,7 @@ function Train({ fleet, now }) {
     ["Changes for each landing", train.batch_mean == null ? "–" : `${train.batch_mean}, at most ${train.batch_max}`],
     ["Searches for a culprit", train.bisections],
     ["Conflicts", train.conflicts],
+    ["Flaky tests", (fleet.flaky ?? []).map((each) => `${each.name} (${each.times})`).join(", ") || "none"],
     ["Gate", train.gate_s.p50 == null ? "–" : `${duration(train.gate_s.p50)}, 95 of 100 within ${duration(train.gate_s.p95)}`],
     ["Wait", queue.wait_s.p50 == null ? "–" : `${duration(queue.wait_s.p50)}, 95 of 100 within ${duration(queue.wait_s.p95)}`],
     ...Object.entries(train.ejected).map(([kind, number]) => [`Sent back: ${words(kind)}`, number]),
