@@ -182,6 +182,17 @@ def test_strangers_who_dawdle_keep_nobody_out(tmp_path):
             sock.close()
 
 
+def test_whoever_sends_too_much_hears_why(tmp_path):
+    """Also while still sending; the connection is good for more, unless it takes for ever."""
+    project(tmp_path)
+    with served(tmp_path, Limits(body_bytes=1000)) as server, server.client("operator") as client:
+        for size in (5000, 5_000_000):
+            for _ in range(5):
+                told = client.post("/plans/lint", json={"plan": "x" * size})
+                assert told.status_code == 413
+        assert client.get("/runs").status_code == 200
+
+
 def test_what_is_no_http_is_told_so(tmp_path, capfd):
     """And makes no noise where people look."""
     project(tmp_path)

@@ -70,6 +70,15 @@ def test_hostile_text_is_text_on_every_screen(pages, served):
     drawer.get_by_role("button", name=re.compile("output")).first.click()
     expect(drawer.locator(".output").first).to_contain_text("\\u{202e}")
     shot(page, "hostile")
+    page.goto(f"{served.url}#/runs/{run}/ledger")
+    page.get_by_title("The whole line").filter(has_text="bad: attempt 1 failed").first.press(
+        "Enter"
+    )
+    whole = page.get_by_role("dialog")
+    expect(whole.locator("pre")).to_contain_text("<script>")
+    shot(page, "ledger-line")
+    whole.get_by_role("link", name="bad").click()
+    expect(page.get_by_role("complementary", name="Step bad")).to_be_visible()
 
 
 def test_a_step_that_is_opened_before_its_graph_came_is_whole(pages, served):

@@ -339,7 +339,8 @@ class _Answer:
             (b"content-length", str(len(body)).encode()),
             *((name.lower().encode(), value.encode()) for name, value in refused.headers.items()),
         ]
-        if refused.status in (408, 413):
+        # Not after a 413: what is still on its way is thrown away, and the answer gets through.
+        if refused.status == 408:
             headers.append((b"connection", b"close"))
         await self({"type": "http.response.start", "status": refused.status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

@@ -3,7 +3,8 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { api, items } from "../api.js";
 import { ask, route } from "../router.js";
 import { Rows } from "../ui/rows.js";
-import { Empty, Loading, Trouble, Txt } from "../ui/parts.js";
+import { Modal } from "../ui/dialog.js";
+import { Empty, Facts, Loading, Trouble, Txt } from "../ui/parts.js";
 import { clock, full } from "../text.js";
 
 const KINDS = [["all", "Both"], ["intent", "Intent"], ["execution", "Execution"]];
@@ -45,6 +46,7 @@ function useLines(live) {
 
 export function Ledger({ live }) {
   const { lines, done, error, load } = useLines(live);
+  const [whole, setWhole] = useState(null);
   const { ledger = "all", find = "", step } = route.value.query;
   const shown = useMemo(() => {
     const wanted = find.toLowerCase();
@@ -54,11 +56,19 @@ export function Ledger({ live }) {
       <div class="choices" role="group" aria-label="Ledger">${KINDS.map(([name, word]) => html`<button type="button" aria-pressed=${ledger === name} onClick=${() => ask({ ledger: name === "all" ? "" : name })}>${word}</button>`)}</div>
       <span class="push muted figure">${shown.length.toLocaleString("en")} lines</span></div>
     <${Trouble} error=${error} again=${load} />
-    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No lines"><p>Nothing in this ledger is like that.</p></${Empty}>` : html`<div class="card ledger"><${Rows} count=${shown.length} height=${HEIGHT} follow=${true} label="Ledger" row=${(place) => html`<${Line} key=${shown[place].seq} line=${shown[place]} marked=${step && shown[place].step === step} />`} /></div>`}`;
+    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No lines"><p>Nothing in this ledger is like that.</p></${Empty}>` : html`<div class="card ledger"><${Rows} count=${shown.length} height=${HEIGHT} follow=${true} label="Ledger" row=${(place) => html`<${Line} key=${shown[place].seq} line=${shown[place]} marked=${step && shown[place].step === step} open=${() => setWhole(shown[place])} />`} /></div>`}
+    ${whole && html`<${Whole} line=${whole} onClose=${() => setWhole(null)} />`}`;
 }
 
-function Line({ line, marked }) {
+/** A line that is too long for its row, whole. */
+function Whole({ line, onClose }) {
+  const step = line.step && html`<a href="#" onClick=${(event) => (event.preventDefault(), onClose(), ask({ step: line.step }))}><${Txt} v=${line.step} /></a>`;
+  return html`<${Modal} title=${line.type} onClose=${onClose} wide=${true}><${Facts} of=${{ line: line.seq, at: full(line.at), ledger: line.ledger, step }} />
+    <pre class="value" tabindex="0"><${Txt} v=${line.text} /></pre></${Modal}>`;
+}
+
+function Line({ line, marked, open }) {
   return html`<div class="row ledger-row ${marked ? "selected" : ""}" role="listitem"><time class="mono muted" title=${full(line.at)}>${clock(line.at)}</time>
-    <span class="kind kind-${line.ledger}">${line.ledger}</span><span class="cut" title=${line.text}><${Txt} v=${line.text} /></span>
-    ${line.step ? html`<button type="button" class="small plain" onClick=${() => ask({ step: line.step })} aria-label=${`Step ${line.step}`}><${Txt} v=${line.step} /></button>` : ""}</div>`;
+    <span class="kind kind-${line.ledger}">${line.ledger}</span><button type="button" class="plain cut" title="The whole line" onClick=${open}><${Txt} v=${line.text} /></button>
+    ${line.step ? html`<button type="button" class="small plain of-step" onClick=${() => ask({ step: line.step })} aria-label=${`Step ${line.step}`}><${Txt} v=${line.step} /></button>` : ""}</div>`;
 }
