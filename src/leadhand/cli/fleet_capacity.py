@@ -35,6 +35,7 @@ MANY = click.IntRange(1, 1024)
 @click.option("--gate-seconds", type=TIME, default=300.0, show_default=True)
 @click.option("--gates", type=MANY, default=16, show_default=True, help="For what agents did.")
 @click.option("--train-gates", type=MANY, default=16, show_default=True, help="For the train.")
+@click.option("--batch", type=MANY, default=16, show_default=True, help="Most changes in one test.")
 @click.option(
     "--unsound", type=SHARE, default=0.3, show_default=True, help="Attempts red by themselves."
 )
@@ -65,6 +66,7 @@ def capacity(console: Console, **options: Any) -> int:
             unsound=options["unsound"],
             clashing=options["clashing"],
             strict=options["strict"],
+            batch_max=options["batch"],
             cost=options["cost"],
         )
         draw = random.Random(options["seed"])  # noqa: S311 - times, not secrets

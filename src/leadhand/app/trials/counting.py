@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.app.fleet_evidence import DATABASE, EPIC, Evidence
 from leadhand.app.reader import Reader
-from leadhand.app.trials.setting import FAULTS, GATE, Places, Trial
+from leadhand.app.trials.setting import ENDING, FAULTS, GATE, Places, Trial
 from leadhand.core import events as ev
 from leadhand.core.recoveries import Answer, recoveries
 from leadhand.fleet import journal
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from leadhand.app.trials.desk import Desk
 
 WINDOW_S = 300
+STARVED = frozenset({"transient", "unavailable"})
+"""How attempts end for want of room on the disk."""
 Doc = dict[str, Any]
 Attempt = tuple[str, int]
 
@@ -88,7 +90,7 @@ async def counted(
         if injected
         else 1.0,
         "lost_work": sum(row["lost_work"] for row in table.values()),
-        "false_success": len(seen.done - landed) + _wrongly(trial, ours),
+        "false_success": len(seen.done - landed) + _wrongly(trial, ours, desk.void),
         "foreign": sum(not _own(each, seen.touched) for each in ours),
         "wrote_outside": _trespasses(places, outside),
         "hooks_run": outside.count("a hook ran"),
@@ -156,9 +158,8 @@ def _table(trial: Trial, seen: Seen, desk: Desk, landed: set[str]) -> dict[str, 
     rows: dict[str, Doc] = {}
     answered = {(each.step, each.attempt): each.strategy for each in seen.answers}
     for task, attempt in dict.fromkeys(seen.begun):
-        name, end = trial.fault(task, attempt), seen.ends.get((task, attempt), "lost")
-        if name and (task, attempt) in seen.cut - desk.asked:
-            name = "engine killed"  # for another's sake, before it did what it was told to do
+        end = seen.ends.get((task, attempt), "lost")
+        name = _really(trial, seen, desk, (task, attempt), end)
         if not name:
             continue
         fault = FAULTS[name]
@@ -186,6 +187,18 @@ def _table(trial: Trial, seen: Seen, desk: Desk, landed: set[str]) -> dict[str, 
     return {name: {**rows[name], "answers": dict(rows[name]["answers"])} for name in sorted(rows)}
 
 
+def _really(trial: Trial, seen: Seen, desk: Desk, attempt: Attempt, end: str) -> str:
+    """What went wrong in an attempt: what it was told to do, if it came to that."""
+    name = trial.fault(*attempt)
+    if not name or attempt in desk.void:
+        return ""
+    if attempt in seen.cut and not (name in ENDING and attempt in desk.asked):
+        return "engine killed"  # for another's sake, before it did what it was told to do
+    if end in STARVED and "" in FAULTS[name].classes and desk.fulls:
+        return "disk full"  # as above
+    return name
+
+
 def _by_class(answers: Iterable[Answer]) -> dict[str, dict[str, int]]:
     rows: dict[str, dict[str, int]] = {}
     for answer in answers:
@@ -195,12 +208,13 @@ def _by_class(answers: Iterable[Answer]) -> dict[str, dict[str, int]]:
     return rows
 
 
-def _wrongly(trial: Trial, commits: Iterable[Commit]) -> int:
+def _wrongly(trial: Trial, commits: Iterable[Commit], void: set[Attempt]) -> int:
     """Commits of attempts that did not do their task."""
     count = 0
     for each in commits:
-        name = trial.fault(each.trailers["Leadhand-Task"], int(each.trailers["Leadhand-Attempt"]))
-        count += bool(name) and "" not in FAULTS[name].classes
+        attempt = (each.trailers["Leadhand-Task"], int(each.trailers["Leadhand-Attempt"]))
+        name = trial.fault(*attempt)
+        count += bool(name) and attempt not in void and "" not in FAULTS[name].classes
     return count
 
 

@@ -54,6 +54,9 @@ class Desk:
         self._struck, self._full_until = 0, 0.0
         self.asked: set[tuple[str, int]] = set()
         """Attempts that wanted something done, and when it was done were in the middle of it."""
+        self.void: set[tuple[str, int]] = set()
+        """Attempts for which it could not be done in time, so that nothing went wrong."""
+        self.fulls = 0
         self.words: deque[str] = deque(maxlen=100)
         """The last that the engine said on standard error."""
         self.memory: list[float] = []
@@ -125,13 +128,14 @@ class Desk:
             await asyncio.sleep(LOOK_S)
 
     async def _do(self, asked: Path, wanted: dict[str, Any], when: int) -> None:
-        self.asked.add((wanted["task"], wanted["attempt"]))
+        attempt = (wanted["task"], wanted["attempt"])
+        self.asked.add(attempt)
         if wanted["deed"] == "engine killed":
             await self._kill(when)
         elif wanted["deed"] == "disk full":
             await self._fill_disk()
-        else:
-            await self._commit(wanted["task"])
+        elif not await self._commit(wanted["task"]):
+            self.void.add(attempt)
         with contextlib.suppress(OSError):
             asked.with_name("deed.done").touch()
 
@@ -150,14 +154,15 @@ class Desk:
             if engine is None or engine.returncode is not None:
                 return
             with contextlib.suppress(ProcessLookupError):
+                self.fulls += 1
                 self._full_until = time.monotonic() + FULL_S + PATIENCE_S
                 before = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE)
                 resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (0, before[1]))
                 await asyncio.sleep(FULL_S)
                 resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, before)
 
-    async def _commit(self, task: str) -> None:
-        """Somebody writes the file that the task is about, and it comes to main before it."""
+    async def _commit(self, task: str) -> bool:
+        """Somebody writes the file that the task is about; whether it came to main in time."""
         async with self._pen:
             sha = await self._written(task)
         hub = Git(self._places.fleet / "hub" / "hub.git", self._places.root / "gitconfig")
@@ -166,8 +171,9 @@ class Desk:
             with contextlib.suppress(GitFailed):
                 said = await hub("merge-base", "--is-ancestor", sha, "main", codes=(0, 1, 128))
                 if said.code == 0:
-                    return
+                    return True
             await asyncio.sleep(LOOK_S * 3)
+        return False
 
     async def _written(self, task: str) -> str:
         git = git_of(self._places)
