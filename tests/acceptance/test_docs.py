@@ -242,7 +242,10 @@ TABLES = {
     ("agents.md", "Models"): ModelName._fields,
     ("mcp.md", "Settings"): REACH_KEYS | SERVER_KEYS | TOOL_KEYS,
     ("recovery.md", "The ladder"): FAILURE_CLASSES,
-    ("hosting.md", "Settings"): [f"{table}.{key}" for table, keys in KEYS.items() for key in keys],
+    ("hosting.md", "Settings"): [
+        f"{table}.{key}" for table, keys in KEYS.items() if table != "fleet" for key in keys
+    ],
+    ("fleet.md", "Settings"): KEYS["fleet"],
     ("hosting.md", "Exit codes"): [str(code) for code in CODES],
 }
 

@@ -124,6 +124,7 @@ KEYS: dict[str, dict[str, Kind]] = {
         "backoff_max": Kind(_duration, "backoff_max_s"),
         "park": Kind(_duration, "park_s"),
         "outage": Kind(_duration, "outage_s"),
+        "restarts": Kind(_count, "restarts_free"),
         "splits": Kind(_count, "splits_max"),
         "jitter": Kind(_share, "jitter"),
         "timeout": Kind(_duration, "timeout_s"),
