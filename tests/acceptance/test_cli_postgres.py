@@ -4,12 +4,13 @@ import contextlib
 import json
 import os
 import signal
+import threading
 
 import pytest
 
 from leadhand import Lead, worker
 from tests.support.cli import WORKERS, Folder, finished
-from tests.support.postgres import PASSWORD
+from tests.support.postgres import PASSWORD, serving
 from tests.support.serving import ended, process, project
 
 pytestmark = pytest.mark.real
@@ -152,15 +153,47 @@ def test_there_is_one_host_at_a_time(folder):
     assert {row["status"] for row in taken} == {"running", "succeeded"}
 
 
-def test_a_server_on_it(tmp_path, postgres):
-    """`leadhand serve`: a run by HTTP, its events, and commands beside it."""
+def serving_on(tmp_path, address):
+    """`leadhand serve` in a process of its own."""
     project(tmp_path)
-    address = postgres.new(tmp_path)
     text = (tmp_path / "leadhand.toml").read_text()
     store = f"store = {json.dumps(address.secret)}\n"
     (tmp_path / "leadhand.toml").write_text(text.replace("[project]\n", f"[project]\n{store}", 1))
-    home = tmp_path / ".leadhand" / address.home.name
-    server = process(tmp_path, "--port", "0", store=home)
+    return process(tmp_path, "--port", "0", store=tmp_path / ".leadhand" / address.home.name)
+
+
+def test_a_server_lives_through_restarts_of_its_database(tmp_path, postgres_programs):
+    """A run that is under way, one that is started meanwhile, and one afterwards: all end well."""
+    nap = {"id": "a", "worker": "nap", "parameters": {"seconds": 2}}
+
+    def started(client, *steps):
+        given = client.post("/runs", json={"plan": {"goal": "g", "steps": list(steps)}})
+        assert given.status_code in (200, 201, 202), given.text
+        return given.json()["run"]
+
+    with serving(postgres_programs, sync=True) as database:
+        server = serving_on(tmp_path, database.new(tmp_path))
+        try:
+            with server.client() as client:
+                runs = [started(client, nap)]
+                for how in (signal.SIGINT, signal.SIGQUIT):
+                    database.stop(how)
+                    again = threading.Timer(1.0, database.start)
+                    again.start()
+                    runs.append(started(client, nap))
+                    again.join()
+                runs.append(started(client, {"id": "b", "worker": "say"}))
+                assert {ended(client, run)["status"] for run in runs} == {"succeeded"}
+                assert len(client.get("/runs").json()["items"]) == 4
+        finally:
+            server.stop()
+        assert (tmp_path / "naps.txt").read_text().count("nap") == 3
+        assert Folder(tmp_path).run("verify", "--all").code == 0
+
+
+def test_a_server_on_it(tmp_path, postgres):
+    """`leadhand serve`: a run by HTTP, its events, and commands beside it."""
+    server = serving_on(tmp_path, postgres.new(tmp_path))
     try:
         with server.client() as client:
             plan = {"goal": "a test", "steps": [{"id": "a", "worker": "say"}]}

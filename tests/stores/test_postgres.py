@@ -262,6 +262,23 @@ async def test_a_host_that_lost_its_place_cannot_write(address, admin):
     await second.close()
 
 
+async def test_a_host_that_rests_keeps_its_place(address, admin):
+    """Whatever the server does to connections that are idle: the lock must not go with them."""
+    database = address.dsn.rpartition("/")[2]
+    for name in ("idle_session_timeout", "idle_in_transaction_session_timeout"):
+        admin.execute(f"ALTER DATABASE \"{database}\" SET {name} = '100ms'")
+    first = PostgresStore(address)
+    PostgresLock(first).acquire()
+    first.claim()
+    await asyncio.sleep(0.6)
+    second = PostgresStore(address)
+    with pytest.raises(Conflict, match="is the host of this database"):
+        PostgresLock(second).acquire()
+    await first.append("r", 0, chained("r"))
+    await first.close()
+    await second.close()
+
+
 # --- large results -------------------------------------------------------------------------
 
 

@@ -60,9 +60,12 @@ FOR_GOOD = (
 PASSING = frozenset({"40001", "40P01", "55P03", "57014", "53300", "53200", "25006", "25P03"})
 """Codes of failures that left nothing behind and may be gone next time."""
 SETTINGS = (
-    "SELECT set_config('default_transaction_isolation', 'read committed', false),"
-    " set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),"
-    " set_config('idle_in_transaction_session_timeout', '0', false),"
+    # How long we wait is ours to say; and a host that rests must not lose its connection, since
+    # its lock would go with it. (A server knows some of these names or all.)
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout',"
+    " 'lock_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout',"
+    " 'transaction_timeout');"
+    " SELECT set_config('default_transaction_isolation', 'read committed', false),"
     # 'on' is the least that survives a crash of the server; stronger ones are left as they are.
     " set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit')"
     " IN ('off', 'local') THEN 'on' ELSE current_setting('synchronous_commit') END, false)"
