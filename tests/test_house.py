@@ -27,6 +27,7 @@ FUNCTION_LINES_MAX = 70
 TARGETS = [
     "audit",
     "bench",
+    "bench-temporal",
     "calibrate",
     "check",
     "clean",

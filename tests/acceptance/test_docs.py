@@ -201,6 +201,8 @@ def check_line(text: str, at: str) -> None:
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         assert rest[0] in command.commands, f"{at}: there is no {verb} {rest[0]}"
         command = command.commands[rest.pop(0)]
+    if isinstance(command, click.Group) and rest:
+        command = command.commands.get("start", command)  # as `leadhand serve` does
     known = {option for each in command.params for option in each.opts} | {"--help"}
     used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
     assert used <= known, f"{at}: {sorted(used - known)} are no options of {verb}"
