@@ -17,7 +17,8 @@ from leadhand.errors import StoreError
 from leadhand.server.people import People
 from leadhand.server.routes import pages
 from leadhand.server.signed_out import SignedOut
-from tests.support.serving import TOKENS, ended, plan_of, project, served
+from tests.support.cli import Folder
+from tests.support.serving import TOKENS, ended, plan_of, process, project, served
 
 TWINS = """
 
@@ -286,6 +287,24 @@ def certificate(folder):
         )
     )
     return folder / "cert.pem", folder / "key.pem"
+
+
+@pytest.mark.real
+def test_the_command_serves_over_tls(tmp_path):
+    """And says so when what it was given is no certificate."""
+    project(tmp_path)
+    cert, key = certificate(tmp_path)
+    trusted = ssl.create_default_context(cafile=str(cert))
+    server = process(tmp_path, "--port", "0", "--tls-cert", str(cert), "--tls-key", str(key))
+    try:
+        assert server.url.startswith("https://127.0.0.1:")
+        assert httpx2.get(f"{server.url}/livez", verify=trusted).text == "ok\n"
+    finally:
+        server.stop()
+    swapped = ("--tls-cert", str(key), "--tls-key", str(cert))
+    refused = Folder(tmp_path).run("serve", "--port", "0", *swapped)
+    assert refused.code == 2
+    assert "the certificate cannot be used" in refused.err
 
 
 def test_it_serves_over_tls(tmp_path):

@@ -48,10 +48,6 @@ function Acts({ live, step, node, found }) {
     const said = await confirm({ ...what, field: "Reason, for the record", must: verb === "redo" });
     if (said && (await attempt(() => api.stepControl(live.run, step, verb, said.text), done))) (found.soon(), live.soonGraph(), live.soonHead());
   };
-  const skip = async () => {
-    const said = await confirm({ title: "Skip this step?", body: "It counts as not done, and what can go on without it does.", action: "Skip", field: "Reason, for the record" });
-    if (said && (await attempt(() => api.answer(live.run, asked.id.split("/")[1], { choice: "skip", text: said.text }), "Skipped"))) live.soonHead();
-  };
   const others = found.state.value.data?.others ?? [];
   const movable = may("approver") && others.length > 0 && !FIXED.has(node.status) && !ENDED.has(live.head.value?.status);
   const reassign = async () => {
@@ -66,7 +62,6 @@ function Acts({ live, step, node, found }) {
   const startable = !SETTLED.has(status) && !["running", "probing", "proposed"].includes(status);
   return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry</button>`}
     ${movable && html`<button type="button" onClick=${reassign}>Reassign</button>`}
-    ${asked?.choices?.includes("skip") && html`<button type="button" onClick=${skip}>Skip</button>`}
     ${status === "held" ? html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
     ${asked && html`<div class="card pad asked"><p><${Txt} v=${asked.text} /></p><${Answer} row=${asked} onDone=${live.soonHead} /></div>`}`;
 }
