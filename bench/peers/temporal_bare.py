@@ -8,7 +8,8 @@ from datetime import timedelta
 from temporalio import activity, workflow
 from temporalio.common import RetryPolicy
 
-ONCE = RetryPolicy(maximum_attempts=1)
+TRIES = RetryPolicy(maximum_attempts=3)
+"""As many as a step of Leadhand has: an overloaded server loses one now and then."""
 
 
 @activity.defn(name="add")
@@ -32,7 +33,7 @@ class Bare:
                 task_queue=queue,
                 start_to_close_timeout=timedelta(hours=1),
                 heartbeat_timeout=timedelta(seconds=20),
-                retry_policy=ONCE,
+                retry_policy=TRIES,
             )
 
         if shape == "fanout":

@@ -13,6 +13,7 @@
     │   ├── StoreFull             1   no space; nothing acknowledged is lost
     │   ├── StoreBroken           1   an fsync or I/O error: the host stops
     │   └── StoreCorrupt          1   the log does not verify
+    ├── Unreachable               1   what hosts the runs does not answer
     ├── WorkerFailure             –   raised by workers; becomes a report
     │   ├── Transient, RateLimited, Unavailable, Denied, TooComplex,
     │   ├── Ambiguous, NeedsInfo, InvalidOutput
@@ -104,6 +105,10 @@ class StoreBroken(StoreError):
 
 class StoreCorrupt(StoreError):
     """The stored log does not verify."""
+
+
+class Unreachable(LeadhandError):
+    """What hosts the runs does not answer. Nothing is lost; say it again when it does."""
 
 
 class Bug(LeadhandError):

@@ -34,13 +34,14 @@ def free_port() -> int:
 class Server:
     """`temporal server start-dev`, in a file when it has to outlive its process."""
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, ip: str = "127.0.0.1") -> None:
         self.port, self.file = free_port(), file
-        self.address = f"127.0.0.1:{self.port}"
+        self.ip = ip if ip.startswith("127.") else "0.0.0.0"  # its parts speak over 127.0.0.1
+        self.address = f"{ip}:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        args = ["--headless", "--ip", "127.0.0.1", "--port", str(self.port), "--log-level", "never"]
+        args = ["--headless", "--ip", self.ip, "--port", str(self.port), "--log-level", "never"]
         more = ["--db-filename", str(self.file)] if self.file else []
         for name in ("frontend.keepAliveMinTime",):
             more += ["--dynamic-config-value", f'{name}="1s"']

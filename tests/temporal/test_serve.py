@@ -8,7 +8,9 @@ import pytest
 from leadhand.settings import load_settings
 from leadhand.stores.places import home
 from tests.support.cli import Folder
+from tests.support.postgres import serving as database
 from tests.support.serving import ended, plan_of, process, project, sse
+from tests.support.temporal import Server
 from tests.temporal.test_processes import serving
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -17,11 +19,14 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 @pytest.fixture
 def distributed(tmp_path, temporal, postgres):
     """A folder whose runs Temporal hosts; a machine for its steps, and a server."""
-    address = postgres.new(tmp_path)
-    more = f'store = "{address.secret}"\n[temporal]\naddress = "{temporal.address}"\n'
-    more += f'prefix = "s{os.getpid()}-{tmp_path.name[-12:]}"\nheartbeat = "2 s"\n'
-    project(tmp_path, more)
+    configured(tmp_path, postgres.new(tmp_path).secret, temporal.address)
     return tmp_path
+
+
+def configured(path, store, address):
+    more = f'store = "{store}"\n[temporal]\naddress = "{address}"\n'
+    more += f'prefix = "s{os.getpid()}-{path.name[-12:]}"\nheartbeat = "2 s"\n'
+    project(path, more)
 
 
 def up(path):
@@ -108,3 +113,37 @@ def test_a_run_goes_on_while_the_server_is_away(distributed):
         assert folder.run("verify", "--all").code == 0
     finally:
         server.stop()
+
+
+def test_a_run_waits_for_an_approval_while_everything_is_restarted(
+    tmp_path, temporal, postgres_programs
+):
+    """Temporal, PostgreSQL, the machine and the Leadhand server: all end, and all begin again."""
+    folder = Folder(tmp_path)
+    later = {"id": "b", "worker": "danger", "depends_on": ["a"]}
+    plan = plan_of({"id": "a", "worker": "once"}, later)
+    engine = Server(tmp_path / "temporal.db")
+    engine.start()
+    with database(postgres_programs, sync=True) as base:
+        configured(tmp_path, base.new(tmp_path).secret, engine.address)
+        front = up(tmp_path)
+        try:
+            with serving(folder), front.client() as client:
+                run = client.post("/runs", json={"plan": plan}).json()["run"]
+                assert ended(client, run)["status"] == "waiting"
+            front.stop(signal.SIGKILL)
+            engine.stop()
+            base.kill()
+            base.start()
+            engine.start()
+            front = up(tmp_path)
+            with serving(folder), front.client() as client:
+                shown = client.get(f"/runs/{run}/review").json()
+                said = client.post(f"/runs/{run}/review/approve", json={"hash": shown["binding"]})
+                assert said.status_code == 200, said.text
+                assert ended(client, run, 60)["status"] == "succeeded"
+            assert folder.lines("once.txt") == 1
+            assert folder.run("verify", "--all").code == 0
+        finally:
+            front.stop()
+            engine.stop()

@@ -20,6 +20,7 @@ from leadhand.errors import (
     StoreBroken,
     StoreCorrupt,
     StoreFull,
+    Unreachable,
     UsageError,
 )
 
@@ -44,6 +45,7 @@ STATUS: tuple[tuple[type[LeadhandError], int], ...] = (
     (StoreFull, 503),
     (StoreBroken, 503),
     (StoreCorrupt, 409),
+    (Unreachable, 503),
     (Bug, 500),
 )
 

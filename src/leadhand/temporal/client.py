@@ -33,7 +33,14 @@ from leadhand.core.views import ENDED, run_status
 from leadhand.core.words import Word
 from leadhand.engine import shelf
 from leadhand.engine.secrets import secrets_of
-from leadhand.errors import Bug, Conflict, LeadhandError, PlanInvalid, UsageError
+from leadhand.errors import (
+    Bug,
+    Conflict,
+    LeadhandError,
+    PlanInvalid,
+    Unreachable,
+    UsageError,
+)
 from leadhand.temporal.hands import engine_queue
 from leadhand.temporal.orders import RUN, SAY, Begin, Place, Ways
 from leadhand.temporal.payloads import Shelf, converter
@@ -128,14 +135,17 @@ class Distant:
         return run
 
     async def _launch(self, begin: Begin, reuse: WorkflowIDReusePolicy) -> None:
-        await self.client.start_workflow(
-            RUN,
-            begin,
-            id=workflow_id(self.ways.prefix, begin.run),
-            task_queue=engine_queue(self.ways.prefix),
-            id_reuse_policy=reuse,
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        )
+        try:
+            await self.client.start_workflow(
+                RUN,
+                begin,
+                id=workflow_id(self.ways.prefix, begin.run),
+                task_queue=engine_queue(self.ways.prefix),
+                id_reuse_policy=reuse,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            )
+        except RPCError as error:
+            raise unanswered(error) from None
 
     def load(self, ident: str, _workers: Workers | None = None) -> DistantRun:
         """A run, as its log tells."""
@@ -241,7 +251,7 @@ class DistantRun:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False
-            raise
+            raise unanswered(error) from None
         return told.status is WorkflowExecutionStatus.RUNNING
 
     async def until(self, seq: int) -> None:
@@ -267,7 +277,7 @@ class DistantRun:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise self._unheard() from None
-            raise
+            raise unanswered(error) from None
         self.refresh()
         return told
 
@@ -307,6 +317,13 @@ async def _update(handle: WorkflowHandle[Any, Any], word: Word) -> Doc:
         if isinstance(cause, ApplicationError):
             raise rebuilt(cause.type or "", cause.message) from None
         raise Conflict(f"it was not taken: {cause}. Fix: look again, and say it again") from None
+
+
+def unanswered(error: RPCError) -> Unreachable:
+    """What is said when the server does not do what it was asked for."""
+    return Unreachable(
+        f"the Temporal server does not answer: {str(error)[:200]}. Fix: say it again when it does"
+    )
 
 
 def rebuilt(name: str, message: str) -> LeadhandError:
