@@ -19,8 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from leadhand import Lead
-from tests.chaos.postgres import Campaign, compare, run_all
+from tests.chaos.postgres import Campaign, compare, run_all, working_as
 from tests.support.postgres import Server, find_programs, reachable
 
 SIZE_MB = 160
@@ -37,14 +39,23 @@ def fill(file: Path) -> int:
     return file.stat().st_size
 
 
+def fill_log(server: Server) -> None:
+    """Make the server's own log grow until it cannot: it ends itself then."""
+    with contextlib.suppress(psycopg.Error), server.connect() as connection:
+        for _ in range(200):
+            connection.execute("SELECT pg_logical_emit_message(true, '', repeat('x', 100000))")
+
+
 async def trouble(server: Server, filler: Path, seen: dict[str, Any]) -> None:
-    """Twice full, twice freed."""
-    for _ in range(2):
+    """Twice full, twice freed; the second time its own log is full too."""
+    for log_too in (False, True):
         await asyncio.sleep(2)
         seen["filled_mb"] = await asyncio.to_thread(fill, filler) >> 20
         end = time.monotonic() + FULL_S
         while time.monotonic() < end:  # whatever the server frees is taken at once
             await asyncio.to_thread(fill, filler)
+            if log_too:
+                await asyncio.to_thread(fill_log, server)
             await asyncio.sleep(0.2)
         filler.unlink()
         if not server.running():
@@ -59,7 +70,7 @@ async def main_in(folder: Path, programs: Path) -> dict[str, Any]:
     seen: dict[str, Any] = {"server_ended": 0}
     with tempfile.TemporaryDirectory() as own:
         try:
-            address = server.new(Path(own))
+            address = working_as(server, Path(own))
             async with Lead([], store=address).hosting():
                 pass
             task = asyncio.create_task(trouble(server, folder / "filler", seen))

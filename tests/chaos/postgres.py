@@ -4,8 +4,9 @@
 
 The server is ended and started again every 5 to 40 seconds, each time in one of three ways: in
 order (all connections cut), at once (as after a crash of the server), and by kill -9 of all its
-processes. One host runs all the while. Each run adds and multiplies numbers of its own over five
-steps, one of them with a result large enough to be kept beside the log. At the end:
+processes. One host runs all the while, as a role that may only append. Each run adds and
+multiplies numbers of its own over five steps, one of them with a result large enough to be kept
+beside the log. At the end:
 
     every run succeeded with the sum that arithmetic says
     every step was carried out once: its worker counted, outside of the database
@@ -35,8 +36,11 @@ from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
 from leadhand.stores.places import Place
+from leadhand.stores.postgres.address import Address, address_of
 from leadhand.stores.postgres.reader import PostgresReader
-from tests.support.postgres import Server, find_programs, reachable, serving
+from leadhand.stores.postgres.roles import grant
+from leadhand.stores.postgres.store import migrated
+from tests.support.postgres import PASSWORD, Server, find_programs, reachable, serving
 
 WAYS = ("in order", "at once", "kill -9")
 LARGE = 100_000
@@ -158,9 +162,19 @@ async def follow(log: PostgresReader, heard: list[tuple[int, bytes]]) -> None:
         heard.append((position, entry.hash))
 
 
+def working_as(server: Server, folder: Path) -> Address:
+    """A new log, as a role that may append and no more."""
+    owner = server.new(folder)
+    migrated(owner)
+    with server.connect() as connection:
+        connection.execute(f"CREATE ROLE app LOGIN PASSWORD '{PASSWORD}'")
+    grant(owner, [], ["app"])
+    return address_of(server.url(owner.dsn.rpartition("/")[2], "app"), folder)
+
+
 async def chaos(campaign: Campaign, server: Server, folder: Path) -> dict[str, Any]:
     """One campaign on one server; what was found."""
-    address = server.new(folder)
+    address = working_as(server, folder)
     began = time.monotonic()
     async with Lead([], store=address).hosting():
         pass
