@@ -117,6 +117,18 @@ def test_a_task_is_recovered_when_it_landed_and_no_person_was_needed():
     assert found["flow"]["again"] == 1
 
 
+def test_a_fleet_that_ended_while_a_task_stood_in_line_is_no_failure_of_it():
+    lost = {"failures": [(20 * SECOND, "lost")], "lost": {1: 20 * SECOND}, "ended": 30 * SECOND}
+    stood, died = task("stood", **lost), task("died", **lost)
+    notes = [note(1, "opened"), note(2, "agent", "died"), note(19, "opened")]
+    notes += [note(21, "agent", "stood", 2), note(21, "agent", "died", 2)]
+    recovery = figures(sources([stood, died], notes))["recovery"]
+    assert (recovery["failed"], recovery["recovered"]) == (1, 1)
+    assert recovery["first_pass"] == 0.5
+    older = figures(sources([stood, died], [note(25, "opened")]))["recovery"]
+    assert older["failed"] == 2, "of what no journal is left, the log is believed"
+
+
 def test_a_task_whose_place_others_took_is_recovered_when_all_of_them_landed():
     late = [(9 * SECOND, "too_complex")]
 

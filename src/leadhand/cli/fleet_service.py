@@ -69,6 +69,8 @@ def start(console: Console, **options: Any) -> int:
     settings = settings_for(options["folder"])
     repo = Path(options["repo"]).absolute() if options["repo"] else None
     config, crew = config_of(settings, repo), crew_of(settings)
+    if not options["no_serve"]:
+        _serving()  # what is missing is said before anything is opened
     make_store_folder(config.folder)
     fleet = Fleet(config, crew)
     return asyncio.run(_start(console, settings, fleet, options))
@@ -123,7 +125,8 @@ def _serving() -> Any:
     except ImportError as error:
         raise UsageError(
             f"the server's packages are not installed ({error.name}). "
-            "Fix: pip install 'leadhand[server]', or give --no-serve"
+            "Fix: pip install 'leadhand[server]' (in a clone: .venv/bin/pip install '.[server]'), "
+            "or give --no-serve"
         ) from None
     return serving
 

@@ -41,6 +41,8 @@ class TaskFacts(msgspec.Struct, kw_only=True):
     cost: float = 0.0
     failures: list[tuple[int, str]] = []
     """When, and of which class."""
+    lost: dict[int, int] = {}
+    """Attempts that ended with their fleet, and when."""
     person: bool = False
     """A person answered for it, or is asked."""
     question: str = ""
@@ -73,8 +75,6 @@ class EpicFacts(msgspec.Struct, kw_only=True):
     spent: list[tuple[int, float]] = []
     answers: list[tuple[int, Answer]] = []
     """Every answer to a failure, with when it was given."""
-    first_pass: int = 0
-    tried: int = 0
     ladder: list[dict[str, Any]] = []
     """What each line of tasks took (`ladder.py`)."""
 
@@ -120,6 +120,7 @@ def _task(state: State, step: StepState) -> TaskFacts:
         person=bool(step.question),
         why=_short(str(failure.get("message", "") or step.reason)),
         failures=[],
+        lost={},
     )
 
 
@@ -141,9 +142,6 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
             _ended(found, event.step, event.attempt, at)
             if event.cost:
                 found.spent.append((at, event.cost))
-            if event.attempt == 1:
-                found.tried += 1
-                found.first_pass += event.met
             task = found.tasks.get(event.step)
             if task is not None and event.met:
                 task.ended = at
@@ -152,9 +150,9 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
                 task.failures.append((at, str(kind)))
         case ev.AttemptLost():
             _ended(found, event.step, event.attempt, at)
-            found.tried += event.attempt == 1
             if event.step in found.tasks:
                 found.tasks[event.step].failures.append((at, event.failure_class))
+                found.tasks[event.step].lost[event.attempt] = at
         case ev.ProbeReported() if event.met and event.step in found.tasks:
             found.tasks[event.step].ended = at
         case ev.ReportIgnored() | ev.PlannerAnswered() | ev.ModelCalled() if event.cost:

@@ -279,13 +279,15 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
 
     Where others took its place, it is recovered when all of them have landed.
     """
+    begun = {attempt_name(note) for note in sources.notes if note["what"] == "agent"}
+    failures = {task.name: _failures(task, begun, sources.notes) for task in tasks}
     lines: dict[str, list[TaskFacts]] = {}
     for task in tasks:
         lines.setdefault(task.line, []).append(task)
     failed = {
-        name: min((each for task in line for each in task.failures), key=lambda each: each[0])[1]
+        name: min((each for t in line for each in failures[t.name]), key=lambda each: each[0])[1]
         for name, line in lines.items()
-        if any(at >= sources.since for task in line for at, _k in task.failures)
+        if any(at >= sources.since for task in line for at, _k in failures[task.name])
     }
     well = {name for name in failed if _ended_well(lines[name])}
     badly = {name for name in failed if _ended_badly(lines[name])}
@@ -298,13 +300,14 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
     answers = [
         answer for epic in sources.epics for at, answer in epic.answers if at >= sources.since
     ]
-    tried = sum(epic.tried for epic in sources.epics)
+    tried = [task for task in tasks if task.ended or failures[task.name]]
+    passed = sum(not failures[task.name] for task in tried)
     return {
         "failed": len(failed),
         "recovered": len(well),
         "people": len(badly),
         "rate": _rate(len(well), len(well) + len(badly)),
-        "first_pass": _rate(sum(epic.first_pass for epic in sources.epics), tried),
+        "first_pass": _rate(passed, len(tried)),
         "by_class": [
             {"class": kind, "tasks": row[0], "recovered": row[1], "people": row[2]}
             | {"rate": _rate(row[1], row[1] + row[2])}
@@ -312,6 +315,17 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
         ],
         "by_strategy": [rate_row(row) for row in win_rates(answers)],
     }
+
+
+def _failures(task: TaskFacts, begun: set[str], notes: Sequence[Doc]) -> list[tuple[int, str]]:
+    """Those of agents: a fleet that ended while the task stood in line is none."""
+    known = notes[0]["at"] if notes else None
+    waited = {
+        at
+        for attempt, at in task.lost.items()
+        if known is not None and at >= known and f"{task.name}/{attempt}" not in begun
+    }
+    return [each for each in task.failures if each[0] not in waited]
 
 
 def _ended_well(line: Sequence[TaskFacts]) -> bool:
