@@ -107,6 +107,33 @@ def test_a_worker_drains_when_it_is_told_to_stop(project):
     assert project.lines("naps.txt") == 1
 
 
+def test_a_machine_takes_no_more_at_once_than_it_was_told_to(project):
+    steps = [{"id": f"n{n}", "worker": "nap", "parameters": {"seconds": 1}} for n in range(4)]
+    plan = project.plan(*steps)
+    with serving(project, "--engine-only"), serving(project, "--concurrency", "1"):
+        began = time.monotonic()
+        done = project.run("run", plan, "--json")
+        assert done.code == 0, done
+        assert time.monotonic() - began >= 4
+    assert project.lines("naps.txt") == 4
+
+
+def test_a_machine_without_its_server_is_alive_and_not_ready(tmp_path, temporal):
+    folder, server = Folder(tmp_path), Server(tmp_path / "temporal.db")
+    folder.write("workers.py", WORKERS)
+    server.start()
+    configure(folder, server.address)
+    try:
+        with serving(folder, "--engine") as machine:
+            server.stop()
+            folder.until(lambda: answer(machine.port, "readyz") == 503, "that it is missed", 60)
+            assert answer(machine.port, "livez") == 200
+            server.start()
+            folder.until(lambda: answer(machine.port, "readyz") == 200, "that it is back", 60)
+    finally:
+        server.stop()
+
+
 def test_a_machine_that_is_killed_is_noticed_and_what_may_be_repeated_is(project):
     plan = project.plan({"id": "a", "worker": "nap", "parameters": {"seconds": 4}})
     with serving(project, "--engine-only"), serving(project, "--kinds", "nap") as first:

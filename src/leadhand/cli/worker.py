@@ -22,7 +22,9 @@ from leadhand.errors import UsageError
 from leadhand.settings.folders import make_store_folder
 
 if TYPE_CHECKING:
-    from leadhand.app.serving import Wanted
+    from collections.abc import Callable
+
+    from leadhand.app.serving import Up, Wanted
 
 EXAMPLE = """leadhand worker --temporal temporal.example:7233 --workers workers.py
 leadhand worker --kinds research,http --concurrency 20 --health 8080
@@ -83,22 +85,29 @@ async def _serve(console: Console, wanted: Wanted, health: int | None, bind: str
     from leadhand.app.serving import serving_temporal
 
     with Signals(lambda number: _draining(console, number), lambda: None) as signals:
-        ready = False
+        up: Up | None = None
         async with AsyncExitStack() as stack:
             port = None
             if health is not None:
-                port = await stack.enter_async_context(
-                    answering_health(bind, health, lambda: ready)
-                )
+                is_ready = _ready(lambda: up, signals)
+                port = await stack.enter_async_context(answering_health(bind, health, is_ready))
             up = await stack.enter_async_context(serving_temporal(wanted))
-            ready = True
             what = [*up.names, *(["engine"] if wanted.engine else [])]
             if console.json:
                 console.record({"serving": what, "health": port})
             console.say(f"serving {', '.join(what)}")
             await signals.came.wait()
-            ready = False
     return 128 + signals.number if signals.number == 15 else 0
+
+
+def _ready(up: Callable[[], Up | None], signals: Signals) -> Callable[[], bool]:
+    """Whether work is taken."""
+
+    def look() -> bool:
+        found = up()
+        return found is not None and found.ready and not signals.came.is_set()
+
+    return look
 
 
 def _draining(console: Console, number: int) -> None:

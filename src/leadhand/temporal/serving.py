@@ -9,10 +9,12 @@ A process that is told to stop drains: it takes nothing new, and what it carries
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
+from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorAutoscaling, UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
@@ -47,6 +49,8 @@ a third of all that an engine did. The tests replay recorded histories inside it
 THROTTLE_S = 2.0
 """The longest between two heartbeats that reach the server: so soon a stop is heard of."""
 DRAIN_S = 3600.0
+LOOK_S = 3.0
+"""How often the server is asked whether it is there."""
 POLLING = PollerBehaviorAutoscaling(minimum=1, initial=1, maximum=10)
 """Each open poll of a machine that freezes swallows one attempt: there are as few as will do."""
 
@@ -119,15 +123,35 @@ class Serving:
     def __init__(self, workers: Iterable[Worker]) -> None:
         self._workers = list(workers)
         self._stack = AsyncExitStack()
-        self.ready = False
+        self._serving = self._reachable = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether work is taken: it is served, and the server answered when it was last asked."""
+        return self._serving and self._reachable
 
     async def __aenter__(self) -> Self:
         for worker in self._workers:
             await self._stack.enter_async_context(worker)
-        self.ready = True
+        gc.collect()
+        gc.freeze()  # what is here now stays: each collection would look through it again
+        self._serving = self._reachable = True
+        looking = asyncio.create_task(self._look())
+        self._stack.callback(looking.cancel)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.ready = False
+        self._serving = False
         await asyncio.gather(*(worker.shutdown() for worker in self._workers))
         await self._stack.aclose()
+
+    async def _look(self) -> None:
+        """Ask the server now and then whether it is there; the workers themselves only wait."""
+        while self._workers:
+            await asyncio.sleep(LOOK_S)
+            try:
+                client = self._workers[0].client
+                asked = client.service_client.check_health(timeout=timedelta(seconds=LOOK_S))
+                self._reachable = await asked
+            except RPCError:
+                self._reachable = False
