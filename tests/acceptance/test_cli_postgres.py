@@ -119,8 +119,8 @@ def test_a_person_answers_with_and_without_a_host(folder):
 
 def test_commands_reach_a_host_through_the_database(folder):
     """pause, resume, cancel: durable when they return, and carried out by the host."""
-    nap = {"worker": "nap", "parameters": {"seconds": 3}}
-    folder.plan({"id": "a", **nap}, {"id": "b", **nap, "depends_on": ["a"]})
+    short, long = ({"worker": "nap", "parameters": {"seconds": each}} for each in (6, 120))
+    folder.plan({"id": "a", **short}, {"id": "b", **long, "depends_on": ["a"]})
     host = detached(folder, "plan.json")
     paused = folder.run("pause", host["run"])
     assert paused.code == 0, paused
