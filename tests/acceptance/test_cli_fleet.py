@@ -122,6 +122,10 @@ def test_epics_that_are_handed_in_before_and_while_it_runs_become_commits(folder
     assert {name.partition("/")[2] for name in kept} == {"a", "b", "c"}
     again = folder.run("fleet", "submit", "early.md", "--json")
     assert again.doc["run"] == early.doc["run"], "the same words are the same epic"
+    assert (early.doc["known"], again.doc["known"]) == (None, "succeeded")
+    urgent = folder.run("fleet", "submit", "early.md", "--priority", "9")
+    assert urgent.out.strip() == early.doc["run"]
+    assert "it is not done twice" in urgent.err
 
 
 def test_the_report_is_one_file_and_the_same_figures_as_json(folder):

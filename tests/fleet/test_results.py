@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadhand.app import fleet_results
+from leadhand.app.fleet_submitting import submit
 from leadhand.errors import UsageError
 from leadhand.fleet import journal
 from leadhand.fleet.spending import Spending
@@ -129,6 +130,24 @@ async def test_half_a_file_is_no_epic(tmp_path, user):
             await asyncio.sleep(0.1)
         assert len(fleet._runs) == 1
         assert fleet.refused == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# A\n\nWords.\n",
+        "# A\n\nWords.\n\n```yaml\nbudget: 3\n```\n",
+        "# A\n\nWords.\n\n```yaml\npriority: 2\nbudget: 3\n```\nmore\n",
+        "# A\n\nWords.\n\n```yaml\nbudget: 3\npriority: 2\n```\n",
+    ],
+)
+def test_an_epic_that_becomes_more_urgent_is_the_same(tmp_path, text):
+    (tmp_path / "a.md").write_text(text)
+    runs = {submit(tmp_path / "in", tmp_path / "a.md", each)[0] for each in (None, 0, 7, -2)}
+    assert len(runs) == 1
+    (tmp_path / "a.md").write_text(text.replace("Words", "Other words"))
+    assert submit(tmp_path / "in", tmp_path / "a.md", 7)[0] not in runs
+    assert submit(tmp_path / "in", tmp_path / "a.md", 7)[1].priority == 7
 
 
 # --- money -------------------------------------------------------------------------------------

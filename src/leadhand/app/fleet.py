@@ -299,7 +299,7 @@ class Fleet:
     async def _watch(self) -> None:
         while True:
             for path in sorted(self.epics.glob("*.md")):
-                if self._is_whole(path):
+                if not path.name.startswith(".") and self._is_whole(path):
                     await self._begin(path)
             await self._results.give(self._succeeded)
             self._looked.set()

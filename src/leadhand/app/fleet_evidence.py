@@ -22,6 +22,7 @@ from leadhand.app.reader import Reader
 from leadhand.core.evolve import evolve_all
 from leadhand.core.moments import iso
 from leadhand.core.state import State
+from leadhand.core.views import run_status
 from leadhand.errors import UsageError
 from leadhand.fleet import journal
 from leadhand.fleet.facts import EpicFacts, facts_of
@@ -149,6 +150,18 @@ def live_of(folder: Path) -> Doc | None:
         return None
     holder = host_info(folder / DATABASE) if fresh else None
     return found if holder is not None and holder.get("pid") == found.get("pid") else None
+
+
+def status_of(folder: Path, run: str) -> str:
+    """How an epic stands; nothing where it has not begun."""
+    if not (folder / DATABASE).exists():
+        return ""
+    reader = Reader(folder / DATABASE)
+    try:
+        known = any(header.run == run for header in reader.runs())
+        return run_status(reader.state(run)) if known else ""
+    finally:
+        reader.store.close_reader()
 
 
 def left_behind(folder: Path) -> list[Doc]:

@@ -49,9 +49,24 @@ def submit(folder: Path, path: Path, priority: int | None = None) -> tuple[str, 
 
 
 def run_of(name: str, data: bytes) -> str:
-    """The run that an epic is: the same file with the same words is the same epic."""
+    """The run that an epic is: the same file with the same words is the same epic.
+
+    How urgent it is makes no other one of it.
+    """
     plain = "".join(letter if letter.isalnum() else "-" for letter in name)[:40].strip("-")
-    return f"epic-{plain or 'x'}-{hashlib.sha256(data).hexdigest()[:8]}".lower()
+    words = _without_priority(data.decode("utf-8", "replace")).encode()
+    return f"epic-{plain or 'x'}-{hashlib.sha256(words).hexdigest()[:8]}".lower()
+
+
+def _without_priority(text: str) -> str:
+    block = _BLOCK.search(text)
+    end = text.find("\n```", block.end()) if block is not None else -1
+    if block is None or end < 0:
+        return text.rstrip()
+    head = _PRIORITY.sub("", text[block.end() : end]).strip("\n")
+    if not head:
+        return f"{text[: block.start()].rstrip()}{text[end + 4 :].rstrip()}"
+    return f"{text[: block.end()]}{head}{text[end:]}".rstrip()
 
 
 def with_priority(text: str, priority: int) -> str:

@@ -195,7 +195,7 @@ async def _failed(console: Console, station: Station, *, until_idle: bool) -> No
 @folder_option
 def submit(console: Console, epic: str, priority: int | None, folder: str | None) -> int:
     """Hand in an epic: whether or not the fleet is at work, it is put into its folder."""
-    from leadhand.app.fleet_evidence import live_of
+    from leadhand.app.fleet_evidence import live_of, status_of
     from leadhand.app.fleet_service import epics_folder, fleet_folder
     from leadhand.app.fleet_submitting import submit as handed_in
     from leadhand.settings.folders import make_store_folder
@@ -204,12 +204,14 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
     make_store_folder(fleet_folder(settings))
     run, found = handed_in(epics_folder(settings), Path(epic), priority)
     alive = live_of(fleet_folder(settings)) is not None
+    known = status_of(fleet_folder(settings), run)
     doc = {
         "run": run,
         "title": found.title,
         "tasks": len(found.tasks),
         "priority": found.priority,
         "fleet": alive,
+        "known": known or None,
     }
     if console.json:
         console.document(doc)
@@ -217,7 +219,9 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
     console.out(run)
     tasks = count(len(found.tasks), "task") if found.tasks else "to be planned"
     console.say(f"{clean(found.title)}: {tasks}")
-    if not alive:
+    if known:
+        console.say(f"it was handed in before, and is {known}; it is not done twice")
+    elif not alive:
         console.say("no fleet is at work; it begins with the next `leadhand fleet start`")
     return 0
 
