@@ -84,7 +84,7 @@ class Wire(H11Protocol):
     def _too_late(self) -> None:
         self._deadline = None
         if self.idle:
-            self.transport.abort()
+            self.transport.close()
 
     def _made_room(self) -> bool:
         idle = [each for each in self.connections if isinstance(each, Wire) and each.idle]
