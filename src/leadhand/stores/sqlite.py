@@ -87,8 +87,13 @@ class SqliteStore(SqliteReader):
             with connect.explained(path):
                 sql.migrate(connection, sql.migrations(), path)
             super().__init__(path)
+        except BaseException:
+            connection.close()
+            raise
+        try:
             refuse_half(self, path, copying=copying)
         except BaseException:
+            self.close_reader()
             connection.close()
             raise
         self._queue_bytes_max = queue_bytes_max
