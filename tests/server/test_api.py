@@ -151,6 +151,8 @@ def test_a_plan_is_amended_before_it_is_approved(server):
         assert stale.status_code == 409
         client.post(f"/runs/{run}/review/approve", json={"hash": again["binding"]})
         assert ended(client, run)["status"] == "succeeded"
+        made = client.get(f"/runs/{run}/revisions").json()["items"]
+        assert [each["status"] for each in made] == ["amended", "approved"]
 
 
 def test_two_people_are_two_people(tmp_path):

@@ -163,6 +163,27 @@ async def _desk(server):
     return await server.up.office.desks.read(lambda desk: desk)
 
 
+def test_an_artifact_is_a_download_whatever_it_holds(server):
+    """Never shown as what it says it is, on our origin; and nothing but artifacts is found so."""
+    evil = b"<html><script>alert(1)</script>"
+
+    async def put():
+        return server.up.office.host.store.put_artifact(evil)
+
+    ref = server.call(put())
+    with server.client("viewer") as client:
+        found = client.get(f"/artifacts/{ref}")
+        assert (found.status_code, found.content) == (200, evil)
+        assert found.headers["content-type"] == "application/octet-stream"
+        assert found.headers["content-disposition"].startswith("attachment")
+        assert found.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in found.headers["content-security-policy"]
+        digest = ref.partition(":")[2]
+        for other in (f"..%2f{digest}", f"sha256:..%2f{digest}", "sha256:%2e%2e", digest, "%00"):
+            assert client.get(f"/artifacts/{other}").status_code == 404, other
+        assert httpx2.get(f"{server.api}/artifacts/{ref}").status_code == 401
+
+
 # The page's files.
 
 

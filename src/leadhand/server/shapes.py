@@ -198,7 +198,7 @@ class RevisionRow(Shape):
     number: int
     hash: str
     author: str
-    status: str
+    status: str = Field(description="proposed, approved, rejected or amended.")
     steps: int
 
 

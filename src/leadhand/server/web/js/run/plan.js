@@ -38,7 +38,7 @@ export function Plan({ live }) {
       : html`<${One} live=${live} list=${list} number=${open ?? list.at(-1)?.number ?? null} from=${from} />`}</div></div>`;
 }
 
-const TONES = { approved: "good", rejected: "bad", proposed: "ask" };
+const TONES = { approved: "good", rejected: "bad", proposed: "ask", amended: "quiet" };
 
 function List({ all, open, waiting }) {
   if (!all.length) return html`<p class="muted">None yet.</p>`;
