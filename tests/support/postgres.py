@@ -116,8 +116,9 @@ class Server:
     def kill(self) -> None:
         """kill -9 of everything, as when the machine goes down; what was written stays."""
         assert self._process is not None
+        children = self._children()  # each in a group of its own; asked while there is a parent
         os.killpg(self._process.pid, signal.SIGKILL)
-        for pid in self._children():
+        for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait(60)
