@@ -27,7 +27,7 @@ print(json.dumps({"type": "usage", "cost": 0.12}), flush=True)
 if task == "hopeless":
     sys.exit(0)
 if task.startswith("slow") and "hurry" not in pathlib.Path(brief).read_text():
-    time.sleep(120)
+    time.sleep(1200)
 red = task == "shaky" and attempt == "1"
 pathlib.Path(f"{task}.py").write_text("raise SystemExit(1)\\n" if red else f"name = {task!r}\\n")
 """
@@ -47,6 +47,7 @@ class Fleet:
         (folder / "leadhand.toml").write_text(
             f"[fleet]\ngate = {json.dumps([[sys.executable, '-c', GATE]])}\nagents = 4\n"
             'sandbox = "none"\nstagger = 0\ndrain = "0.1 s"\ndaily_spend = 40\n'
+            'silence = "30 minutes"\n'
             'publish = "leadhand/main"\n[policy]\nbackoff = "50 ms"\n'
             '[coders.scripted]\nkind = "command"\nmodel = "none"\n'
             f"command = {json.dumps(command)}\n"
