@@ -5,6 +5,9 @@ nothing but call activities. The two take turns; a figure is the median of the r
 Both have their workflows in this process and their steps in another, on a task queue of their own,
 as machines are served. `--open` runs the bare workflow outside the SDK's sandbox, as ours runs.
 
+`cpu` is the same ratio of the processor time that server, engine and machine took together: on a
+machine that others use too, it moves far less.
+
 Leadhand's time is that of `Lead.run`: the plan checked, started, decided, carried out, and its log
 written to the end. The bare workflow has no log.
 """
@@ -14,12 +17,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
@@ -41,6 +45,7 @@ from leadhand.workers.registry import Registry  # noqa: E402
 from tests.support.temporal import Server, on_temporal  # noqa: E402
 
 Figures = dict[str, Any]
+Taken = tuple[float, float]
 WANTED = {"chain": 1.5, "fanout": 1.25}
 SIZES = {"chain": 40, "fanout": 500}
 
@@ -90,7 +95,8 @@ async def measure(server: Server, turns: int, *, is_open: bool, shapes: list[str
         policy, prefix = Policy(max_concurrency=10_000), f"bench-{uuid.uuid4().hex[:8]}"
         ways = {"prefix": prefix}
         lead = on_temporal(server, path, [add], ways=ways, policy=policy, machine_here=False)
-        async with lead as here, machine(server.address, prefix, path):
+        async with lead as here, machine(server.address, prefix, path) as child:
+            pids = [server.pid, os.getpid(), child]
             client = await Client.connect(server.address)
             more = {"workflow_runner": UnsandboxedWorkflowRunner()} if is_open else {}
             queues = f"{prefix}.bare", f"{prefix}.bare-add"
@@ -99,8 +105,8 @@ async def measure(server: Server, turns: int, *, is_open: bool, shapes: list[str
                     pairs = []
                     for turn in range(turns + 1):
                         size = SIZES[shape] if turn else SIZES[shape] // 5
-                        one = await bare(client, shape, size, queues)
-                        two = await ours(here.lead, shape, size)
+                        one = await taken(pids, bare(client, shape, size, queues))
+                        two = await taken(pids, ours(here.lead, shape, size))
                         if turn:  # the first is for warming up
                             pairs.append((two, one))
                     found[shape] = figures(shape, pairs)
@@ -109,12 +115,12 @@ async def measure(server: Server, turns: int, *, is_open: bool, shapes: list[str
 
 
 @asynccontextmanager
-async def machine(address: str, prefix: str, path: Path) -> AsyncIterator[None]:
+async def machine(address: str, prefix: str, path: Path) -> AsyncIterator[int]:
     """A process that carries out the steps of both."""
     command = [sys.executable, "-m", "bench.temporal", "--serve", address, prefix, str(path)]
     child = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
     try:
-        yield
+        yield child.pid
     finally:
         child.terminate()
         await child.wait()
@@ -130,17 +136,30 @@ async def serve(address: str, prefix: str, path: str) -> None:
         await asyncio.Event().wait()
 
 
-def figures(shape: str, pairs: list[tuple[float, float]]) -> dict[str, Any]:
+async def taken(pids: list[int], work: Awaitable[float]) -> Taken:
+    """Seconds by the clock, and of processors."""
+    before = sum(map(cpu_s, pids))
+    return await work, sum(map(cpu_s, pids)) - before
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def figures(shape: str, pairs: list[tuple[Taken, Taken]]) -> dict[str, Any]:
     """What a shape came to."""
-    ratios = sorted(two / one for two, one in pairs)
+    ratios = sorted(two[0] / one[0] for two, one in pairs)
     figure = median(ratios)
     return {
         "steps": SIZES[shape],
-        "leadhand_s": round(median(two for two, _ in pairs), 3),
-        "bare_s": round(median(one for _, one in pairs), 3),
+        "leadhand_s": round(median(two[0] for two, _ in pairs), 3),
+        "bare_s": round(median(one[0] for _, one in pairs), 3),
         "ratio": round(figure, 3),
         "lowest": round(ratios[0], 3),
         "highest": round(ratios[-1], 3),
+        "cpu": round(median(two[1] / one[1] for two, one in pairs), 3),
         "wanted": WANTED[shape],
         "met": figure <= WANTED[shape],
     }

@@ -53,6 +53,11 @@ class Server:
         )
         asyncio.run(self._answers())
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def _answers(self) -> None:
         for _ in range(200):
             try:
