@@ -291,6 +291,8 @@ def test_orders_without_a_fleet_or_for_nobody_are_refused(folder):
         assert "no fleet is at work" in done.doc["error"]["message"]
     with started(folder) as child:
         ready(child)
+        twice = folder.run("fleet", "start", "--repo", "shop", "--no-serve")
+        assert (twice.code, "a fleet is at work in" in twice.err) == (7, True)
         done = folder.run("fleet", "stop", "nobody")
         assert done.code == 7
         assert "no agent works on nobody" in done.err

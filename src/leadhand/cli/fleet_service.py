@@ -17,7 +17,7 @@ from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, settings_of
 from leadhand.cli.signals import Signals
 from leadhand.cli.text import clean, clean_lines, count
-from leadhand.errors import LeadhandError, UsageError
+from leadhand.errors import Conflict, LeadhandError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -63,6 +63,7 @@ def start(console: Console, **options: Any) -> int:
     saved; twice ends at once. `[fleet]` and `[coders.NAME]` of leadhand.toml say the rest.
     """
     from leadhand.app.fleet import Fleet
+    from leadhand.app.fleet_evidence import live_of
     from leadhand.app.fleet_service import config_of, crew_of
     from leadhand.settings.folders import make_store_folder
 
@@ -71,6 +72,11 @@ def start(console: Console, **options: Any) -> int:
     config, crew = config_of(settings, repo), crew_of(settings)
     if not options["no_serve"]:
         _serving()  # what is missing is said before anything is opened
+    if (live := live_of(config.folder)) is not None:
+        raise Conflict(
+            f"a fleet is at work in {config.folder} already, process {live['pid']}. "
+            "Fix: leadhand fleet status shows it, leadhand fleet drain ends it"
+        )
     make_store_folder(config.folder)
     fleet = Fleet(config, crew)
     return asyncio.run(_start(console, settings, fleet, options))
