@@ -1,12 +1,11 @@
 """Leadhand on Temporal as people run it: an engine, machines, and the command line, in processes.
 
-Machines are killed and frozen, and everything is restarted; nothing is lost, nothing that was
-finished is done again, and what comes too late changes nothing.
+Machines are told to stop, killed, and left without their server. What a frozen one may do is in
+`test_frozen.py`, a restart of everything in `test_serve.py`.
 """
 
 import contextlib
 import json
-import os
 import signal
 import time
 import urllib.error
@@ -161,48 +160,3 @@ def test_what_must_not_be_repeated_is_asked_about_when_its_machine_is_killed(pro
         assert project.run("answer", rows[0]["id"], "done").code == 0
         assert project.run("watch", rows[0]["run"], "--exit-status").code == 0
     assert project.lines("once.txt") == 1
-
-
-def test_a_machine_that_was_frozen_reports_too_late_and_changes_nothing(project):
-    plan = project.plan({"id": "a", "worker": "nap", "parameters": {"seconds": 2}})
-    with serving(project, "--engine-only"), serving(project, "--kinds", "nap") as first:
-        with project.start("run", plan, "--json") as running:
-            project.until(lambda: project.lines("naps.txt"), "the nap")
-            os.kill(first.pid, signal.SIGSTOP)
-            with serving(project, "--kinds", "nap"):
-                done = finished(running)
-                assert done.code == 0, done
-                run = json.loads(done.out)["run"]
-                before = events(project, run)
-                os.kill(first.pid, signal.SIGCONT)
-                time.sleep(4)  # it wakes, ends its nap, and reports
-                assert events(project, run) == before
-        assert project.lines("naps.txt") == 2
-    assert project.run("verify", "--all").code == 0
-
-
-def test_a_run_waits_for_an_approval_while_everything_is_restarted(tmp_path, temporal):
-    folder = Folder(tmp_path)
-    folder.write("workers.py", WORKERS)
-    server = Server(tmp_path / "temporal.db")
-    server.start()
-    configure(folder, server.address)
-    try:
-        plan = folder.plan(
-            {"id": "a", "worker": "once"}, {"id": "b", "worker": "danger", "depends_on": ["a"]}
-        )
-        with serving(folder, "--engine-only") as engine, serving(folder, "--kinds", "once"):
-            done = folder.run("run", plan, "--json")
-            assert done.code == 5, done
-            run = done.doc["run"]
-            engine.kill()
-        server.stop()
-        server.start()
-        with serving(folder, "--engine-only"), serving(folder, "--kinds", "once,danger"):
-            assert folder.run("review", run, "approve", "--yes").code == 0
-            watched = folder.run("watch", run, "--exit-status")
-            assert watched.code == 0, watched
-        assert folder.lines("once.txt") == 1
-        assert folder.run("verify", "--all").code == 0
-    finally:
-        server.stop()
