@@ -168,7 +168,9 @@ class Fleet:
         if config.proxy is not None:
             await stack.enter_async_context(config.proxy)
         door = config.proxy.socket if config.proxy is not None else None
-        sandbox = choose(config.sandbox, readable=config.readable, proxy=door)
+        # Slots borrow the hub's objects: without them an agent's own git sees no history.
+        readable = (*config.readable, hub.git.folder / "objects")
+        sandbox = choose(config.sandbox, readable=readable, proxy=door)
         gates = Slots(hub, config.folder / "gates", config.gates, prefix="gate")
         gate = Gate(hub, gates, config.gate, processes=processes, sandbox=sandbox)
         # The train's gates are its own: a hundred agents that want theirs do not hold it up.
