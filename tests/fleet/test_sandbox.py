@@ -1,19 +1,21 @@
 """Agents stay in their slots: each kind of sandbox against an agent that does not want to."""
 
 import asyncio
+import contextlib
 import json
 import resource
 import secrets
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from leadhand.fleet import sandbox as sandboxes
-from leadhand.fleet.sandbox import Limits, NoSandbox, Sandbox, choose, probe
+from leadhand.fleet.sandbox import INSIDE, Limits, NoSandbox, Sandbox, choose, probe, trial
 from leadhand.workers.processes import Processes
 from tests.fleet import hostile
 
@@ -294,6 +296,33 @@ def test_a_network_needs_a_proxy(slot, kind, bwrap, tmp_path):
     assert not sandbox.gateway
     with pytest.raises(NoSandbox, match="no proxy"):
         sandbox.wrap(["true"], slot, home=tmp_path / "home", network=True)
+
+
+def test_trying_a_sandbox_leaves_nobody_behind(kind, bwrap):
+    """Also not the forwarder to the proxy, which ends with the agent's group."""
+    trial.cache_clear()
+    assert trial(kind, bwrap, network=True) == ""
+    until = time.monotonic() + 20  # tests beside this one try sandboxes too
+    while orphans() and time.monotonic() < until:
+        time.sleep(0.2)
+    assert orphans() == []
+
+
+def orphans():
+    """Forwarders of trials that nobody will end."""
+    left = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (place / "cmdline").read_bytes()
+            tried = str(INSIDE).encode() in words and words.endswith(b"/bin/true\0")
+            if tried and gone_parent(place):
+                left.append(place.name)
+    return left
+
+
+def gone_parent(place):
+    """Whether nobody waits for a process any more."""
+    return (place / "stat").read_text().rpartition(")")[2].split()[1] == "1"
 
 
 def test_doctor_is_told_what_is_there(kind):

@@ -34,10 +34,12 @@ of processes is not limited for root. Who runs a fleet as a plain user inside a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -237,19 +239,30 @@ def trial(kind: Kind, bwrap: str = "", *, network: bool) -> str:
         made = Sandbox(kind=kind, proxy=door, bwrap=bwrap)
         try:
             tried = made.wrap(["/bin/true"], slot, home=Path(folder, "home"), network=network)
-            done = subprocess.run(
-                tried.argv,
-                cwd=tried.cwd,
-                env=tried.env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=TRIAL_S_MAX,
-                check=False,
-            )
+            code, err = _tried(tried)
         except (OSError, NoSandbox, subprocess.TimeoutExpired) as error:
             return str(error)
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return "" if done.returncode == 0 else (said or [f"ended with {done.returncode}"])[-1][:300]
+    said = err.decode(errors="replace").strip().splitlines()
+    return "" if code == 0 else (said or [f"ended with {code}"])[-1][:300]
+
+
+def _tried(wrapped: Wrapped) -> tuple[int, bytes]:
+    """Its exit code and what it said; the forwarder, which outlives it, is ended with its group."""
+    with subprocess.Popen(
+        wrapped.argv,
+        cwd=wrapped.cwd,
+        env=wrapped.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            _out, err = process.communicate(timeout=TRIAL_S_MAX)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, err
 
 
 def which_bwrap() -> str:
