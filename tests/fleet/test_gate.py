@@ -77,10 +77,34 @@ async def test_the_gates_own_files_are_those_of_main(tmp_path, user, hub, slots,
         write(slot.path, {"bad": "x", "gate.sh": "exit 0\n", "ci/conftest": "evil\n"})
         (slot.path / "ci/helper").unlink()
         tampered = (await slot.take()).head
-    verdict = await gate.check(tampered, [("test", "-e", "ci/conftest")])
-    assert (verdict.ok, verdict.failed) == (False, "test -e ci/conftest")
-    assert (await gate.check(tampered)).failed == "sh gate.sh"
-    assert (await make(gate_paths=()).check(tampered)).ok, "without them it would have passed"
+    assert (await gate.check(tampered, [("test", "-e", "missing")])).failed == "test -e missing"
+    assert (await gate.check(tampered)).failed == "test -f ci/helper", "by its own copy"
+    told = await make(gate_paths=("gate.sh",)).check(tampered, [("test", "-e", "ci/conftest")])
+    assert (told.ok, told.failed) == (False, "sh gate.sh"), "by main's"
+    assert "as they are on main" in told.log
+
+
+async def test_the_gates_files_are_read_off_its_commands(hub, slots, make):
+    """A script that the command names, a Makefile; not folders, not what main has not."""
+    files = {"gate.sh": "test ! -e bad\n", "Makefile": "test:\n\ttest ! -e bad\n", "tests/a": "1\n"}
+    assert await hub.advance(await commit(hub, slots, files), hub.main())
+    for changed, command in (("gate.sh", RUN), ("gate.sh", ("sh", "./gate.sh"))):
+        tampered = await commit(hub, slots, {"bad": "x\n", changed: "exit 0\n"})
+        verdict = await make(commands=(command,)).check(tampered)
+        assert verdict.failed == " ".join(command)
+    gate = make(commands=(("sh", "-c", "test -e tests/a"), ("ls", "tests", "--", "-x/../..")))
+    assert await gate._own() == ()
+    assert await make(commands=(("make", "test"), RUN))._own() == ("Makefile", "gate.sh")
+
+
+async def test_a_broken_gate_does_not_get_to_main(hub, slots, make):
+    """Main's copy passes; the change's own would be red for everybody after it."""
+    sha = await commit(hub, slots, {"gate.sh": "test ! -e bad\n"})
+    assert await hub.advance(sha, hub.main())
+    broken = await commit(hub, slots, {"gate.sh": "test ! -e bad && (\n"})
+    assert not (await make(gate_paths=("gate.sh",)).check(broken)).ok
+    better = await commit(hub, slots, {"gate.sh": "test ! -e bad && test ! -e worse\n"})
+    assert (await make(gate_paths=("gate.sh",)).check(better)).ok
 
 
 async def test_acceptance_comes_first_and_counts(hub, slots, make):
