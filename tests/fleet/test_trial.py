@@ -34,11 +34,11 @@ def tried(tmp_path, *options, code=0):
 @pytest.mark.parametrize("more", [(), ("--strict",)])
 def test_a_fleet_with_faults_loses_nothing(tmp_path, more):
     found = tried(
-        tmp_path, "--agents", "8", "--tasks", "40", "--faults", "0.3", "--seed", "11", *more
+        tmp_path, "--agents", "8", "--tasks", "24", "--faults", "0.3", "--seed", "11", *more
     )
-    assert found["landed"] == found["tasks"] == 40
+    assert found["landed"] == found["tasks"] == 24
     assert found["waiting"] == 0
-    assert found["faults"] >= 8
+    assert found["faults"] >= 4
     assert found["recovery_rate"] == found["handled"] == 1.0
     assert 2 <= found["peak_agents"] <= 8
     assert found["per_hour"] > 0
@@ -52,9 +52,9 @@ def test_a_fleet_with_faults_loses_nothing(tmp_path, more):
 @pytest.mark.parametrize("kind", ["engine killed", "disk full", "merge conflict", "flaky test"])
 def test_trouble_from_outside_is_answered(tmp_path, kind):
     """Each by itself, so that none hides behind another."""
-    options = ("--agents", "4", "--tasks", "10", "--faults", "0.3", "--seed", "4", "--only", kind)
+    options = ("--agents", "3", "--tasks", "6", "--faults", "0.3", "--seed", "9", "--only", kind)
     found = tried(tmp_path, *options)
-    assert found["landed"] == 10
+    assert found["landed"] == 6
     assert found["catalogue"][kind]["times"] >= 1
     assert found["handled"] == 1.0
     assert (found["engine_kills"] >= 1) == (kind == "engine killed") or kind == "disk full"

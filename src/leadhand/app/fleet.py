@@ -199,6 +199,8 @@ class Fleet:
             policy=epic_policy(config.policy, config.agents),
             models=config.models,
         )
+        # What landed while the fleet was ending is given too.
+        stack.push_async_callback(self._results.give, self._succeeded)
         self.host = await stack.enter_async_context(self.lead.hosting())
         for header in self.host.store.runs():
             if header.run.startswith("epic-"):

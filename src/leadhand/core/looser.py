@@ -31,6 +31,7 @@ MOST = (
     "attempts_max",
     "timeout_s",
     "outage_s",
+    "restarts_free",
     "splits_max",
     "steps_max",
     "planner_calls_max",
