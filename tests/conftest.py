@@ -20,7 +20,7 @@ settings.register_profile("fast", deadline=None, max_examples=20)
 settings.register_profile(
     "ci",
     deadline=None,
-    max_examples=200,
+    max_examples=100,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -64,7 +64,9 @@ def test_answers(folder):
         run = waiting(folder)
         words = ("answer", f"{run}/review-1", "approve")
         was_killed, code = killed(folder, words, chance.uniform(0, 1.2 * whole_s))
-        assert folder.run("verify", "--all").code == 0
+        seen = folder.run("verify", "--all")
+        # A host that is killed as it opens is told of until the next one has opened.
+        assert seen.code == 0 or "or a host died as it opened" in seen.out, seen
         again = folder.run(*words)
         if again.code:
             assert again.code == 2, again
@@ -73,6 +75,7 @@ def test_answers(folder):
             assert was_killed or code, "an answer that was acknowledged is lost"
         done = folder.run("resume", run)
         assert (done.code, done.out.strip()) == (0, "survived"), done
+    assert folder.run("verify", "--all").code == 0
 
 
 def test_starts_in_the_background(folder):

@@ -134,7 +134,7 @@ class Desk:
             await self._kill(when)
         elif wanted["deed"] == "disk full":
             await self._fill_disk()
-        elif not await self._commit(wanted["task"]):
+        elif not await self._commit(*attempt):
             self.void.add(attempt)
         with contextlib.suppress(OSError):
             asked.with_name("deed.done").touch()
@@ -161,10 +161,10 @@ class Desk:
                 await asyncio.sleep(FULL_S)
                 resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, before)
 
-    async def _commit(self, task: str) -> bool:
+    async def _commit(self, task: str, attempt: int) -> bool:
         """Somebody writes the file that the task is about; whether it came to main in time."""
         async with self._pen:
-            sha = await self._written(task)
+            sha = await self._written(task, attempt)
         hub = Git(self._places.fleet / "hub" / "hub.git", self._places.root / "gitconfig")
         until = time.monotonic() + TAKEN_S
         while time.monotonic() < until:
@@ -175,9 +175,9 @@ class Desk:
             await asyncio.sleep(LOOK_S * 3)
         return False
 
-    async def _written(self, task: str) -> str:
+    async def _written(self, task: str, attempt: int) -> str:
         git = git_of(self._places)
-        text = f'"""By a person, for {task}."""\n'.encode()
+        text = f'"""By a person, for {task}, in spite of attempt {attempt}."""\n'.encode()
         blob = (await git("hash-object", "-w", "--stdin", stdin=text)).text
         index = self._places.root / "pen"
         await git("read-tree", "main", index=index)
