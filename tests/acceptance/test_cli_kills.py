@@ -95,7 +95,8 @@ def test_starts_in_the_background(folder):
         assert len(new) <= 1
         assert new or was_killed, "a run that was acknowledged is lost"
         assert all(row["status"] == "succeeded" for row in new), new
-        assert folder.run("verify", "--all").code == 0
+        seen = folder.run("verify", "--all")
+        assert seen.code == 0 or "or a host died as it opened" in seen.out, seen
 
 
 def no_host(folder):
