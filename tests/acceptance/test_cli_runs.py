@@ -56,6 +56,18 @@ def test_the_seeds_plan_runs_verbatim(tmp_path):
     assert "(planned 15m)" in done.err
 
 
+def test_a_plan_that_is_called_like_an_epic_stays_in_the_projects_own_log(folder):
+    """Epics are in their fleet's log; a plan's file is a file, whatever its name."""
+    fleet = folder.path / ".leadhand" / "fleet" / "fleet.db"
+    fleet.parent.mkdir(parents=True)
+    fleet.touch()
+    name = folder.plan({"id": "a", "worker": "say"}, name="epic-plan.json")
+    assert folder.run("lint", name).code == 0
+    assert folder.run("run", name).code == 0
+    assert fleet.read_bytes() == b""
+    assert (folder.path / ".leadhand" / "leadhand.db").exists()
+
+
 def test_with_failing_tests_nothing_after_them_starts(tmp_path):
     """Must show 2: exit code 1, step-2 and step-3 never started, and the log says why."""
     folder = Folder(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from leadhand.app import fleet_results
 from leadhand.app.fleet_submitting import submit
-from leadhand.errors import UsageError
+from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet import journal
 from leadhand.fleet.spending import Spending
 from tests.fleet.places import every_byte, make_repo, run_git
@@ -92,6 +92,19 @@ async def test_epics_from_before_the_command_was_there_are_not_offered(tmp_path,
         fleet.submit(epic(tmp_path, "second", "b"))
         await settled(fleet)
     assert [each[0][1] for each in pulls(tmp_path)] == ["second"]
+
+
+async def test_without_the_record_of_what_was_made_nothing_is_made(tmp_path, user):
+    """Else every epic of the past would be offered a second time."""
+    more = {"publish": "leadhand/main", "pull_request": command(tmp_path)}
+    async with standing(tmp_path, user, **more)() as fleet:
+        fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+    (tmp_path / "fleet" / "pulls.json").write_text("[half")
+    with pytest.raises(LeadhandError, match=r"pulls\.json: cannot be read"):
+        async with standing(tmp_path, user, **more)():
+            pass
+    assert len(pulls(tmp_path)) == 1
 
 
 def test_a_title_is_one_line_and_no_option():

@@ -4,12 +4,15 @@ import sqlite3
 
 import pytest
 
+from leadhand.codec.events import encode
+from leadhand.core.events import RunResumed
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.stores.copying import Look, copy
 from leadhand.stores.reader import SqliteReader
 from leadhand.stores.sqlite import SqliteStore
 from tests.stores.entries import chained
 
+BODY = encode(RunResumed("somebody"))
 CHANGES = {
     "a body": "UPDATE events SET body = body || ' ' WHERE position = 3",
     "a time": "UPDATE events SET at = at + 1 WHERE position = 3",
@@ -35,10 +38,10 @@ CHANGES = {
 }
 
 
-async def written(path):
+async def written(path, body=BODY):
     store = SqliteStore(path, synchronous="NORMAL")
     store.claim()
-    logs = {run: chained(run, 4) for run in ("one", "two")}
+    logs = {run: chained(run, 4, body=body) for run in ("one", "two")}
     for at in range(4):
         for run, log in logs.items():
             await store.append(run, at, log[at : at + 1], b"{}")
@@ -81,6 +84,14 @@ async def test_a_changed_result_is_not_proved(tmp_path):
     (tmp_path / "log.db.artifacts" / digest[:2] / digest[2:]).write_bytes(b"another")
     with pytest.raises(StoreCorrupt, match="do not match its name"):
         proved(path)
+
+
+@pytest.mark.parametrize("body", [b'{"type":"FromTheFuture"}', b"[]"])
+async def test_an_event_nobody_can_read_is_not_left_out(tmp_path, body):
+    """It may name a result, which would stay behind."""
+    await written(tmp_path / "log.db", body)
+    with pytest.raises(StoreError, match=r"log\.db: one 1: "):
+        proved(tmp_path / "log.db")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ from leadhand.fleet.train import Rules
 from leadhand.fleet.transcripts import prune
 from leadhand.fleet.worker import CoderWorker, Limits, Shop
 from leadhand.models.book import Book
+from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.workers.processes import Processes
 
 if TYPE_CHECKING:
@@ -195,15 +196,15 @@ class Fleet:
         self.lead = Lead(
             [*workers, Examiner(hub, gate)],
             self._planner(processes),
-            config.folder / "fleet.db",
+            config.folder / FLEET_DATABASE,
             policy=epic_policy(config.policy, config.agents),
             models=config.models,
         )
-        # What landed while the fleet was ending is given too.
-        stack.push_async_callback(self._results.give, self._succeeded)
+        # What landed while the fleet was ending is given too; pull requests wait for the next.
+        stack.push_async_callback(self._results.give_branch)
         self.host = await stack.enter_async_context(self.lead.hosting())
         for header in self.host.store.runs():
-            if header.run.startswith("epic-"):
+            if header.run.startswith(EPIC):
                 await self._take_up(header.run)
         self._results.begin(self._ended)
         for watch in (self._watch(), self._follow(), self.sound.watch()):

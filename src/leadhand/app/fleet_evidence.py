@@ -31,14 +31,13 @@ from leadhand.fleet.git import Git
 from leadhand.fleet.history import Commit, read_log
 from leadhand.fleet.hub import MAIN, START
 from leadhand.fleet.sources import SECOND, Landing, Sources
+from leadhand.settings.folders import EPIC, FLEET_DATABASE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Doc = dict[str, Any]
-DATABASE = "fleet.db"
 LIVE = "live.json"
-EPIC = "epic-"
 FLAKY_SHOWN = 50
 STALE_S = 30.0
 """What a fleet said longer ago than this is not shown as if it were now."""
@@ -54,7 +53,7 @@ class Evidence:
 
     async def document(self, since_s: float = 0.0) -> Doc:
         """All figures and what goes on now; flows of the last `since_s` seconds, 0: of all time."""
-        if not (self.folder / DATABASE).exists():
+        if not (self.folder / FLEET_DATABASE).exists():
             raise UsageError(
                 f"there is no fleet in {self.folder}. Fix: leadhand fleet start --repo PATH"
             )
@@ -77,7 +76,7 @@ class Evidence:
         return {**figures(sources), "flaky": flaky, "live": live, "folder": str(self.folder)}
 
     def _epics(self) -> list[EpicFacts]:
-        reader = Reader(self.folder / DATABASE)
+        reader = Reader(self.folder / FLEET_DATABASE)
         try:
             found = []
             for header in reader.runs():
@@ -148,15 +147,15 @@ def live_of(folder: Path) -> Doc | None:
         fresh = time.time() - float(found["at"]) < STALE_S
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    holder = host_info(folder / DATABASE) if fresh else None
+    holder = host_info(folder / FLEET_DATABASE) if fresh else None
     return found if holder is not None and holder.get("pid") == found.get("pid") else None
 
 
 def status_of(folder: Path, run: str) -> str:
     """How an epic stands; nothing where it has not begun."""
-    if not (folder / DATABASE).exists():
+    if not (folder / FLEET_DATABASE).exists():
         return ""
-    reader = Reader(folder / DATABASE)
+    reader = Reader(folder / FLEET_DATABASE)
     try:
         known = any(header.run == run for header in reader.runs())
         return run_status(reader.state(run)) if known else ""

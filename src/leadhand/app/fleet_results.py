@@ -68,19 +68,25 @@ class Results:
     async def give(self, ended: Callable[[], Iterable[State]]) -> None:
         """Bring the branch up to main, and make the pull requests that are due."""
         async with self._lock:
-            try:
-                await self._publish()
-                self.refused.pop(BRANCH, None)
-            except LeadhandError as error:  # the next look tries again
-                self.refused[BRANCH] = str(error)
-                return
-            if self._command:
-                for state in list(ended()):
-                    await self._offer(state)
+            if not await self._published_all() or (made := self._made) is None:
+                return  # without the record of what was made, the next might be a second one
+            for state in list(ended()):
+                await self._offer(state, made)
 
-    async def _publish(self) -> None:
-        if self.branch and self._hub.main() != self._published:
-            self._published = await self._hub.publish(self.branch)
+    async def give_branch(self) -> None:
+        """Bring the branch up to main, and no more: the fleet ends, and waits for nobody."""
+        async with self._lock:
+            await self._published_all()
+
+    async def _published_all(self) -> bool:
+        try:
+            if self.branch and self._hub.main() != self._published:
+                self._published = await self._hub.publish(self.branch)
+        except LeadhandError as error:  # the next look tries again
+            self.refused[BRANCH] = str(error)
+            return False
+        self.refused.pop(BRANCH, None)
+        return True
 
     # --- pull requests ---
 
@@ -97,8 +103,8 @@ class Results:
         except (OSError, ValueError, AttributeError) as error:
             raise LeadhandError(f"{self._path}: cannot be read ({error})") from None
 
-    async def _offer(self, state: State) -> None:
-        run, made = state.run, self._made if self._made is not None else {}
+    async def _offer(self, state: State, made: dict[str, str]) -> None:
+        run = state.run
         tries, due = self._again.get(run, (0, 0.0))
         if run in made or time.monotonic() < due:
             return

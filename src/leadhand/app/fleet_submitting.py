@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.errors import UsageError
 from leadhand.fleet.epics import EPIC_BYTES_MAX, Epic, parse_epic
+from leadhand.settings.folders import EPIC
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,7 @@ def run_of(name: str, data: bytes) -> str:
     """
     plain = "".join(letter if letter.isalnum() else "-" for letter in name)[:40].strip("-")
     words = _without_priority(data.decode("utf-8", "replace")).encode()
-    return f"epic-{plain or 'x'}-{hashlib.sha256(words).hexdigest()[:8]}".lower()
+    return f"{EPIC}{plain or 'x'}-{hashlib.sha256(words).hexdigest()[:8]}".lower()
 
 
 def _without_priority(text: str) -> str:

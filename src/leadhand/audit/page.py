@@ -37,6 +37,7 @@ TONES = {
     "sent back": "warn",
     "failed": "bad",
     "rejected": "bad",
+    "amended": "note",
     "waiting": "warn",
     "waiting_for_person": "warn",
     "asked": "warn",

@@ -17,8 +17,6 @@ from typing import IO, Any
 
 from leadhand.cli.text import clean_lines, escaped_json
 
-EPIC = "epic-"
-"""How the names of a fleet's runs begin."""
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
 
 
@@ -82,6 +80,8 @@ class Console:
 
     def way_on(self, run: str) -> str:
         """What takes a run up again: an epic is its fleet's to go on with."""
+        from leadhand.settings.folders import EPIC
+
         return "leadhand fleet start" if run.startswith(EPIC) else self.command(f"resume {run}")
 
     def bytes(self, data: bytes) -> None:

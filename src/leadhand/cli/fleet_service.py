@@ -18,6 +18,7 @@ from leadhand.cli.options import actor_of, settings_of
 from leadhand.cli.signals import Signals
 from leadhand.cli.text import clean, clean_lines, count
 from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.settings.folders import FLEET_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -109,7 +110,7 @@ async def _served(
         yield
         return
     serving = _serving()
-    store = station.folder / "fleet.db"
+    store = station.folder / FLEET_DATABASE
     wanted = serving.Serve(
         settings=replace(settings, store=store),
         actor=actor_of(settings),

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leadhand.cli.console import EPIC
 from leadhand.errors import UsageError
 from leadhand.settings import DEFAULT, Settings, load_settings
-from leadhand.settings.folders import FOLDER
+from leadhand.settings.folders import EPIC, FLEET_DATABASE, FOLDER
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+RUNS = ("run", "ident", "what", "a")
+"""Arguments that may name a run."""
 NO_CATALOG = "no workers are configured, so nothing is said about them; give --workers"
 
 
@@ -97,19 +98,25 @@ def settings_of(
 
 def fleet_store(settings: Settings) -> Path | None:
     """The database of the project's fleet, if there is one and no database was asked for."""
-    from leadhand.app.fleet_evidence import DATABASE
-
     folder = settings.fleet.folder or settings.root / FOLDER / "fleet"
-    store = folder / DATABASE
+    store = folder / FLEET_DATABASE
     asked = settings.origin("project.store") != DEFAULT
     return store if not asked and store.exists() else None
 
 
 def _names_an_epic() -> bool:
-    """Whether the command at hand is about an epic: those are in their fleet's own database."""
+    """Whether the command at hand is about an epic: those are in their fleet's own database.
+
+    A plan may be called like one, so a file is a file, and `run` takes no runs.
+    """
     context = click.get_current_context(silent=True)
-    given = context.params.values() if context is not None else ()
-    return any(isinstance(each, str) and each.startswith(EPIC) for each in given)
+    if context is None or context.info_name == "run":
+        return False
+    given = [context.params.get(name) for name in RUNS]
+    return any(
+        isinstance(each, str) and each.startswith(EPIC) and not Path(each).exists()
+        for each in given
+    )
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import click
 from leadhand.app.documents import rollback_status
 from leadhand.app.loading import reviewers_of, telemetry_of
 from leadhand.app.taking_up import Loaded, loaded
-from leadhand.cli.console import EPIC, Console
+from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
     actor_of,
@@ -25,6 +25,7 @@ from leadhand.cli.outcome import outcome_document, print_outcome
 from leadhand.core.views import ENDED, run_status
 from leadhand.core.words import Word
 from leadhand.errors import UsageError
+from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.stores.places import spelled
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def resume(console: Console, run: str, **options: Any) -> int:
         driver = 0 if settings.temporal else driver_of(settings, reader, state)
     if driver:
         return _lift(console, settings, state, actor, driver)
-    if ident.startswith(EPIC) and spelled(settings.store).endswith("fleet.db"):
+    if ident.startswith(EPIC) and spelled(settings.store).endswith(FLEET_DATABASE):
         raise UsageError(
             f"{ident} is an epic: its fleet goes on with it. Fix: leadhand fleet start"
         )

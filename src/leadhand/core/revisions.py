@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import events as ev
 from leadhand.core import refs
+from leadhand.core.ledger import AMENDED
 from leadhand.core.meaning import follow
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Revised(NamedTuple):
     hash: str
     author: str
     status: str
-    """proposed, approved or rejected."""
+    """proposed, approved, rejected, or amended: a person's own took its place."""
     doc: Doc
     heirs: dict[str, str]
     """Every step that was superseded so far: old id to new."""
@@ -76,7 +77,8 @@ def revisions(log: Iterable[ev.Event]) -> list[Revised]:
                 steps, heirs = pending
                 found[-1] = found[-1]._replace(status="approved")
             case ev.RevisionRejected() if found and found[-1].hash == event.hash:
-                found[-1] = found[-1]._replace(status="rejected")
+                status = AMENDED if event.reason == AMENDED else "rejected"
+                found[-1] = found[-1]._replace(status=status)
             case _:
                 pass
     return found

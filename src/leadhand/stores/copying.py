@@ -32,6 +32,7 @@ from leadhand.stores.group import Request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from leadhand.core.events import Event
     from leadhand.core.plan import Doc
     from leadhand.ports import Entry, RunHeader
     from leadhand.stores.log import Copy, Log
@@ -144,7 +145,14 @@ class Look:
             last.hash, batch.first, batch.last, hashes
         ):
             raise StoreCorrupt(f"commit {batch.number} does not match its hash")
-        self.names.update(artifacts_of(_events(entries)))
+        self.names.update(artifacts_of([self._event(entry) for entry in entries]))
+
+    def _event(self, entry: Entry) -> Event:
+        """What an entry says; StoreError when it cannot be read, for it may name a result."""
+        try:
+            return decode(entry.version, entry.body)
+        except StoreError as error:
+            raise StoreError(f"{self._place}: {entry.run} {entry.seq}: {error}") from None
 
     def _check_headers(self, headers: list[RunHeader]) -> None:
         for header in headers:
@@ -152,13 +160,6 @@ class Look:
                 raise StoreCorrupt(f"{header.run}: its log does not end where its header says")
         if self._heads:
             raise StoreCorrupt(f"{next(iter(self._heads))}: there is a log and no header")
-
-
-def _events(entries: list[Entry]) -> list[Any]:
-    try:
-        return [decode(entry.version, entry.body) for entry in entries]
-    except Exception:  # noqa: BLE001 - what cannot be read names nothing; `verify` says so
-        return []
 
 
 def _digest(value: Any) -> str:

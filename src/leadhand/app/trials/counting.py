@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.app.fleet_evidence import DATABASE, EPIC, Evidence
+from leadhand.app.fleet_evidence import Evidence
 from leadhand.app.reader import Reader
 from leadhand.app.trials.setting import ENDING, FAULTS, GATE, Places, Trial
 from leadhand.core import events as ev
@@ -21,6 +21,7 @@ from leadhand.fleet import journal
 from leadhand.fleet.git import Git
 from leadhand.fleet.history import Commit, read_log
 from leadhand.fleet.hub import MAIN, START, ref_of
+from leadhand.settings.folders import EPIC, FLEET_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -86,9 +87,7 @@ async def counted(
         "lost": trial.tasks - len(landed) - len(seen.asked - landed),
         "waiting": len(seen.asked - landed),
         "twice": len(ours) - len(landed),
-        "handled": round(sum(row["handled"] for row in table.values()) / injected, 4)
-        if injected
-        else 1.0,
+        "unhandled": injected - sum(row["handled"] for row in table.values()),
         "lost_work": sum(row["lost_work"] for row in table.values()),
         "false_success": len(seen.done - landed) + _wrongly(trial, ours, desk.void),
         "foreign": sum(not _own(each, seen.touched) for each in ours),
@@ -117,7 +116,7 @@ async def _seen(places: Places) -> Seen:
             touched.setdefault(sha, []).append(line)
     notes = journal.read(places.fleet)
     kept = (await hub("for-each-ref", "--format=%(refname)", "refs/leadhand/")).text.splitlines()
-    reader = Reader(places.fleet / DATABASE)
+    reader = Reader(places.fleet / FLEET_DATABASE)
     try:
         (run,) = [each.run for each in reader.runs() if each.run.startswith(EPIC)]
         events = [event for _entry, event in reader.events(run)]

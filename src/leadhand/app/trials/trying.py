@@ -18,6 +18,7 @@ WRONG = (
     "lost",
     "twice",
     "red_commits",
+    "unhandled",
     "lost_work",
     "false_success",
     "foreign",

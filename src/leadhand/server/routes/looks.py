@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request, Response
 from leadhand.app.comparing import compared, numbered
 from leadhand.app.graphs import attempts_document, graph_document, output_of, step_document
 from leadhand.codec.events import decode
-from leadhand.core.events import RevisionRejected
 from leadhand.core.ledger import describe, ledger_of
 from leadhand.core.moments import iso
 from leadhand.core.revisions import revisions as all_revisions
@@ -108,13 +107,8 @@ async def revision(request: Request, run: str, number: int) -> Response:
 
 
 def _revisions(desk: Desk, run: str) -> list[Revised]:
-    """Every version; one that a person's own took the place of was amended rather than refused."""
     desk.header(run)
-    events = [event for _entry, event in desk.events(run)]
-    refused = (event for event in events if isinstance(event, RevisionRejected))
-    amended = {event.number for event in refused if event.reason == "amended"}
-    found = all_revisions(events)
-    return [r._replace(status="amended") if r.number in amended else r for r in found]
+    return all_revisions(event for _entry, event in desk.events(run))
 
 
 def _row(revision: Revised) -> Doc:
