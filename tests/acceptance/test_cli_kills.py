@@ -14,7 +14,7 @@ from tests.support.cli import PROGRAM, WORKERS, Folder, environment
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-TRIES = int(os.environ.get("LEADHAND_KILL_TRIES", "10"))
+TRIES = int(os.environ.get("LEADHAND_KILL_TRIES", "6"))
 
 
 @pytest.fixture

@@ -22,8 +22,11 @@ import pytest
 from leadhand.app.reader import Reader
 from leadhand.audit.chain import verify
 from leadhand.core.invariants import check
+from tests.support import warm
+from tests.support.cli import SOURCE
 
 ROOT = Path(__file__).parents[2]
+CHILD = "tests.engine.child"
 
 
 def plan(kinds: list[str], width: int = 4) -> dict[str, Any]:
@@ -53,12 +56,22 @@ class World:
         self.nap = nap
         self.started = False
 
-    def spawn(self, kill_at: int = 0) -> subprocess.Popen[str]:
-        """Start the child: a run the first time, a resume later."""
-        argv = [sys.executable, "-m", "tests.engine.child", str(self.database), str(self.plan)]
-        argv += [str(self.effects), *(["run"] if self.known() else [])]
-        env = {**os.environ, "KILL_AT": str(kill_at), "NAP": str(self.nap)}
-        return subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+    def words(self) -> list[str]:
+        """What the child is told: a run the first time, a resume later."""
+        files = [str(self.database), str(self.plan), str(self.effects)]
+        return [*files, *(["run"] if self.known() else [])]
+
+    def environment(self, kill_at: int = 0) -> dict[str, str]:
+        path = os.pathsep.join([str(ROOT), str(SOURCE)])
+        more = {"PYTHONPATH": path, "KILL_AT": str(kill_at), "NAP": str(self.nap)}
+        return {**os.environ, **more}
+
+    def spawn(self) -> subprocess.Popen[str]:
+        """Start the child."""
+        argv = [sys.executable, "-m", CHILD, *self.words()]
+        return subprocess.Popen(
+            argv, cwd=ROOT, env=self.environment(), stdout=subprocess.PIPE, text=True
+        )
 
     def known(self) -> bool:
         """Whether the run's start is in the log."""
@@ -71,11 +84,11 @@ class World:
 
     def finish(self, kill_at: int = 0) -> dict[str, Any] | None:
         """Let the child run; None when it was killed."""
-        child = self.spawn(kill_at)
-        out, _ = child.communicate(timeout=120)
-        if child.returncode == -signal.SIGKILL:
+        env = self.environment(kill_at)
+        code, out, err = warm.run(CHILD, self.words(), cwd=ROOT, env=env, timeout_s=120)
+        if code == -signal.SIGKILL:
             return None
-        assert child.returncode == 0, out
+        assert code == 0, out + err
         return json.loads(out.splitlines()[-1])
 
     def counts(self) -> Counter[str]:

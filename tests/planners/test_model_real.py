@@ -53,7 +53,7 @@ async def test_a_poor_planner_still_reaches_the_goal(smollm, style):
         style=style,
         asks=False,
         tokens=500,
-        max_tokens=300,
+        max_tokens=160,
         temperature=0.0,
         timeout_s=120,
     )

@@ -23,7 +23,7 @@ CHECKS = (
     response_headers_conformance,
     response_schema_conformance,
 )
-EXAMPLES = 50
+EXAMPLES = 25
 """For each operation; `make test` has some fifty of them to go through."""
 
 

@@ -32,6 +32,8 @@ from leadhand.stores import memory
 from leadhand.testing import simulate_seed
 
 SEEDS_MAX = 2000
+RARE = (260, 570, 950, 1574)
+"""Seeds that showed what few show; they are looked at first, only to be quick."""
 
 pytestmark = pytest.mark.sim
 
@@ -556,7 +558,7 @@ def test_a_planted_bug_is_caught(plant, caught_by, monkeypatch):
 
 def hunt(caught_by):
     """The first seed that shows the bug as it should, and what it shows."""
-    for seed in range(SEEDS_MAX):
+    for seed in (*RARE, *range(SEEDS_MAX)):
         verdict = simulate_seed(seed)
         if any(re.search(caught_by, violation) for violation in verdict.violations):
             return seed, verdict.violations

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import warm
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PROGRAM = [sys.executable, "-P", "-m", "leadhand.cli"]
 
@@ -125,6 +127,9 @@ class Folder:
 
     def run(self, *args: str, text: str | None = None, timeout_s: float = 60, **env: str) -> Done:
         """Run one command to its end."""
+        if warm.warm(env):
+            given = {"cwd": self.path, "env": environment(self.path, **env), "text": text}
+            return Done(*warm.run("leadhand.cli", [*args], **given, timeout_s=timeout_s))
         done = subprocess.run(
             [*PROGRAM, *args],
             cwd=self.path,

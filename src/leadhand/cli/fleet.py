@@ -49,7 +49,11 @@ def fleet() -> None:
 )
 @click.option("--only", multiple=True, help="A kind of fault, as the table names it; repeatable.")
 @click.option("--gate-seconds", type=click.FloatRange(0.0, 600.0), default=0.0, show_default=True)
-@click.option("--work-seconds", type=click.FloatRange(0.0, 600.0), default=0.0, show_default=True)
+@click.option(
+    "--work-seconds",
+    type=click.FloatRange(0.0, 600.0),
+    help="How long an agent works; else as long as it takes for all of them to be at work.",
+)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--strict", is_flag=True, help="Gate every commit, not only the tip of a batch.")
 @click.option(
@@ -65,16 +69,17 @@ def simulate(console: Console, **options: Any) -> int:
     Nothing of yours is touched. Exits with 1 when something was lost, landed twice, is
     red, was called done and is not, or when an agent wrote or ran what it may not.
     """
-    from leadhand.app.trials.setting import Trial
+    from leadhand.app.trials.setting import Trial, together_s
     from leadhand.app.trials.trying import WRONG
     from leadhand.app.trials.trying import simulate as tried
 
+    work_s = options["work_seconds"]
     trial = Trial(
         agents=options["agents"],
         tasks=options["tasks"],
         faults=options["faults"],
         gate_s=options["gate_seconds"],
-        work_s=options["work_seconds"],
+        work_s=together_s(options["agents"], options["tasks"]) if work_s is None else work_s,
         seed=options["seed"],
         strict=options["strict"],
         gates=options["gates"],

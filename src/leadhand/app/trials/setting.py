@@ -81,6 +81,13 @@ FAULTS = {
 
 
 ENDING = frozenset({"engine killed", "disk full"})
+START_S = 0.2
+"""What starting an agent costs on two busy cores."""
+
+
+def together_s(agents: int, tasks: int) -> float:
+    """How long agents must work so that the first is still at it when the last begins."""
+    return START_S * min(agents, tasks)
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
