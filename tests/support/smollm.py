@@ -40,7 +40,7 @@ class NoModel(Exception):
     """The model cannot be had here, and why."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def smollm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the model's server."""
     folder = tmp_path_factory.getbasetemp()

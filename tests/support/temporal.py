@@ -74,9 +74,9 @@ class Server:
             self._process = None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def temporal():
-    """A server for all tests of a process; each takes queues of its own."""
+    """A server for a module's tests; each takes queues of its own. Idle it takes CPU, too."""
     subprocess.run([sys.executable, ROOT / "scripts" / "environment.py", "temporal"], check=True)
     server = Server()
     server.start()
