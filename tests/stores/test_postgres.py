@@ -17,6 +17,7 @@ from leadhand.errors import (
     StoreFull,
     UsageError,
 )
+from leadhand.stores.places import place_of
 from leadhand.stores.postgres import blobs, reader
 from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.lock import PostgresLock
@@ -349,7 +350,17 @@ async def test_a_password_is_in_no_error_and_no_log(postgres, address, tmp_path,
 
 def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(tmp_path):
     """It may hold a password, wherever it went wrong."""
-    for url in ("postgres://a:hush hush@h/d", "postgres://a:hush#hush@h/d", "postgres://a:hush@h"):
+    urls = (
+        *("postgres://a:hush hush@h/d", "postgres://a:hush#hush@h/d", "postgres://a:hush@h"),
+        *("postgres://a:12/hush@h/d", "postgres://a:12@hush@h/d", "postgres://a:1/2?x=hush@h/d"),
+        *("postgresql+psycopg://a:hush@h/d", "postgres:a:hush@h/d", "mysql://a:hush@h/d"),
+    )
+    for url in urls:
         with pytest.raises(UsageError) as caught:
-            address_of(url, tmp_path)
+            place_of(url, tmp_path, tmp_path)  # no file is named after a password either
         assert "hush" not in str(caught.value)
+        assert "Fix: " in str(caught.value)
+    shown = address_of(
+        "Postgres://h/d?user=a@corp.example&PASSWORD=hush".replace("@", "%40"), tmp_path
+    )
+    assert str(shown) == "postgres://h/d?user=a%40corp.example"

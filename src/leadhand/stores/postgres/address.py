@@ -10,14 +10,17 @@ read by the driver. In text an address never has one.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from leadhand.errors import UsageError
 
-SCHEMES = ("postgres://", "postgresql://")
-SECRET = frozenset({"password", "sslpassword", "passfile", "oauth_client_secret"})
+SCHEMES = ("postgres", "postgresql")
+ADDRESS = re.compile(r"postgres(ql)?:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+"""What is no path of a file: taken as one, a folder would be named after a password."""
+SECRET = re.compile("pass|secret", re.IGNORECASE)
 """Parameters that are never shown."""
 
 
@@ -41,8 +44,8 @@ class Address:
 
 
 def is_address(text: object) -> bool:
-    """Whether a store is named that PostgreSQL keeps."""
-    return isinstance(text, str) and text.startswith(SCHEMES)
+    """Whether a store is named that is not a file."""
+    return isinstance(text, str) and ADDRESS.match(text) is not None
 
 
 def address_of(text: str, folder: Path) -> Address:
@@ -55,11 +58,18 @@ def address_of(text: str, folder: Path) -> Address:
         options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
         raise UsageError("the address of the PostgreSQL database cannot be read") from None
+    if parts.scheme not in SCHEMES or not text.partition(":")[2].startswith("//"):
+        raise UsageError(
+            "a store is the path of a file or the address of a PostgreSQL database. "
+            "Fix: postgres://USER@HOST/DATABASE"
+        )
     who, at, where = parts.netloc.rpartition("@")
-    if parts.fragment or any(character.isspace() for character in text):
+    # A password that holds / or @ as they are ends too early, and the rest of it would be shown.
+    torn = "@" in who or ("@" in text and where and not at)
+    if torn or parts.fragment or any(character.isspace() for character in text):
         raise UsageError(
             "the address of the PostgreSQL database has a character that must be escaped. "
-            "Fix: write # as %23, a space as %20"
+            "Fix: write @ as %40, / as %2F, # as %23, a space as %20"
         )
     database = unquote(parts.path.removeprefix("/")) or dict(options).get("dbname", "")
     if not database:
@@ -69,7 +79,7 @@ def address_of(text: str, folder: Path) -> Address:
         )
     folders = [value for key, value in options if key == "artifacts"]
     theirs = [(key, value) for key, value in options if key != "artifacts"]
-    public = [(key, value) for key, value in options if key not in SECRET]
+    public = [(key, value) for key, value in options if not SECRET.search(key)]
     user = f"{who.partition(':')[0]}{at}" if who.partition(":")[0] else ""
     hosts = [value for key, value in theirs if key in ("host", "hostaddr", "port")]
     name = hashlib.sha256("\0".join([where.lower(), database, *hosts]).encode()).hexdigest()[:12]

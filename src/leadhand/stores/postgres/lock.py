@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import Conflict
+from leadhand.stores.postgres.schema import HOSTING
 from leadhand.stores.postgres.session import Session
-from leadhand.stores.postgres.writer import HOSTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,16 +1,17 @@
-"""The tables: made and changed by numbered migrations, each in one transaction.
+"""The tables: made and changed by numbered migrations, all in one transaction.
 
 Whoever may create them does so when a store is opened for writing; a role that may not (as a
-team's writers should not) is told who must. A session lock lets one migrate at a time, and
-the owner's epoch is raised with each migration: a host of the older version that still runs
-cannot append to tables it does not know.
+team's writers should not) is told who must. A lock lets one migrate at a time, and the hosts'
+own lock lets nobody do so under a host that runs: one of the older version that comes back
+later looks at the version with each new connection, and does not go on. (The owner's epoch is
+not touched: the log would know of one owner less than there were.)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leadhand.errors import NotAllowed, StoreError
+from leadhand.errors import Conflict, NotAllowed, StoreError
 from leadhand.stores import sql
 from leadhand.stores.postgres.session import FOLDER, OPEN_PATIENCE_S, Session, queries
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MIGRATING = 0x6C656164_6D696772
 """The number of the advisory lock under which migrations run."""
+HOSTING = 0x6C656164_686F7374
+"""The number of the advisory lock that a host holds."""
 
 
 def migrations() -> tuple[sql.Migration, ...]:
@@ -30,13 +33,19 @@ def migrations() -> tuple[sql.Migration, ...]:
     return sql.migrations_in(FOLDER)
 
 
-def version(connection: psycopg.Connection[Any]) -> int:
-    """The database's schema version; 0 where there is none of ours."""
-    (there,) = connection.execute(queries()["has_meta"]).fetchone() or (False,)
-    if not there:
+def version(connection: psycopg.Connection[Any], address: Address) -> int:
+    """The database's schema version; 0 where there is none. StoreError when it is not ours."""
+    (kind,) = connection.execute(queries()["whose"]).fetchone() or ("",)
+    if kind == "empty":
         return 0
-    found = connection.execute(queries()["meta"], ("schema",)).fetchone()
-    return int(found[0]) if found else 0
+    if kind == "ours":
+        found = connection.execute(queries()["meta"], ("schema",)).fetchone()
+        if found is not None and found[0].isdecimal():
+            return int(found[0])
+    raise StoreError(
+        f"{address}: the schema leadhand of this database holds something else than a log of "
+        "Leadhand's. Fix: name another database"
+    )
 
 
 def is_there(address: Address) -> bool:
@@ -44,14 +53,14 @@ def is_there(address: Address) -> bool:
     session = Session(address, "look", patience_s=OPEN_PATIENCE_S)
     try:
         session.open()
-        return session.do(version) > 0
+        return session.do(lambda connection: version(connection, address)) > 0
     finally:
         session.close()
 
 
 def check(connection: psycopg.Connection[Any], address: Address) -> None:
     """StoreError unless the tables are those this code knows."""
-    found, newest = version(connection), migrations()[-1].number
+    found, newest = version(connection, address), migrations()[-1].number
     sql.refuse_newer(found, newest, address)
     if found < newest:
         has = f"has schema {found}, older than {newest}" if found else "has no log of Leadhand's"
@@ -67,7 +76,7 @@ def migrate(
 ) -> int:
     """Bring the database to the newest version; gives back how many migrations ran."""
     steps = migrations() if steps is None else steps
-    found = version(connection)
+    found = version(connection, address)
     sql.refuse_newer(found, steps[-1].number, address)
     if found == steps[-1].number:
         return 0
@@ -75,7 +84,12 @@ def migrate(
     ran = 0
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
-        found = version(connection)  # again under the lock: another may have been faster
+        found = version(connection, address)  # again under the lock: another may have been faster
+        if found and not _unhosted(connection):
+            raise Conflict(
+                f"{address}: its tables are older than this version of Leadhand, and a host still "
+                "works with them. Fix: end that host first (leadhand doctor names it)"
+            )
         for step in steps:
             if step.number <= found:
                 continue
@@ -85,9 +99,14 @@ def migrate(
                 connection.execute("CREATE SCHEMA IF NOT EXISTS leadhand")
             connection.execute(step.text)
             connection.execute(queries()["set_meta"], (str(step.number), "schema"))
-            connection.execute(queries()["raise_epoch"])
             found, ran = step.number, ran + 1
     return ran
+
+
+def _unhosted(connection: psycopg.Connection[Any]) -> bool:
+    """Whether no host runs; none can begin while the transaction lasts."""
+    row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (HOSTING,)).fetchone()
+    return bool(row and row[0])
 
 
 def refuse_others(connection: psycopg.Connection[Any], address: Address) -> None:

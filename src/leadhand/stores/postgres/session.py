@@ -170,9 +170,12 @@ class Session:
 
         return self.do(ask)
 
-    def do(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+    def do(
+        self, work: Callable[[psycopg.Connection[Any]], T], patience_s: float | None = None
+    ) -> T:
         """Something that may be done again when the connection is lost on the way."""
-        deadline = time.monotonic() + self.patience_s
+        patience_s = self.patience_s if patience_s is None else min(patience_s, self.patience_s)
+        deadline = time.monotonic() + patience_s
         with self._lock:
             while True:
                 connection = self.connected(deadline)

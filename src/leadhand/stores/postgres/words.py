@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.stores.postgres.schema import HOSTING
 from leadhand.stores.postgres.session import (
     PAUSE_S,
     explain,
@@ -27,7 +28,6 @@ from leadhand.stores.postgres.session import (
     pass_on_cancel,
     queries,
 )
-from leadhand.stores.postgres.writer import HOSTING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -44,7 +44,8 @@ from leadhand.errors import (
 from leadhand.stores.committer import Committer
 from leadhand.stores.group import Head, Request, Took
 from leadhand.stores.postgres import schema
-from leadhand.stores.postgres.session import Session, explain, lost, queries
+from leadhand.stores.postgres.schema import HOSTING
+from leadhand.stores.postgres.session import OPEN_PATIENCE_S, Session, explain, lost, queries
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 
 HEADS_MAX = 100_000
 NUMBERS_END = 1 << 63
-HOSTING = 0x6C656164_686F7374
-"""The number of the advisory lock that a host holds."""
 HURRY = "SET synchronous_commit = off"
 FENCED, MOVED = "LH001", "LH002"
 
@@ -146,7 +145,7 @@ class PostgresWriter(Committer[Session]):
 
     def lock(self) -> Future[bool]:
         """Become the host: no other can, as long as this one lives. False when one is there."""
-        return self.ask(lambda session: session.do(self._lock))
+        return self.ask(lambda session: session.do(self._lock, OPEN_PATIENCE_S))
 
     def unlock(self) -> Future[None]:
         """Let go of that."""
@@ -337,7 +336,7 @@ class PostgresWriter(Committer[Session]):
                     )
             return row[0], Batch(row[3], 0, row[1], row[4])
 
-        self._epoch, self.head = self._connection.do(raised)
+        self._epoch, self.head = self._connection.do(raised, OPEN_PATIENCE_S)
         self._heads.clear()
         self.refusal = None
         return self._epoch

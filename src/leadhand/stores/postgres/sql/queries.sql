@@ -1,6 +1,14 @@
--- name: has_meta
--- Whether the database holds one of ours at all.
-SELECT to_regclass('leadhand.meta') IS NOT NULL;
+-- name: whose
+-- Whether the database holds one of ours at all, or something of others under our name.
+-- (By the catalog, which a role without rights may read too.)
+SELECT CASE
+    WHEN NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('leadhand'))
+    THEN 'empty'
+    WHEN (SELECT count(*) FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+          WHERE c.relnamespace = to_regnamespace('leadhand') AND c.relname = 'meta'
+            AND c.relkind = 'r' AND a.attname IN ('key', 'value')
+            AND a.atttypid = 'text'::regtype) = 2
+    THEN 'ours' ELSE 'others' END;
 
 -- name: meta
 -- One fact about the database.
@@ -10,12 +18,8 @@ SELECT value FROM leadhand.meta WHERE key = %s;
 -- (The value, then the key.)
 UPDATE leadhand.meta SET value = %s WHERE key = %s;
 
--- name: raise_epoch
--- A new owner: every append of an older one is refused from here on.
-UPDATE leadhand.tail SET epoch = epoch + 1 RETURNING epoch, position, runs, number, hash;
-
 -- name: claim
--- The same for whoever may call it without being the owner of the tables.
+-- A new owner: every append of an older one is refused from here on.
 SELECT out_epoch, out_position, out_runs, out_number, out_hash FROM leadhand.claim();
 
 -- name: epoch
