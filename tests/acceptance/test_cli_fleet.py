@@ -128,6 +128,25 @@ def test_epics_that_are_handed_in_before_and_while_it_runs_become_commits(folder
     assert "it is not done twice" in urgent.err
 
 
+def test_what_could_not_be_taken_or_given_is_said_and_is_no_success(folder):
+    """A branch that is checked out gets nothing, and an epic that is none is not begun."""
+    run_git(folder.path / "shop", "checkout", "-q", "-b", "leadhand/main")
+    before = run_git(folder.path / "shop", "rev-parse", "HEAD")
+    folder.run("fleet", "submit", epic(folder, "early", "a"))
+    (folder.path / ".leadhand/fleet/epics/words.md").write_text("# Only words\n")
+    with started(folder, "--until-idle") as child:
+        done = finished(child)
+    assert done.code == 1, done
+    assert done.err.count("names no tasks") == 1
+    assert done.err.count("is checked out; choose another") == 1
+    assert run_git(folder.path / "shop", "rev-parse", "HEAD") == before
+    toml = (folder.path / "leadhand.toml").read_text()
+    folder.write("leadhand.toml", toml.replace("leadhand/main", "a..b"))
+    with started(folder, "--until-idle") as child:
+        done = finished(child)
+    assert (done.code, "cannot be the name of a branch" in done.err) == (2, True), done
+
+
 def test_the_report_is_one_file_and_the_same_figures_as_json(folder):
     folder.run("fleet", "submit", epic(folder, "first", "a", "b"))
     done = folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle")

@@ -10,9 +10,11 @@ import pytest
 
 from leadhand import Finish, Goal, GoalPlanner, Human, Lead, Permanent, Propose, Report, worker
 from leadhand.core import events as ev
+from leadhand.core.catalog import Offer
 from leadhand.core.policy import Policy
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.testing import HANG, ScriptedPlanner, scripted, simulate
+from leadhand.testing.scripted import ScriptedWorker
 
 QUICK = Policy(jitter=0.0, backoff_s=0.1, attempts_max=2, planner_rounds_max=2)
 
@@ -184,3 +186,17 @@ def test_parts_are_not_the_whole():
     done = simulate({"goal": goal, "steps": [step]}, [scripted("w", [Permanent("no")])])
     assert (done.outcome.status, done.violations) == ("failed", ())
     assert "table is wanted" in done.outcome.reason
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -5.0])
+def test_what_is_no_sum_of_money_is_not_written(cost):
+    """The log could not be read again with it; what the worker declares is charged instead."""
+
+    class Odd(ScriptedWorker):
+        async def perform(self, task, context):
+            return Report(data=1, cost=cost)
+
+    odd = Odd("odd", offer=Offer(cost=2.0))
+    done = simulate({"goal": "g", "steps": [{"id": "a", "worker": "odd"}]}, [odd], policy=QUICK)
+    assert (done.violations, done.outcome.status) == ((), "succeeded")
+    assert [e.cost for _, e in done.events if isinstance(e, ev.AttemptReported)] == [2.0]

@@ -1,17 +1,19 @@
 """Epics: read, refused with reasons, and turned into plans that keep writers apart."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadhand.app.fleet_submitting import data_of, run_of, submit
 from leadhand.core.check import lint
 from leadhand.core.graph import Order, dependencies
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Boundaries, clash
-from leadhand.fleet.epics import parse_epic, plan_of, read_epic
+from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic, plan_of, read_epic
 
 EPIC = """# Add a search
 
@@ -86,6 +88,11 @@ def test_no_two_writers_of_one_path_may_run_at_once():
         ("tasks: [{id: a, goal: long enough to read, wirtes: [x]}]", "wirtes"),
         ("acceptance: ['make test | tee log']", "needs a shell"),
         ('acceptance: ["echo \'open"]', "cannot be split"),
+        ("tasks: [{id: a, goal: long enough to read, writes: [.Git/x]}]", "outside"),
+        ("tasks: [{id: a, goal: long enough to read, writes: [x], budget: -1}]", "not above 0"),
+        ("tasks: [{id: a, goal: long enough to read, writes: [x], timeout: soon}]", "timeout"),
+        ("acceptance: [['', x]]", "names no program"),
+        ("- a", "head of an epic"),
         ("prio: 3", "prio"),
         ("tasks: 5", "tasks"),
     ],
@@ -101,6 +108,31 @@ def test_an_epic_that_cannot_be_read(tmp_path):
     (tmp_path / "e.md").write_text("\n")
     with pytest.raises(UsageError, match="says nothing"):
         read_epic(tmp_path / "e.md")
+
+
+def test_whatever_ends_its_lines_an_epic_is_the_same(tmp_path):
+    """Saved on Windows, its block is still read, and its tasks are not left to a planner."""
+    text = "# T\n\n```yaml\ntasks: [{id: a, goal: long enough to read, writes: [x]}]\n```\n"
+    runs = set()
+    for ending in ("\n", "\r\n"):
+        for mark in (b"", b"\xef\xbb\xbf"):
+            (tmp_path / "t.md").write_bytes(mark + text.replace("\n", ending).encode())
+            run, found = submit(tmp_path / "epics", tmp_path / "t.md")
+            assert [task.id for task in found.tasks] == ["a"]
+            runs |= {run, run_of("t", data_of(tmp_path / "t.md"))}
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("odd", ["pipe", "long"])
+def test_what_is_no_file_of_an_epic_is_not_read(tmp_path, odd):
+    """A pipe that nobody writes would keep the fleet from all other epics."""
+    path = tmp_path / "e.md"
+    if odd == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes(b"x" * (EPIC_BYTES_MAX + 1))
+    with pytest.raises(UsageError, match=r"not a file|at most"):
+        data_of(path)
 
 
 async def test_holders_of_the_same_path_take_turns_and_others_do_not_wait():

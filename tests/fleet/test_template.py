@@ -121,6 +121,28 @@ async def test_events_in_our_own_form_are_heard_and_added_up(coder, slot):
     assert [event.kind for event in heard] == kinds
 
 
+@pytest.mark.parametrize("cost", ["NaN", "1e999", "-1000"])
+async def test_what_is_no_sum_of_money_is_not_counted(coder, slot, cost):
+    """It would be in every figure, lift the day's limit, or keep the log from being read."""
+    said = f'{{"type": "usage", "cost": {cost}, "tokens_in": 1e999}}'
+    once = f'{{"type": "usage", "cost": {cost}, "retry_after_s": {cost}}}'
+    half = '{"type": "text", "text": "half \\ud800"}'
+    lines = f'{{"type": "usage", "cost": 0.5}}\n{said}\n{once}\n{half}'
+    done, heard = await work(coder(*shell(f"cat <<'E'\n{lines}\nE\n")), slot)
+    assert done.cost == 0.5
+    assert [event.cost for event in heard] == [0.5, None, None, None]
+    assert done.said.encode() == b"half \\ud800"
+
+
+async def test_of_a_flood_of_lines_the_last_are_heard(coder, slot):
+    """And what is no flood is heard whole."""
+    done, heard = await work(coder(*shell("yes | head -n 300000; echo; echo needs: a pause")), slot)
+    assert done.said == "needs: a pause"
+    assert len(heard) < 30_000
+    _, heard = await work(coder(*shell("seq 200")), slot)
+    assert [event.text for event in heard] == [str(number + 1) for number in range(200)]
+
+
 async def test_a_claim_is_not_a_change(coder, slot):
     """It says that it is done, ends with 0, and left nothing."""
     done, _ = await work(coder(*shell("echo Done. All tests pass.")), slot)

@@ -34,12 +34,17 @@ AGENT = textwrap.dedent(
         pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
     elif trick == "red":
         pathlib.Path(f"{task}.py").write_text("raise SystemExit(1)\\n")
+    elif trick == "odd":
+        open(b"\\xff\\x1b.py", "w").close()
     elif trick == "wipe":
         import shutil
         for each in pathlib.Path(".").iterdir():
             shutil.rmtree(each) if each.is_dir() else each.unlink()
     else:
         pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
+    if trick == "bytes":
+        pathlib.Path(f"any/{task}").mkdir(parents=True)
+        open(f"any/{task}/".encode() + b"\\xff.txt", "w").close()
     """
 )
 GATE = "import pathlib, runpy; [runpy.run_path(str(p)) for p in pathlib.Path('.').glob('*.py')]"
@@ -47,7 +52,7 @@ GATE = "import pathlib, runpy; [runpy.run_path(str(p)) for p in pathlib.Path('.'
 
 def epic(*names):
     tasks = "\n".join(
-        f"  - {{id: {n}, goal: write the module {n}, writes: [{n}.py],"
+        f"  - {{id: {n}, goal: write the module {n}, writes: [{n}.py, any/{n}],"
         f" acceptance: [[{sys.executable}, {n}.py]]}}"
         for n in names
     )
@@ -103,7 +108,7 @@ async def test_tasks_land_with_their_names_on_them(shop, processes, tmp_path, us
     assert run_git(user, "rev-parse", "HEAD") == before, "the user's checkout is as it was"
 
 
-@pytest.mark.parametrize("trick", ["nothing", "crash", "outside", "red", "wipe"])
+@pytest.mark.parametrize("trick", ["nothing", "crash", "outside", "red", "wipe", "odd"])
 async def test_who_goes_wrong_first_lands_in_the_end(shop, processes, tmp_path, trick):
     outcome, store = await run(shop, processes, tmp_path, {"a": [trick]}, "a", "b")
     assert outcome.status == "succeeded", outcome
@@ -126,6 +131,12 @@ async def test_who_never_gets_it_right_is_a_question_and_others_land(shop, proce
     assert "changed nothing" in outcome.waiting_for[0]["text"]
     assert shop.hub.landed(outcome.run, "a") is None
     assert shop.hub.landed(outcome.run, "b") is not None
+
+
+async def test_a_name_that_is_no_text_lands_and_its_task_is_done(shop, processes, tmp_path):
+    outcome, _ = await run(shop, processes, tmp_path, {"a": ["bytes"]}, "a")
+    assert outcome.status == "succeeded", outcome
+    assert outcome.steps[0].data["files"] == ["a.py", r"any/a/\xff.txt"]
 
 
 async def test_what_is_on_main_is_adopted_not_done_again(shop, processes, tmp_path):

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, Self
 from leadhand.app.fleet_evidence import left_behind
 from leadhand.app.fleet_planning import epic_policy
 from leadhand.app.fleet_results import Results
-from leadhand.app.fleet_submitting import run_of, submit
+from leadhand.app.fleet_submitting import data_of, run_of, submit
 from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.conductor import Conductor
 from leadhand.fleet.crew import crew, tiers_of
-from leadhand.fleet.epics import parse_epic
+from leadhand.fleet.epics import parse_epic, text_of
 from leadhand.fleet.following import Following
 from leadhand.fleet.gate import Gate, GateRules
 from leadhand.fleet.git import GitFailed
@@ -164,6 +164,8 @@ class Fleet:
         hub = await stack.enter_async_context(
             await Hub.open(config.folder / "hub", config.repo, config.branch)
         )
+        if config.publish:
+            await hub.user.check_name(config.publish)
         before = await asyncio.to_thread(read_journal, config.folder)
         journal = stack.enter_context(Journal(config.folder))
         if config.proxy is not None:
@@ -318,11 +320,11 @@ class Fleet:
 
     async def _begin(self, path: Path) -> None:
         try:
-            data = await asyncio.to_thread(path.read_bytes)
+            data = await asyncio.to_thread(data_of, path)
             ident = run_of(path.stem, data)
             if ident in self._runs or self.host.store.header(ident) is not None:
                 return
-            epic = parse_epic(data.decode("utf-8"), path.stem, str(path))
+            epic = parse_epic(text_of(data), path.stem, str(path))
             if not epic.tasks and self.lead.planner is None:
                 raise UsageError(f"{path}: names no tasks, and this fleet has no planner")
             wanted = wanted_of(epic, self._tiers, planned=self.lead.planner is not None)

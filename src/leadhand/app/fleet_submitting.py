@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import time
 from typing import TYPE_CHECKING
 
 from leadhand.errors import UsageError
-from leadhand.fleet.epics import EPIC_BYTES_MAX, Epic, parse_epic
+from leadhand.fleet.epics import EPIC_BYTES_MAX, Epic, parse_epic, text_of
 from leadhand.settings.folders import EPIC
 
 if TYPE_CHECKING:
@@ -25,16 +26,11 @@ def submit(folder: Path, path: Path, priority: int | None = None) -> tuple[str, 
 
     The same words under the same name are the same epic, and it is not done twice.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(data) > EPIC_BYTES_MAX:
-        raise UsageError(f"{path}: an epic has at most {EPIC_BYTES_MAX:,} bytes")
+    data = data_of(path)
     if path.suffix != ".md":
         raise UsageError(f"{path}: an epic is a Markdown file. Fix: call it {path.stem}.md")
     try:
-        text = data.decode("utf-8")
+        text = text_of(data)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is not UTF-8 ({error.reason})") from None
     if priority is not None:
@@ -49,13 +45,26 @@ def submit(folder: Path, path: Path, priority: int | None = None) -> tuple[str, 
     return run_of(path.stem, text.encode()), epic
 
 
+def data_of(path: Path) -> bytes:
+    """The bytes of an epic's file; a pipe, or what is far too long, is not read."""
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise UsageError(f"{path}: is not a file")
+        if about.st_size > EPIC_BYTES_MAX:
+            raise UsageError(f"{path}: an epic has at most {EPIC_BYTES_MAX:,} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+
+
 def run_of(name: str, data: bytes) -> str:
     """The run that an epic is: the same file with the same words is the same epic.
 
     How urgent it is makes no other one of it.
     """
     plain = "".join(letter if letter.isalnum() else "-" for letter in name)[:40].strip("-")
-    words = _without_priority(data.decode("utf-8", "replace")).encode()
+    words = _without_priority(text_of(data)).encode()
     return f"{EPIC}{plain or 'x'}-{hashlib.sha256(words).hexdigest()[:8]}".lower()
 
 

@@ -9,6 +9,7 @@ reports.
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,7 @@ async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool
             tuple(verdict.findings),
             recommendations,
             tuple(report.artifacts),
-            report.cost or (ev.NO_COST if paid else _declared_cost(run, effect)),
+            _cost(run, effect, report, paid=paid),
             output,
             output_ref,
             verdict.surprise,
@@ -142,8 +143,15 @@ async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool
     )
 
 
-def _declared_cost(run: Run, effect: StartAttempt) -> float:
-    """A worker that does not say what an attempt cost is charged what it declares."""
+def _cost(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> float:
+    """A worker that does not say what an attempt cost is charged what it declares.
+
+    What is no sum of money says nothing; the log could not be read again with it.
+    """
+    if 0 < report.cost < math.inf:
+        return report.cost
+    if paid:
+        return ev.NO_COST
     offer = run.state.catalog.offer(effect.worker, effect.action)
     return offer.cost if offer else ev.NO_COST
 

@@ -27,13 +27,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from leadhand.codec.documents import read_document
+from leadhand.codec.documents import Form, read_document
 from leadhand.core import paths
+from leadhand.core.durations import seconds
 from leadhand.core.graph import Order
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
@@ -47,6 +49,8 @@ WRITES_MAX = 20
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 _BLOCK = re.compile(r"^```ya?ml\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
+
+HEAD = Form("the head of an epic is an object", 'Write "priority:", "tasks:" and so on.')
 
 Command = tuple[str, ...]
 
@@ -100,13 +104,18 @@ def read_epic(path: Path) -> Epic:
     return parse_epic(text, name, str(path))
 
 
+def text_of(data: bytes) -> str:
+    """What a file says, whatever ends its lines and marks its beginning."""
+    return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+
+
 def parse_epic(text: str, name: str, place: str) -> Epic:
     """An epic from its text."""
     block = _BLOCK.search(text)
     head = _Head()
     if block is not None:
         try:
-            doc = read_document(block[1].encode(), name=f"{place}, its yaml block")
+            doc = read_document(block[1].encode(), name=f"{place}, its yaml block", form=HEAD)
             head = msgspec.convert(doc, _Head)
         except msgspec.ValidationError as error:
             raise UsageError(f"{place}: in its yaml block: {error}") from None
@@ -137,7 +146,9 @@ def commands(given: list[str | list[str]], place: str) -> tuple[Command, ...]:
             argv = shlex.split(each) if isinstance(each, str) else list(each)
         except ValueError as error:
             raise UsageError(f"{place}: {each!r} cannot be split ({error})") from None
-        if not argv or any(word in ("|", "&&", "||", ";", ">", "<") for word in argv):
+        if not "".join(argv[:1]) or any("\0" in word for word in argv):
+            raise UsageError(f"{place}: {each!r} names no program")
+        if any(word in ("|", "&&", "||", ";", ">", "<") for word in argv):
             raise UsageError(
                 f"{place}: {each!r} needs a shell, and none reads it. Fix: put it into a script."
             )
@@ -166,6 +177,7 @@ def lint_wave(tasks: tuple[Task, ...]) -> list[str]:
             wrong.append(f"{here}: may change {len(task.writes)} paths; split it")
         wrong += [f"{here}: {path!r} is outside the repository" for path in _outside(task)]
         wrong += _wrong_commands(task, here)
+        wrong += [f"{here}: {words}" for words in _wrong_limits(task)]
     for task in tasks:
         unknown = [name for name in task.depends_on if name not in seen]
         if unknown:
@@ -180,7 +192,17 @@ def lint_wave(tasks: tuple[Task, ...]) -> list[str]:
 def _outside(task: Task) -> list[str]:
     """Paths that lead out of the repository, or into git's own folder."""
     every = [*task.writes, *task.reads]
-    return [p for p in every if p.startswith("/") or {"..", ".git"} & set(p.split("/"))]
+    return [p for p in every if p.startswith("/") or {"..", ".git"} & set(p.lower().split("/"))]
+
+
+def _wrong_limits(task: Task) -> Iterator[str]:
+    if task.budget is not None and not task.budget > 0:
+        yield "its budget is not above 0"
+    try:
+        if task.timeout is not None and not seconds(task.timeout) > 0:
+            yield "its timeout is not above 0"
+    except ValueError as error:
+        yield f"its timeout {error}"
 
 
 def _wrong_commands(task: Task, here: str) -> list[str]:

@@ -18,6 +18,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.fleet.coder.base import Assignment
+from leadhand.fleet.git import shown
 from leadhand.fleet.patterns import within
 from leadhand.fleet.transcripts import Transcript, place
 from leadhand.models.guard import scrub
@@ -125,7 +126,7 @@ def _kept(folder: Path | None, asked: Assignment) -> tuple[Heard, Callable[[], N
 def _asked(
     reviewer: Reviewer, assignment: Assignment, patch: str, kept: Sequence[str]
 ) -> Assignment:
-    paths = "\n".join(f"- {path}" for path in kept)
+    paths = "\n".join(f"- {shown(path)}" for path in kept)
     brief = BRIEF.format(goal=assignment.goal, paths=paths, patch=patch)
     return Assignment(
         run=assignment.run,
@@ -152,7 +153,8 @@ async def patch_of(hub: Hub, base: str, head: str, paths: Sequence[str]) -> str:
     """The difference, bounded; a change too large to be read is not read in part."""
     found = await hub.patch(base, head, (), PATCH_CHARS + 1)
     if len(found) > PATCH_CHARS:
-        raise TooLarge(f"the change is too large to be reviewed ({', '.join(paths[:5])})")
+        named = ", ".join(map(shown, paths[:5]))
+        raise TooLarge(f"the change is too large to be reviewed ({named})")
     return found
 
 

@@ -83,11 +83,15 @@ class User:
         )
         return (await into("rev-parse", "--verify", f"{USER}^{{commit}}")).text
 
-    async def publish(self, hub: Git, sha: str, branch: str) -> None:
-        """A branch of the user's is made, or moved forward, to a commit of the hub."""
+    async def check_name(self, branch: str) -> None:
+        """Whether a branch can be called so."""
         valid = await self.git("check-ref-format", "--branch", branch, codes=(0, 1, 128))
         if valid.code or valid.text != branch:
-            raise UsageError(f"{branch!r} cannot be the name of a branch")
+            raise UsageError(f"{branch!r} cannot be the name of a branch. Fix: [fleet] publish")
+
+    async def publish(self, hub: Git, sha: str, branch: str) -> None:
+        """A branch of the user's is made, or moved forward, to a commit of the hub."""
+        await self.check_name(branch)
         try:
             await self.git(
                 "fetch",

@@ -34,6 +34,7 @@ from leadhand.fleet.boundaries import Boundaries
 from leadhand.fleet.briefs import brief_of, conflict_of, handoff_of, question_in, remarks_in
 from leadhand.fleet.coder.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.conductor import Change, Conductor, Ejected
+from leadhand.fleet.git import shown
 from leadhand.fleet.hub import ref_of
 from leadhand.fleet.ladder import CODER
 from leadhand.fleet.patterns import outside
@@ -230,7 +231,8 @@ class CoderWorker:
                 handoff["conflict"] = conflict_in(outcome, left)
             return paid.failed(kind, words, None, handoff)
         remarks, same = remarks_in(handoff.get("said", "")), bool(assignment.session)
-        return paid.landed(outcome.sha, sorted(changed), verdict.flaky, remarks, same=same)
+        files = sorted(map(shown, changed))
+        return paid.landed(outcome.sha, files, verdict.flaky, remarks, same=same)
 
     async def _reviewed(
         self,
@@ -242,7 +244,7 @@ class CoderWorker:
         handoff: dict[str, Any],
     ) -> Report | None:
         """None when it may land; otherwise why not, or that a person is to look at it."""
-        shop, named = self.shop, ", ".join(kept[:5])
+        shop, named = self.shop, ", ".join(map(shown, kept[:5]))
         if shop.reviewer is None:
             ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
             await shop.hub.submit(ref, left.head)
@@ -251,7 +253,7 @@ class CoderWorker:
                 f"git --git-dir={shop.hub.git.folder} show {left.head[:12]}. Answer retry without "
                 "words to let exactly this land, retry with words to have it done again"
             )
-            held = {"head": left.head, "base": left.base, "paths": list(kept)}
+            held = {"head": left.head, "base": left.base, "paths": [*map(shown, kept)]}
             return paid.failed("policy", words, None, {**handoff, "held": held})
         context.progress("under review")
         said = await reviewing.judged(shop, shop.reviewer, assignment, left, kept)
@@ -339,14 +341,15 @@ class CoderWorker:
     def _wrong(self, taken: Taken, given: Given) -> str:
         """Why what was left is not the task, whatever the agent says; nothing when it may be."""
         if not taken.head:
-            hidden = f" (but for {next(iter(taken.elsewhere))})" if taken.elsewhere else ""
+            hidden = f" (but for {shown(min(taken.elsewhere))})" if taken.elsewhere else ""
             return f"the agent says that it is done, and has changed nothing{hidden}"
         beyond = outside(sorted(taken.changed), given.writes)
         if beyond:
-            return f"it changed {', '.join(beyond[:5])}, which is outside of {given.writes}"
+            named = ", ".join(map(shown, beyond[:5]))
+            return f"it changed {named}, which is outside of {given.writes}"
         if taken.left_out:
             path, why = next(iter(taken.left_out.items()))
-            return f"{path} cannot be taken: {why}"
+            return f"{shown(path)} cannot be taken: {why}"
         return ""
 
     def _change(
@@ -377,7 +380,7 @@ class CoderWorker:
     async def _adopted(self, sha: str) -> Report:
         hub = self.shop.hub
         files = await hub.changed(await hub.resolve(f"{sha}^"), sha)
-        return Report(data={"commit": sha, "files": sorted(files)})
+        return Report(data={"commit": sha, "files": sorted(map(shown, files))})
 
     async def probe(self, task: Attempt, _context: Context) -> Report | None:
         """Whether it is on main, as git says."""

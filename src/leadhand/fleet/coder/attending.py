@@ -19,9 +19,12 @@ a host that is killed leaves no agent behind, and an agent that daemonises is fo
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from leadhand.fleet.coder.base import (
     Assignment,
@@ -38,6 +41,9 @@ from leadhand.fleet.coder.progress import Fingerprint, fingerprint
 from leadhand.fleet.sandbox import Wrapped
 from leadhand.workers.processes import Finished, Process, Processes
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 GRACE_S = 30.0
 TERM_S = 5.0
 ENDING_S_MAX = 60.0
@@ -47,6 +53,9 @@ RETRIES_MAX = 3
 WAIT_S_MAX = 30.0
 TAIL_LINES = 200
 NOISE_LINES = 20
+LINES_PER_S = 500
+"""Plain lines that are heard in a second. Of a flood only the last ones are: whoever prints a
+hundred megabytes must not keep all others from being heard."""
 TAIL_CHARS = 8_000
 TEXT_CHARS = 20_000
 KEPT_BYTES = 64 << 10
@@ -73,6 +82,8 @@ class Attendance:
         self._out, self._err = Lines(), Lines()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._noise: deque[str] = deque(maxlen=NOISE_LINES)
+        self._late: deque[tuple[str, bytes]] = deque(maxlen=NOISE_LINES)
+        self._second, self._plain_lines = 0.0, 0
         self._wake = asyncio.Event()
         self._verdict: tuple[Ended, str, str] | None = None
         self._result: CoderEvent | None = None
@@ -132,9 +143,28 @@ class Attendance:
         for stream, lines in (("stdout", self._out), ("stderr", self._err)):
             for line in lines.rest():
                 self._line(stream, line)
+        self._catch_up()
 
     def _line(self, stream: str, line: bytes) -> None:
         found = document(line) if stream == "stdout" else None
+        if found is None and self._flooded():
+            self._late.append((stream, line))
+        else:
+            self._catch_up()
+            self._said(stream, line, found)
+
+    def _flooded(self) -> bool:
+        now = time.monotonic()
+        if now - self._second >= 1.0:
+            self._second, self._plain_lines = now, 0
+        self._plain_lines += 1
+        return self._plain_lines > LINES_PER_S
+
+    def _catch_up(self) -> None:
+        while self._late:
+            self._said(*self._late.popleft(), None)
+
+    def _said(self, stream: str, line: bytes, found: Mapping[str, Any] | None) -> None:
         if found is None:
             if text := line.decode(errors="replace").strip()[:TEXT_CHARS]:
                 said = self._plain and stream == "stdout"
@@ -142,8 +172,8 @@ class Attendance:
                 self._take(CoderEvent("text" if said else "other", text=text))
             return
         try:
-            events = list(self._reading.read(found))
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            events = [_sane(event) for event in self._reading.read(found)]
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             events = [CoderEvent("other")]  # a shape nobody has told us of
         for event in events:
             self._take(event)
@@ -300,6 +330,15 @@ class Attendance:
 
     def _failure(self, event: CoderEvent) -> str:
         return event.failure or classify(event.text)
+
+
+def _sane(event: CoderEvent) -> CoderEvent:
+    """An event whose numbers can be added up and stored, whatever the program said."""
+    return replace(event, cost=_sum_of(event.cost), retry_after_s=_sum_of(event.retry_after_s))
+
+
+def _sum_of(said: float | None) -> float | None:
+    return said if said is not None and 0 <= said < math.inf else None
 
 
 def _ended(failure: str) -> Ended:

@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from leadhand.codec.events import escaped
+
 LINE_BYTES_MAX = 10 << 20
 
 
@@ -60,4 +62,7 @@ def document(line: bytes) -> Mapping[str, Any] | None:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return None
+    found: Mapping[str, Any] = escaped(value) if b"\\u" in line else value
+    return found

@@ -66,7 +66,7 @@ class TemplateCoder(ProcessCoder):
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
         """Its command line, filled in; the brief is a file that it can only read."""
         brief = self.given(assignment) / "brief.md"
-        brief.write_text(assignment.told)
+        brief.write_bytes(assignment.told.encode("utf-8", "backslashreplace"))
         places = {
             "attempt": str(assignment.attempt),
             "brief_file": str(brief),
