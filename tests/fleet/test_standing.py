@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from leadhand.app.fleet_evidence import Evidence
 from leadhand.core import control
 from leadhand.fleet import journal, transcripts
 from leadhand.fleet.coder.base import CoderEvent, CoderResult
@@ -77,6 +78,40 @@ async def test_nobody_is_sent_while_main_itself_is_red(tmp_path, user):
         fleet.submit(epic(tmp_path, "second", "b"))
         await settled(fleet)
     assert len(noted(tmp_path, "looked")) == looks, "what was seen green is not looked at again"
+
+
+SPOILT = [
+    "null",
+    "[" * 100_000,
+    '{"at": 1, "what": [1]}',
+    '{"at": 1e30, "what": "agent"}',
+    '{"at": 99999999999999999999999, "what": "agent"}',
+    '{"at": NOW, "what": "agent ended", "cost": "much"}',
+    '{"at": NOW, "what": "agent ended", "cost": NaN}',
+    '{"at": NOW, "what": "moved", "size": "x"}',
+    '{"at": NOW, "what": "tested"}',
+    '{"at": NOW, "what": "pull request"}',
+    '{"at": NOW, "what": "landed", "waited_s": null}',
+]
+
+
+async def test_what_is_spoilt_in_a_fleets_files_is_passed_over(tmp_path, user):
+    """Neither the figures nor the next start end for it, and no later one either."""
+    folder, opened = tmp_path / "fleet", standing(tmp_path, user)
+    async with opened():
+        pass
+    lines = "\n".join(SPOILT).replace("NOW", str(time.time_ns() // 1000))
+    with (folder / journal.NAME).open("a") as file:
+        file.write(lines + "\n")
+    flaky = '{"name": "x", "at": 1e30}\n[]\n' + "[" * 100_000
+    (folder / "hub" / "flakes.jsonl").write_text(flaky)
+    agent = {"run": "r", "task": "t", "attempt": 1, "coder": "c", "cost": "much"}
+    (folder / "live.json").write_text(json.dumps({"agents": [agent]}))
+    for _ in range(2):
+        async with opened():
+            document = await Evidence(folder).document()
+        assert document["train"]["tests"] == 0
+        assert document["spend"]["total"] == 0
 
 
 def test_a_journal_that_was_cut_off_or_is_full_goes_on(tmp_path):

@@ -121,7 +121,7 @@ def flaky_tests(folder: Path) -> list[Doc]:
             seen = json.loads(line)
             row = found.setdefault(str(seen["name"]), {"name": str(seen["name"]), "times": 0})
             row |= {"times": row["times"] + 1, "last": iso(int(seen["at"]) * SECOND)}
-        except (ValueError, KeyError, TypeError):
+        except (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError):
             continue  # a line that was cut off
     return sorted(found.values(), key=lambda row: -row["times"])[:FLAKY_SHOWN]
 
@@ -145,7 +145,7 @@ def live_of(folder: Path) -> Doc | None:
     try:
         found = json.loads((folder / LIVE).read_text(encoding="utf-8"))
         fresh = time.time() - float(found["at"]) < STALE_S
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     holder = host_info(folder / FLEET_DATABASE) if fresh else None
     return found if holder is not None and holder.get("pid") == found.get("pid") else None
@@ -170,9 +170,9 @@ def left_behind(folder: Path) -> list[Doc]:
         names = ("run", "task", "attempt", "coder", "cost")
         lost = [{name: each[name] for name in names} for each in found["agents"]]
         (folder / LIVE).unlink()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
-    return lost
+    return [each for each in lost if journal.is_sum(each["cost"])]
 
 
 def write_live(folder: Path, doc: Doc) -> None:

@@ -100,8 +100,9 @@ class Results:
         except FileNotFoundError:
             self._made = dict.fromkeys(ended, "")
             self._write()
-        except (OSError, ValueError, AttributeError) as error:
-            raise LeadhandError(f"{self._path}: cannot be read ({error})") from None
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            fix = "Fix: mend it, or remove it; then epics that ended get no pull request"
+            raise LeadhandError(f"{self._path}: cannot be read ({error}). {fix}") from None
 
     async def _offer(self, state: State, made: dict[str, str]) -> None:
         run = state.run

@@ -383,7 +383,10 @@ def _say_line(console: Console, line: Doc) -> None:
     words = " ".join(
         str(line[key]) for key in ("tool", "path", "text") if line.get(key) not in (None, "")
     )
-    moment = time.strftime("%H:%M:%S", time.localtime(int(line.get("at", 0)) / 1e6))
+    try:
+        moment = time.strftime("%H:%M:%S", time.localtime(int(line.get("at", 0)) / 1e6))
+    except (ArithmeticError, OSError, TypeError, ValueError):
+        moment = "--:--:--"  # a line that was spoilt
     kind = str(line.get("kind", ""))
     console.out(f"{moment} {kind:<7} {clean_lines(words)}".rstrip())
     sys.stderr.flush()

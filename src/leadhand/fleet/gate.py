@@ -123,7 +123,7 @@ class Flakes:
             for line in path.read_text(errors="replace").splitlines():
                 try:
                     name = str(json.loads(line)["name"])
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, LookupError, TypeError, RecursionError):
                     continue  # a line that was cut off
                 self.sightings[name] = self.sightings.get(name, 0) + 1
 

@@ -16,6 +16,7 @@ A file that grows beyond `BYTES_MAX` becomes the older one, and the one before t
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 BYTES_MAX = 64 << 20
 NAME = "journal.jsonl"
+LATEST = 253_402_300_800_000_000
+"""The year 10000, in microseconds."""
+NUMBERS = frozenset({"cost", "seconds", "size", "waited_s"})
+NEEDED = {"moved": ("size",), "tested": ("size",), "pull request": ("code",)}
 
 Note = dict[str, Any]
 
@@ -90,7 +95,21 @@ def _lines(path: Path) -> Iterator[Note]:
     for line in text.splitlines():
         try:
             note = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # cut off
-        if isinstance(note, dict) and isinstance(note.get("at"), int) and "what" in note:
+        if isinstance(note, dict) and is_whole(note):
             yield note
+
+
+def is_whole(note: Note) -> bool:
+    """Whether it can be counted: a line that a disk or a hand has spoilt is as good as cut off."""
+    at, what = note.get("at"), note.get("what")
+    if not (isinstance(at, int) and 0 <= at < LATEST and isinstance(what, str)):
+        return False
+    needed = [key for key in NEEDED.get(what, ()) if key not in note]
+    return not needed and all(is_sum(note[key]) for key in NUMBERS & note.keys())
+
+
+def is_sum(value: Any) -> bool:
+    """Whether it is a number that can be added up."""
+    return isinstance(value, int | float) and 0 <= value < math.inf

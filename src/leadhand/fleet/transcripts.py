@@ -92,7 +92,7 @@ def _documents(data: bytes) -> Iterator[dict[str, Any]]:
     for line in data.decode("utf-8", "replace").splitlines():
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
             yield found
