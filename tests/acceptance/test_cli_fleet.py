@@ -131,12 +131,17 @@ def test_epics_that_are_handed_in_before_and_while_it_runs_become_commits(folder
 def test_what_could_not_be_taken_or_given_is_said_and_is_no_success(folder):
     """A branch that is checked out gets nothing, and an epic that is none is not begun."""
     run_git(folder.path / "shop", "checkout", "-q", "-b", "leadhand/main")
-    before = run_git(folder.path / "shop", "rev-parse", "HEAD")
     folder.run("fleet", "submit", epic(folder, "early", "a"))
     (folder.path / ".leadhand/fleet/epics/words.md").write_text("# Only words\n")
+    folder.write("agent.py", AGENT.replace("if task ==", "time.sleep(3)\nif task =="))
     with started(folder, "--until-idle") as child:
+        folder.until(lambda: working(folder, "a"), "an agent to work")
+        run_git(folder.path / "shop", "rm", "-q", "a.txt")
+        run_git(folder.path / "shop", "commit", "-q", "-m", "Red by hand")
+        before = run_git(folder.path / "shop", "rev-parse", "HEAD")
         done = finished(child)
     assert done.code == 1, done
+    assert done.err.count(f"your branch: {before[:12]} is not taken up (red)") == 1
     assert done.err.count("names no tasks") == 1
     assert done.err.count("is checked out; choose another") == 1
     assert run_git(folder.path / "shop", "rev-parse", "HEAD") == before

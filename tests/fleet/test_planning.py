@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from leadhand.core import events as ev
+from leadhand.core.state import State, StepState
 from leadhand.fleet.facts import facts_of
 from leadhand.fleet.ladder import ladder as counted_ladder
 from leadhand.fleet.ladder import totals
+from leadhand.fleet.planning.record import by_size, done_in
 from tests.fleet.planned import (
     Script,
     done,
@@ -190,3 +192,16 @@ async def test_the_ladder_ends_at_a_person_and_goes_on_from_there(planned, tmp_p
     assert "A person says: use words" in (tmp_path / "told" / "brief-x-2-1.md").read_text()
     row = next(row for row in result(run)["ladder"] if row["task"] == "x")
     assert (row["split"], row["replan"], row["asked"]) == (1, 1, 1)
+
+
+def test_an_attempt_whose_host_was_killed_is_no_failure_of_its_size():
+    """Nobody came to an end: the next one is the first pass. An agent that crashed did fail."""
+    killed = {"class": "lost", "message": "its host ended before it reported"}
+    crashed = {"class": "lost", "message": "it ended", "details": {"by": "coder"}}
+    state = State()
+    for name, failures in {"a": [killed, killed], "b": [killed, crashed], "c": []}.items():
+        step = StepState({"id": name, "writes": ["x"]}, 0, "coder@big", status="succeeded")
+        step.failures, step.attempts = tuple(failures), len(failures) + 1
+        state.steps[name] = step
+    rows = by_size(done_in(state))
+    assert rows == [{"size": "1 path", "tasks": 3, "landed": 3, "first_pass": 2}]

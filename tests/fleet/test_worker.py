@@ -34,6 +34,14 @@ AGENT = textwrap.dedent(
         pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
     elif trick == "red":
         pathlib.Path(f"{task}.py").write_text("raise SystemExit(1)\\n")
+    elif trick == "half":
+        pathlib.Path(f"{task}.py").write_text("# the first half\\n")
+        sys.exit(3)
+    elif trick == "rest":
+        import re, subprocess
+        show = re.search("`(git diff .*?)`", brief)[1].split()
+        assert b"+# the first half" in subprocess.check_output(show)
+        pathlib.Path(f"{task}.py").write_text("name = 'whole'\\n")
     elif trick == "odd":
         open(b"\\xff\\x1b.py", "w").close()
     elif trick == "wipe":
@@ -131,6 +139,14 @@ async def test_who_never_gets_it_right_is_a_question_and_others_land(shop, proce
     assert "changed nothing" in outcome.waiting_for[0]["text"]
     assert shop.hub.landed(outcome.run, "a") is None
     assert shop.hub.landed(outcome.run, "b") is not None
+
+
+async def test_who_comes_next_is_told_where_the_work_of_the_last_is(shop, processes, tmp_path):
+    """Its own git can show it, though the files are those of main."""
+    outcome, _ = await run(shop, processes, tmp_path, {"a": ["half", "rest"]}, "a")
+    assert (outcome.status, outcome.steps[0].attempts) == ("succeeded", 2), outcome
+    text = (await shop.hub.git("cat-file", "-p", f"{shop.hub.main()}:a.py")).text
+    assert text == "name = 'whole'"
 
 
 async def test_a_name_that_is_no_text_lands_and_its_task_is_done(shop, processes, tmp_path):

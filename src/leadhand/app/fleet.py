@@ -250,8 +250,8 @@ class Fleet:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Files in the folder of epics that are none, results that cannot be given, and why."""
-        return {**self._refused, **self._results.refused}
+        """What cannot be taken or given, and why: epics, results, the user's own commits."""
+        return {**self._refused, **self._results.refused, **self._following.told}
 
     def running_cost(self) -> float:
         """What agents at work have cost so far, as they say."""

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from leadhand.fleet.git import GitFailed
+from leadhand.fleet.hub import ref_of
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ RULES = """Rules
 CONFLICT = """# Your change and others' are in conflict
 Both goals count. Make your change again on top of theirs, so that both hold;
 undo nothing of theirs."""
+KEPT = """What attempt {attempt} left is kept as a commit. `git diff {sha}^1 {sha}`
+shows it; take what is good of it, and trust none of it unseen."""
 CLEAN = "The files are as they are on main now: nothing of earlier attempts is among them."
 
 
-def brief_of(given: Given, context: Context, conflict: str = "") -> str:
+def brief_of(given: Given, context: Context, conflict: str = "", kept: str = "") -> str:
     """The task in words."""
     parts = [f"# Task\n{given.goal}"]
     if given.brief:
@@ -55,10 +58,23 @@ def brief_of(given: Given, context: Context, conflict: str = "") -> str:
         last = context.failures[-1]
         words = scrub(last.message[-FAILURE_CHARS:])
         parts.append(f"# The last attempt did not land ({last.failure_class})\n{words}")
-        parts.append(CLEAN)
+        parts.append(f"{CLEAN} {kept}".strip())
     if conflict:
         parts.append(conflict)
     return "\n\n".join([*parts, RULES])
+
+
+async def kept_of(hub: Hub, run: str, task: str) -> str:
+    """Where the last work in progress of a task lies: its slot's git has the hub's objects."""
+    prefix = ref_of("wip", run, task, 0).removesuffix("0")
+    try:
+        saved = await hub.kept(prefix)
+    except GitFailed:
+        return ""
+    numbers = {int(number): ref for ref in saved if (number := ref[len(prefix) :]).isdigit()}
+    if not numbers:
+        return ""
+    return KEPT.format(attempt=max(numbers), sha=saved[numbers[max(numbers)]])
 
 
 async def conflict_of(hub: Hub, found: Any) -> str:

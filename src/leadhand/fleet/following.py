@@ -28,6 +28,11 @@ class Following:
         self.refused = ""
         """Why the user's last commits are not on main, if so."""
 
+    @property
+    def told(self) -> dict[str, str]:
+        """The same, by what it is about."""
+        return {"your branch": self.refused} if self.refused else {}
+
     async def look(self) -> None:
         """Take what the user did since the last time; returns when it is on main or refused."""
         tip = await self._hub.user_tip()

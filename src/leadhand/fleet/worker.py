@@ -29,9 +29,8 @@ import msgspec
 
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Failure, Report
-from leadhand.fleet import reviewing
+from leadhand.fleet import briefs, reviewing
 from leadhand.fleet.boundaries import Boundaries
-from leadhand.fleet.briefs import brief_of, conflict_of, handoff_of, question_in, remarks_in
 from leadhand.fleet.coder.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.conductor import Change, Conductor, Ejected
 from leadhand.fleet.git import shown
@@ -191,7 +190,7 @@ class CoderWorker:
             return paid.failed(result.failure, why, result.retry_after_s, handoff)
         taken = await slot.take(f"{given.goal[:72]}\n", self._author())
         wrong = self._wrong(taken, given)
-        if wrong and (asked := question_in(handoff["said"])):
+        if wrong and (asked := briefs.question_in(handoff["said"])):
             return paid.failed("needs_info", asked, None, handoff)
         if wrong:
             return paid.failed("criteria_unmet", wrong, None, handoff)
@@ -211,7 +210,7 @@ class CoderWorker:
         context.progress("gate")
         acceptance = tuple(map(tuple, given.acceptance))
         verdict = await self.shop.gate.check(left.head, acceptance)
-        if not verdict.ok and (asked := question_in(handoff.get("said", ""))):
+        if not verdict.ok and (asked := briefs.question_in(handoff.get("said", ""))):
             return paid.failed("needs_info", asked, None, handoff)
         if not verdict.ok:
             words = f"its change does not pass {verdict.failed[:200]}:\n{verdict.log[-LOG_CHARS:]}"
@@ -230,7 +229,7 @@ class CoderWorker:
             if outcome.kind == "conflict":
                 handoff["conflict"] = conflict_in(outcome, left)
             return paid.failed(kind, words, None, handoff)
-        remarks, same = remarks_in(handoff.get("said", "")), bool(assignment.session)
+        remarks, same = briefs.remarks_in(handoff.get("said", "")), bool(assignment.session)
         files = sorted(map(shown, changed))
         return paid.landed(outcome.sha, files, verdict.flaky, remarks, same=same)
 
@@ -270,7 +269,8 @@ class CoderWorker:
         last = context.failures[-1].details if context.failures else None
         known: Mapping[str, Any] = last if isinstance(last, dict) else {}
         resumes = (known.get("by"), known.get("conversation")) == (self.spec.name, "new")
-        conflict = await conflict_of(self.shop.hub, known.get("conflict"))
+        conflict = await briefs.conflict_of(self.shop.hub, known.get("conflict"))
+        kept = await briefs.kept_of(self.shop.hub, task.run, task.step) if task.attempt > 1 else ""
         return Assignment(
             run=task.run,
             task=task.step,
@@ -279,8 +279,8 @@ class CoderWorker:
             acceptance=tuple(map(tuple, given.acceptance)),
             writes=tuple(given.writes),
             reads=tuple(given.reads),
-            brief=brief_of(given, context, conflict),
-            handoff=handoff_of(context),
+            brief=briefs.brief_of(given, context, conflict, kept),
+            handoff=briefs.handoff_of(context),
             session=str(known.get("session", "")) if resumes else "",
             model=self.model,
             time_s=self.limits.time_s,

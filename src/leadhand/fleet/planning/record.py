@@ -12,7 +12,7 @@ from leadhand.fleet.ladder import CODER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.state import State
+    from leadhand.core.state import State, StepState
 
 SIZES = ((1, "1 path"), (3, "2-3 paths"), (7, "4-7 paths"), (1 << 30, "8 or more paths"))
 
@@ -28,11 +28,17 @@ class Done(NamedTuple):
 def done_in(state: State) -> list[Done]:
     """The tasks of a run that are over."""
     return [
-        Done(len(step.doc.get("writes") or ()), step.attempts, step.status == "succeeded")
+        Done(len(step.doc.get("writes") or ()), _tries(step), step.status == "succeeded")
         for step in state.steps.values()
         if step.worker.partition("@")[0] == CODER
         and (step.status in ("succeeded", "failed") or (step.superseded_by and step.failures))
     ]
+
+
+def _tries(step: StepState) -> int:
+    """Its attempts but those whose host was killed: nobody came to an end, well or badly."""
+    cut = [f for f in step.failures if f.get("class") == "lost" and not f.get("details")]
+    return step.attempts - len(cut)
 
 
 def by_size(tasks: Iterable[Done]) -> list[dict[str, Any]]:
