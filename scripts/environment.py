@@ -94,6 +94,8 @@ def prepare(wanted: Environment) -> None:
     fresh = fresh or any(digest_lock(lock) != known for lock, known in record.locks.items())
     if fresh:
         record = Record(made=made)
+    if wanted.project and copied(folder):
+        record.project = ""
     held = set(record.locks).union(*(COVERS.get(lock, ()) for lock in record.locks))
     missing = [lock for lock in wanted.locks if lock not in held]
     project = digest_project() if wanted.project else record.project
@@ -112,6 +114,11 @@ def prepare(wanted: Environment) -> None:
         pip(folder, "--no-build-isolation", "--no-deps", "--editable", ".")
         record.project = project
     write(folder, record)
+
+
+def copied(folder: Path) -> bool:
+    """Whether `pip install '.[EXTRA]'` put a copy there, which would be run and tested instead."""
+    return any(folder.glob("lib/python*/site-packages/leadhand/__init__.py"))
 
 
 def create(folder: Path) -> None:

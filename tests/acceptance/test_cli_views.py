@@ -3,7 +3,7 @@
 import time
 
 from leadhand.cli.rows import header, row, rows
-from leadhand.cli.text import clean, clean_lines, moment, table
+from leadhand.cli.text import clean, clean_lines, gist, hanging, moment, table
 from leadhand.cli.views import Plain
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
@@ -156,3 +156,15 @@ def test_text_of_others_is_shown_never_sent():
     assert clean("x" * 100, 10) == "x" * 9 + "…"
     assert clean_lines("a\r\nb\x07") == "a\nb\\x07"
     assert table(("A", "B"), [("1", "long"), ("22", "")]) == ["A   B", "1   long", "22"]
+
+
+def test_a_text_of_several_lines_is_told_by_its_ends_or_behind_a_bar():
+    """The output of a test is no one-liner, and what a worker says is never a line of ours."""
+    text = "make check is red:\nE\x1b[31m\n\nexit 1\n"
+    assert gist(text) == "make check is red: … exit 1"
+    assert gist(text + "; try 2 of 2") == "make check is red: …; try 2 of 2"
+    assert gist("one\x1b") == clean("one\x1b")
+    assert hanging(text).splitlines()[1] == "      | E\\x1b[31m"
+    assert hanging(text).endswith("      | exit 1")
+    assert hanging("a\\nb") == "a\\nb"
+    assert len(hanging(text, 10)) == 10

@@ -53,6 +53,18 @@ def test_in_a_sandbox_no_agent_holds_the_key_of_its_provider(tmp_path):
     assert launched(house, tmp_path, boxed).argv[0] == str(tmp_path / "agent")
 
 
+def test_the_files_that_a_command_names_can_be_read_by_it(tmp_path):
+    """And only the files: a folder may hold the fleet's own database."""
+    (tmp_path / "agent").write_text("")
+    command = '["sh", "{root}/agent", "{root}", "{root}/none", "{brief_file}"]'
+    text = f'[coders.own]\nkind = "command"\ncommand = {command}\n'
+    _config, crew = made(tmp_path, text, "auto")
+    shown = launched(crew[0][1], tmp_path, Sandbox(kind="landlock")).readable
+    assert tmp_path / "agent" in shown
+    assert tmp_path not in shown
+    assert tmp_path / "none" not in shown
+
+
 def test_without_a_sandbox_each_program_finds_its_key_where_it_looks(tmp_path):
     config, crew = made(tmp_path, CODEX + CLAUDE, "none")
     assert config.proxy is None

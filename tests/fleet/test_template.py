@@ -176,6 +176,7 @@ async def test_a_crash_is_lost_and_a_missing_program_unavailable(coder, slot):
     """Neither is a result, whatever was said before."""
     done, _ = await work(coder(*shell("echo Done.; exit 3")), slot)
     assert (done.ended, done.failure, done.exit_code) == ("crashed", "lost", 3)
+    assert done.why == "it ended without a result (exit code 3): Done."
     done, _ = await work(coder(*shell("kill -SEGV $$")), slot)
     assert (done.ended, done.failure, done.exit_code) == ("crashed", "lost", None)
     done, _ = await work(coder("no-such-agent"), slot)

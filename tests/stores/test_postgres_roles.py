@@ -139,6 +139,14 @@ async def test_functions_that_run_as_the_owner_use_nothing_of_the_callers(team):
     log.close_reader()
 
 
+def test_the_command_for_the_owner_can_be_copied(tmp_path):
+    """Not in the name of whoever was refused, and without what a shell would read."""
+    address = address_of("postgres://app:secret@db/log?host=/run/pg&port=1", tmp_path)
+    assert address.user == "app"
+    command = address.migrate(" --writer app")
+    assert command == "leadhand migrate 'postgres://OWNER@db/log?host=/run/pg&port=1' --writer app"
+
+
 async def test_rights_are_given_anew(team):
     """A writer that is made a reader loses what it had; only the owner gives rights."""
     writer, owner = team.names["writer"], team.address("owner")

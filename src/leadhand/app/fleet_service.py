@@ -229,6 +229,8 @@ def _coder(
         root = str(settings.root)
         command = [word.replace("{root}", root) for word in coder.command]
         network = bool(coder.hosts)
+        own = (Path(word) for word in command if word.startswith("/"))
+        readable += tuple(path for path in own if path.is_file())
         return TemplateCoder(
             coder.name, command, network=network, readable=readable, env=more, **common
         )

@@ -37,6 +37,13 @@ ANSWER_S = 15.0
 VERBS = ("stop", "message", "drain")
 
 
+_REFUSED = {
+    "stop": "is not at work any more",
+    "message": "cannot be told anything: it has not begun to talk, or cannot be talked to "
+    "(a command whose template has no {session})",
+}
+
+
 class Station:
     """Open it with `async with`, around a fleet that is open."""
 
@@ -134,8 +141,7 @@ class Station:
         else:
             done = agent.coder.message(agent.assignment, text)
         if not done:
-            talks = "is not at work any more" if verb == "stop" else "cannot be told anything now"
-            raise Conflict(f"the agent of {name} {talks}")
+            raise Conflict(f"the agent of {name} {_REFUSED[verb]}")
         return {"task": name, "attempt": agent.assignment.attempt, verb: True}
 
     def _find(self, task: str) -> tuple[str, AtWork]:

@@ -107,6 +107,7 @@ class _Session:
         async with lead.hosting() as opened:
             refuse_when_stopped(opened, self._console)
             with Signals(self._drain_note, self._second) as signals:
+                await self._say_lonely(opened)
                 run = await self._job.begin(lead, opened)
                 self._job.started(run.id)
                 await self._follow(opened, run, signals)
@@ -114,6 +115,16 @@ class _Session:
                 back = await self._taken_back(lead, opened, run, signals)
             await notifier.finish()
         return self._finish(run.state, result, signals.number, back)
+
+    async def _say_lonely(self, opened: Host) -> None:
+        """A run that Temporal hosts waits without a word while nobody serves it."""
+        cluster, engines = self._job.settings.temporal, getattr(opened, "engines", None)
+        if cluster is None or engines is None or await engines():
+            return
+        self._console.say(
+            f"nobody serves runs at {cluster.address} now; this one waits for an engine: "
+            "leadhand worker --engine, or leadhand serve"
+        )
 
     async def _follow(self, opened: Host, run: Run, signals: Signals) -> None:
         """Show a run until it is over, or need not be waited for."""

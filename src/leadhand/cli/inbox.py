@@ -13,7 +13,7 @@ from leadhand.cli.control import say
 from leadhand.cli.group import command
 from leadhand.cli.options import fleet_store, reading, settings_of, store_option
 from leadhand.cli.outcome import answer_line, still_needs
-from leadhand.cli.text import clean, clean_lines, moment
+from leadhand.cli.text import clean, clean_lines, hanging, moment
 from leadhand.codec.documents import read_value
 from leadhand.core.moments import iso
 from leadhand.errors import StoreError, UsageError
@@ -50,7 +50,7 @@ def inbox(console: Console, store: str | None) -> int:
         console.say("nothing waits for you")
     for row in rows:
         console.out(f"{row['id']}  {row['kind']}, since {moment(row['since'])}")
-        console.out(f"    {clean(row['text'], 1000)}")
+        console.out(f"    {hanging(row['text'], 1000)}")
         if row["kind"] == "review":
             way = console.command(f"review {row['run']}")
             console.out(f"    see all of it: {way}")

@@ -11,7 +11,7 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
-from leadhand.cli.text import clean, clean_lines, clock
+from leadhand.cli.text import clean_lines, clock, gist
 from leadhand.core import events as ev
 from leadhand.core.ledger import describe, ledger_of
 from leadhand.core.moments import iso
@@ -77,7 +77,7 @@ class _Printer:
             if self._console.json:
                 self._console.record(self._record(entry, event, ledger))
             else:
-                line = f"{clock(entry.at)}  {ledger:<9}  {clean(describe(event), 2000)}"
+                line = f"{clock(entry.at)}  {ledger:<9}  {gist(describe(event), 2000)}"
                 self._console.out(line)
                 self._print_output(event)
 
@@ -94,7 +94,9 @@ class _Printer:
     def _print_output(self, event: ev.Event) -> None:
         if self._step is None:
             return
-        for line in clean_lines(self._output(event)).splitlines():
+        told = describe(event) if isinstance(event, ev.AttemptReported) else ""
+        lines = [*told.splitlines()[1:], *self._output(event).splitlines()]
+        for line in map(clean_lines, lines):
             self._console.out(f"    | {line}")
 
     def _output(self, event: ev.Event) -> str:

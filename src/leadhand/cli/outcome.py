@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.app.documents import timed_outcome, wants_words
 from leadhand.cli.rows import header, planned_s, rows, title
-from leadhand.cli.text import clean, count, table
+from leadhand.cli.text import clean, count, gist, hanging, table
 from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
 from leadhand.core.graph import dependencies
@@ -39,7 +39,7 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     planned = planned_s(state)
     against = f" (planned {text(planned)})" if planned is not None else ""
     word = console.paint(status, COLOURS.get(status, "bold"))
-    reason = clean(state.ended.reason, 300) if state.ended and state.ended.reason else ""
+    reason = gist(state.ended.reason, 300) if state.ended and state.ended.reason else ""
     lonely = NO_HOST if hosted is False and status not in ENDED else ""
     console.say(f"{word}{lonely} after {text(spent)}{against}{': ' if reason else ''}{reason}")
     _print_bad(console, state)
@@ -70,7 +70,7 @@ def _print_bad(console: Console, state: State) -> None:
         failure = step.failure or {}
         kind, message = failure.get("class", "failed"), failure.get("message", step.reason)
         tries = f" after {count(step.attempts, 'attempt')}" if step.attempts > 1 else ""
-        console.say(f"  {made_good}{clean(step.id)} failed{tries}: {kind}: {clean(message, 500)}")
+        console.say(f"  {made_good}{clean(step.id)} failed{tries}: {kind}: {gist(message, 500)}")
         for finding in step.findings[:5]:
             if finding not in str(message):
                 console.say(f"    {clean(finding, 300)}")
@@ -90,7 +90,7 @@ def _print_ids(console: Console, word: str, found: list[str]) -> None:
 
 def print_question(console: Console, state: State, question: Question) -> None:
     """What waits, and the exact command that answers it."""
-    console.say(f"  waits for you: {clean(question.text, 600)}")
+    console.say(f"  waits for you: {hanging(question.text, 600)}")
     ident = f"{state.run}/{question.id}"
     words = wants_words(state, question)
     if question.kind == "review":

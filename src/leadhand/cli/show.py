@@ -28,7 +28,7 @@ from leadhand.cli.options import (
     workers_option,
 )
 from leadhand.cli.plans import find_plan, in_library
-from leadhand.cli.text import clean, count, table
+from leadhand.cli.text import clean, count, gist, table
 from leadhand.core.durations import text as duration
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.stores.places import there
@@ -353,7 +353,7 @@ def _print_fault(console: Console, found: Fault) -> None:
         "limits": "It ran out of what it was given",
     }
     if found.where in words:  # that a person stopped it was said already
-        console.out(f"{words[found.where]}: {clean(found.why)}")
+        console.out(f"{words[found.where]}: {gist(found.why)}")
 
 
 def _print_result(console: Console, run: str, result: Any) -> None:

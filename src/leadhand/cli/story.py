@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from leadhand.cli.text import clean
+from leadhand.cli.text import gist
 from leadhand.core import events as ev
 from leadhand.core.ledger import describe
 
@@ -26,7 +26,7 @@ TROUBLE: Final = (ev.ProposalRefused, ev.PlannerFailed, ev.StopDecided, ev.StepS
 def line_of(event: ev.Event) -> tuple[str, str]:
     """One line and its colour; empty for what is no part of the story."""
     text = _told(event)
-    return clean(text, LINE_MAX), STYLES.get(type(event), "red")
+    return gist(text, LINE_MAX), STYLES.get(type(event), "red")
 
 
 def _told(event: ev.Event) -> str:

@@ -26,6 +26,22 @@ def clean(value: object, limit: int = 0) -> str:
     return text.translate(_SHOWN)
 
 
+def gist(value: object, limit: int = 0) -> str:
+    """The same for a text of several lines, by its first and its last one."""
+    lines = [line.strip() for line in str(value).splitlines() if line.strip()]
+    if len(lines) <= 1:
+        return clean(value, limit)
+    last = lines[-1] if lines[-1].startswith(";") else f" {lines[-1]}"
+    return clean(f"{lines[0]} …{last}", limit)
+
+
+def hanging(value: object, limit: int = 0) -> str:
+    """The same in all its lines, those after the first behind a bar: they are not ours."""
+    lines = clean_lines(value).strip().split("\n")
+    text = "\n      | ".join(line.rstrip() for line in lines)
+    return text[: limit - 1] + "…" if limit and len(text) > limit else text
+
+
 def clean_lines(value: object) -> str:
     """The same for a text of several lines."""
     return str(value).replace("\r\n", "\n").translate(_LINES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from leadhand.cli.rows import PART, Progress, Row, header, rows, title
 from leadhand.cli.story import line_of
-from leadhand.cli.text import clean, clock
+from leadhand.cli.text import clock, gist
 from leadhand.core import events as ev
 from leadhand.core.ledger import describe
 from leadhand.core.views import run_status
@@ -142,7 +142,7 @@ class Plain:
             self._console.say(title(state))
         for entry, event in logged:
             if worth_telling(event):
-                self._console.say(f"{clock(entry.at)}  {clean(describe(event), 500)}")
+                self._console.say(f"{clock(entry.at)}  {gist(describe(event), 500)}")
                 self._spoke = now
         if now - self._spoke >= HEARTBEAT_S * 1e6 and state.ended is None:
             self._spoke = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from leadhand.cli.text import clean, table
+from leadhand.cli.text import clean, gist, table
 from leadhand.core.recoveries import Answer, WinRate, win_rates
 from leadhand.core.views import model_rows
 
@@ -38,7 +38,7 @@ def print_recoveries(console: Console, answers: Sequence[Answer]) -> None:
                 each.failure_class,
                 clean(_answer(each), 60),
                 WORDS[each.won],
-                clean(each.reason),
+                gist(each.reason),
             )
             for each in answers
         ),

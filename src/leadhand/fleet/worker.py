@@ -186,7 +186,7 @@ class CoderWorker:
             "conversation": "same" if assignment.session else "new",
         }
         if result.failure:
-            why = result.why or result.ended
+            why = scrub(result.why or result.ended)
             return paid.failed(result.failure, why, result.retry_after_s, handoff)
         taken = await slot.take(f"{given.goal[:72]}\n", self._author())
         wrong = self._wrong(taken, given)

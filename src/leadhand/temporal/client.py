@@ -134,6 +134,13 @@ class Distant:
         self.runs[run.id] = run
         return run
 
+    async def engines(self) -> list[str]:
+        """Who serves runs here; nobody: what is begun waits."""
+        try:
+            return await served_by(self.client, engine_queue(self.ways.prefix), workflows=True)
+        except RPCError as error:
+            raise unanswered(error) from None
+
     async def _launch(self, begin: Begin, reuse: WorkflowIDReusePolicy) -> None:
         try:
             await self.client.start_workflow(

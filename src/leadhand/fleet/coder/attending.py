@@ -56,6 +56,7 @@ NOISE_LINES = 20
 LINES_PER_S = 500
 """Plain lines that are heard in a second. Of a flood only the last ones are: whoever prints a
 hundred megabytes must not keep all others from being heard."""
+LAST_CHARS = 200
 TAIL_CHARS = 8_000
 TEXT_CHARS = 20_000
 KEPT_BYTES = 64 << 10
@@ -326,7 +327,8 @@ class Attendance:
         if self._plain and finished.exit_code == 0:
             return "result", "", ""
         how = f"signal {finished.signal}" if finished.signal else f"exit code {finished.exit_code}"
-        return "crashed", classify(noise) or "lost", f"it ended without a result ({how})"
+        last = f": {self._noise[-1][:LAST_CHARS]}" if self._noise else ""
+        return "crashed", classify(noise) or "lost", f"it ended without a result ({how}){last}"
 
     def _failure(self, event: CoderEvent) -> str:
         return event.failure or classify(event.text)

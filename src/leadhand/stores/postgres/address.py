@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -41,6 +42,18 @@ class Address:
 
     def __str__(self) -> str:
         return self.shown
+
+    def migrate(self, options: str = "") -> str:
+        """The command for whoever owns the database, to be copied into a shell."""
+        parts = urlsplit(self.shown)
+        netloc = f"OWNER@{parts.netloc.rpartition('@')[2]}"
+        address = parts._replace(netloc=netloc).geturl()
+        return f"leadhand migrate {shlex.quote(address)}{options}"
+
+    @property
+    def user(self) -> str:
+        """The role that it names; empty where the driver's settings do."""
+        return unquote(urlsplit(self.shown).username or "")
 
 
 def is_address(text: object) -> bool:

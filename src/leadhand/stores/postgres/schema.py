@@ -121,5 +121,5 @@ def refuse_others(connection: psycopg.Connection[Any], address: Address) -> None
     if not allowed:
         raise NotAllowed(
             f"{address}: the role {user} may not make or change tables here. "
-            f"Fix: let the owner of the database run: leadhand migrate {address} --writer {user}"
+            f"Fix: let the owner of the database run: {address.migrate(f' --writer {user}')}"
         )

@@ -252,12 +252,12 @@ def explain(error: psycopg.Error, address: Address) -> LeadhandError:
     if code == "42501":
         return NotAllowed(
             f"{text}. Fix: connect as a role that may, or let the owner grant it: "
-            f"leadhand migrate {address} --writer ROLE"
+            f"{address.migrate(' --writer ' + (address.user or 'ROLE'))}"
         )
     if code in {"3F000", "42P01", "42883", "42703"}:
         return StoreError(
             f"{address}: this database has no log of Leadhand's, or an older one ({words}). "
-            f"Fix: as its owner, leadhand migrate {address}"
+            f"Fix: as its owner, {address.migrate()}"
         )
     if code.startswith("XX") or code == "LH003":
         return StoreCorrupt(f"{text}. Fix: put back a copy; nothing was changed.")
