@@ -1,7 +1,9 @@
 """The lines of a run, from states made by hand: no processes, no terminal."""
 
 import time
+from types import SimpleNamespace
 
+from leadhand.cli.hosting import Job, _Session
 from leadhand.cli.rows import header, row, rows
 from leadhand.cli.text import clean, clean_lines, gist, hanging, moment, table
 from leadhand.cli.views import Plain
@@ -168,3 +170,24 @@ def test_a_text_of_several_lines_is_told_by_its_ends_or_behind_a_bar():
     assert hanging(text).endswith("      | exit 1")
     assert hanging("a\\nb") == "a\\nb"
     assert len(hanging(text, 10)) == 10
+
+
+async def test_a_run_that_no_engine_serves_says_so():
+    """At Temporal it would wait without a word."""
+    said = []
+    settings = SimpleNamespace(temporal=SimpleNamespace(address="there:7233"))
+    job = Job(settings=settings, lead=None, begin=None)
+    session = _Session(SimpleNamespace(say=said.append), job)
+
+    found = ["one"]
+
+    async def engines():
+        return found
+
+    await session._say_lonely(SimpleNamespace(engines=engines))
+    assert not said
+    found.clear()
+    await session._say_lonely(SimpleNamespace(engines=engines))
+    assert "nobody serves runs at there:7233" in said[0]
+    await session._say_lonely(SimpleNamespace())
+    assert len(said) == 1, "a run that is hosted here has its engine"

@@ -13,6 +13,7 @@ STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --bad: #c0392b; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; }
 h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; } .sub { color: #777; margin-top: .25rem; }
+table + table { margin-top: 1.5rem; }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 1rem; }
 dl div { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem; }
 dt { color: #777; font-size: .85rem; } dd { margin: 0; font-size: 1.6rem; }

@@ -170,7 +170,7 @@ def lint_wave(tasks: tuple[Task, ...]) -> list[str]:
             wrong.append(f"{here}: stands twice")
         seen.add(task.id)
         if len(task.goal.strip()) < GOAL_CHARS_MIN:
-            wrong.append(f"{here}: its goal says too little")
+            wrong.append(f"{here}: its goal says too little; write a sentence")
         if not task.writes:
             wrong.append(f'{here}: has no "writes". Fix: name the paths that it may change.')
         if len(task.writes) > WRITES_MAX:
