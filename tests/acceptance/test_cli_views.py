@@ -3,6 +3,7 @@
 import time
 from types import SimpleNamespace
 
+from leadhand.cli.fleet import _figure
 from leadhand.cli.hosting import Job, _Session
 from leadhand.cli.rows import header, row, rows
 from leadhand.cli.text import clean, clean_lines, gist, hanging, moment, table
@@ -191,3 +192,15 @@ async def test_a_run_that_no_engine_serves_says_so():
     assert "nobody serves runs at there:7233" in said[0]
     await session._say_lonely(SimpleNamespace())
     assert len(said) == 1, "a run that is hosted here has its engine"
+
+
+def test_the_figures_of_a_trial_are_written_for_people():
+    rates = {"criteria_unmet": {"times": 2, "won": 1}, "lost": {"times": 1, "won": 1}}
+    assert _figure(rates) == "criteria unmet 1 of 2, lost 1 of 1"
+    assert [_figure(each) for each in (None, [], {}, 1.5, ["a"])] == [
+        "–",
+        "none",
+        "none",
+        "1.5",
+        "a",
+    ]

@@ -99,13 +99,25 @@ def simulate(console: Console, **options: Any) -> int:
     else:
         catalogue = found.pop("catalogue")
         for name, value in found.items():
-            console.out(f"{name.replace('_', ' '):<18} {value}")
+            console.out(f"{name.replace('_', ' '):<18} {_figure(value)}")
         for line in _catalogue(catalogue):
             console.out(line)
     wrong = [name for name in WRONG if found[name]]
     if wrong:
         console.say("wrong: " + ", ".join(name.replace("_", " ") for name in wrong))
     return 1 if wrong else 0
+
+
+def _figure(value: object) -> str:
+    """One of a trial's figures for people; --json has them as they are."""
+    if isinstance(value, dict):
+        if set(value) == {"times", "won"}:
+            return f"{value['won']} of {value['times']}"
+        parts = (f"{str(key).replace('_', ' ')} {_figure(each)}" for key, each in value.items())
+        return ", ".join(parts) or "none"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(str, value)) or "none"
+    return "–" if value is None else str(value)
 
 
 def _kinds(only: tuple[str, ...]) -> tuple[str, ...]:
