@@ -12,7 +12,7 @@ from leadhand.core import events as ev
 from leadhand.core.invariants import check
 from leadhand.errors import StoreError
 from leadhand.ports import Entry
-from leadhand.temporal.client import workflow_id
+from leadhand.temporal.looking import workflow_id
 from tests.support.temporal import on_temporal
 
 pytestmark = pytest.mark.real

@@ -6,6 +6,7 @@ and the answer lost, and also while an earlier try of it is still under way on a
 
 import asyncio
 import random
+import threading
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -141,3 +142,22 @@ async def test_whoever_listens_is_told_after_it_is_written(tmp_path):
         batch = Batch("run", lines("run", 3), notices=[("ended", "it is over")])
         await engine.project(batch)
         assert told == [("ended", "it is over", 3)]
+
+
+async def test_a_log_that_is_away_holds_up_nothing_but_what_is_written_to_it(tmp_path):
+    """Steps on the same machine go on heartbeating, and the process says that it is alive."""
+    async with engine_on(tmp_path / "l.db") as (engine, store):
+        back, header = threading.Event(), store.header
+
+        def slow(run):
+            assert back.wait(30)
+            return header(run)
+
+        store.header, store.remote = slow, True
+        writing = asyncio.create_task(engine.project(Batch("r", lines("r", 3))))
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+        assert not writing.done()
+        back.set()
+        await writing
+        assert len(store.read("r")) == 3

@@ -44,10 +44,13 @@ NOT_BEGUN = "not begun"
 class Driver(NamedTuple):
     """The process that hosts a database, and which of its owners it is; 0 for nobody."""
 
-    pid: int = 0
+    pid: int | str = 0
+    """Or the Temporal server that hosts runs."""
     owner: int = 0
     every: bool = False
     """Whether all runs that are open are driven, by whomever: those that Temporal hosts."""
+    runs: frozenset[str] | None = None
+    """Those that are driven, where that is known of each: by a Temporal server."""
 
     @classmethod
     def of(cls, place: Place, reader: Reader) -> Driver:
@@ -57,8 +60,10 @@ class Driver(NamedTuple):
         holder = host_info(place)
         return cls() if holder is None else cls(int(holder["pid"]), reader.host_state().owner)
 
-    def drives(self, state: State) -> int:
+    def drives(self, state: State) -> int | str:
         """The process that drives a run now, or 0: a database may have a host that does not."""
+        if self.runs is not None:
+            return self.pid if state.run in self.runs else 0
         return self.pid if self.every or self.owner == state.owner else 0
 
 
@@ -74,7 +79,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> Doc:
     """One run; where something of it is damaged, what can be known, and what is wrong."""
     row: Doc = {"run": header.run}
     said = summary_of(header)
-    pid = 0
+    pid: int | str = 0
     if said is not None and said["status"] in ENDED:
         row |= said
     else:
@@ -175,8 +180,8 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> Doc:
     return doc
 
 
-def run_document(reader: Reader, state: State, driver: int) -> Doc:
-    """A run as `show RUN --json` prints it; `driver` is the process that drives it, or 0."""
+def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
+    """A run as `show RUN --json` prints it; `driver` is what drives it, or 0."""
     doc = timed_outcome(state)
     doc["host"] = driver or None
     doc["result"] = result_of(reader.store, state)

@@ -28,8 +28,9 @@ def temporal_rows(settings: Settings) -> list[Row]:
 
 
 async def _looked(cluster: Cluster, names: list[str]) -> list[Row]:
-    from leadhand.temporal.client import connect, served_by
+    from leadhand.temporal.client import connect
     from leadhand.temporal.hands import engine_queue, queue_of
+    from leadhand.temporal.looking import served_by
 
     client = await connect(cluster.address, cluster.namespace)
     prefix = cluster.ways.prefix

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.app.documents import UNREADABLE, Driver, run_rows, timed_row, worker_rows
+from leadhand.app.documents import UNREADABLE, run_rows, timed_row, worker_rows
+from leadhand.app.hosting import looked
 from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -51,10 +52,11 @@ def ls(
 
 def _runs(console: Console, settings: Settings, status: str | None, limit: int) -> int:
     rows: list[Doc] = []
-    stopped = ""
+    stopped, notes = "", list[str]()
     if there(settings.store):
         with reading(settings) as reader:
-            rows = run_rows(reader, Driver.of(settings.store, reader))
+            driver, notes = looked(settings, reader)
+            rows = run_rows(reader, driver)
             stopped = stopped_by(reader)
     rows = [row for row in rows if status is None or row["status"] == status]
     rows = rows[::-1][:limit]
@@ -91,6 +93,8 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
     for row in rows:
         if "trouble" in row:
             console.say(f"{clean(row['run'], 100)}: {clean(row['trouble'], 500)}")
+    for note in notes:
+        console.say(note)
     return 0
 
 

@@ -22,12 +22,12 @@ def metrics(console: Console, store: str | None) -> int:
     A retry or another worker won when the next verdict on the step was good; splitting,
     replanning and asking won when the step, or what took its place, succeeded in the end.
     """
-    from leadhand.app.documents import Driver
     from leadhand.app.figures import figures
+    from leadhand.app.hosting import looked
 
     settings = settings_of(store)
     with reading(settings) as reader:
-        told = figures(reader, Driver.of(settings.store, reader))
+        told = figures(reader, looked(settings, reader)[0])
     if console.json:
         console.document(told.document())
         return 0

@@ -206,10 +206,10 @@ def stopped_by(reader: Reader) -> str:
 
 
 def driver_of(settings: Settings, reader: Reader, state: State) -> int:
-    """The process that drives a run now, or 0: a database may have a host that does not."""
+    """The process here that drives a run now, or 0: a database may have a host that does not."""
     from leadhand.app.documents import Driver
 
-    return Driver.of(settings.store, reader).drives(state)
+    return int(Driver.of(settings.store, reader).drives(state))
 
 
 def actor_of(settings: Settings) -> str:

@@ -289,12 +289,12 @@ def _show_run(
     console: Console, settings: Any, what: str, form: str | None, *, timeline: bool
 ) -> int:
     from leadhand.app.documents import (
-        Driver,
         answers_of,
         rollback_status,
         shown_document,
         timeline_document,
     )
+    from leadhand.app.hosting import looked
     from leadhand.cli import worth
     from leadhand.cli.outcome import now_of, print_head, print_run
     from leadhand.core.fault import fault
@@ -302,7 +302,7 @@ def _show_run(
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
-        owner = Driver.of(settings.store, reader)
+        owner, notes = looked(settings, reader, state)
         driver = owner.drives(state)
         back = rollback_status(reader, state)
         stopped = stopped_by(reader)
@@ -329,6 +329,8 @@ def _show_run(
                 _print_result(console, state.run, result_of(reader.store, state))
             _print_rollback(console, state.run, back)
             worth.print_recoveries(console, answers_of(reader, state))
+            for note in notes:
+                console.say(note)
             worth.print_models(console, state)
     return 0
 

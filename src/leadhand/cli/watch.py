@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.hosting import Hosting
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import driver_of, settings_of, stopped_by, store_option
+from leadhand.cli.options import settings_of, stopped_by, store_option
 from leadhand.cli.outcome import (
     outcome_document,
     print_outcome,
@@ -116,6 +117,7 @@ class _Follower:
         self._settings = settings
         self._reader = reader
         self._ident = ident
+        self._hosting = Hosting(settings, reader)
         self._seq = 0
         self._told: set[str] = set()
 
@@ -127,7 +129,7 @@ class _Follower:
         try:
             while True:
                 logged = self._read()
-                driver = driver_of(self._settings, self._reader, self.state)
+                driver = (await self._hosting.driver(self.state)).drives(self.state)
                 # Again: what it wrote before it went away.
                 logged += self._read()
                 notes = await _progress(self._settings, self._ident) if driver else {}
@@ -138,6 +140,7 @@ class _Follower:
                 missed = 0 if driver else missed + 1
                 if run_status(self.state) in ENDED or missed == 2:
                     return bool(driver)
+                self._say_what_keeps_it()
                 if asked.long(self.state):
                     if leave_when_asked:
                         return bool(driver)
@@ -145,6 +148,16 @@ class _Follower:
                 await asyncio.sleep(view.period_s)
         finally:
             view.close()
+            self._say_what_keeps_it(last=True)
+
+    def _say_what_keeps_it(self, *, last: bool = False) -> None:
+        """Once each; a live picture is not written into."""
+        if self._console.json or (self._console.terminal and not last):
+            return
+        for note in self._hosting.notes:
+            if note not in self._told:
+                self._told.add(note)
+                self._console.say(note)
 
     def _say_how_to_answer(self) -> None:
         """Once for each question, where the view does not show it all the time."""

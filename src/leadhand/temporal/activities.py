@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from temporalio import activity
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from leadhand.core.state import State
     from leadhand.ports import Planner, Reviewer, Store, Workers
 
+T = TypeVar("T")
+READERS = 4
+"""Threads that read the log: its server may be away for minutes, and then each of them waits."""
 BEATS = 4
 """Heartbeats in the time after which silence means death."""
 
@@ -216,11 +220,12 @@ class Engine:
         self.machine = Machine(workers, store)
         """For steps that a person has done: what they say is a report like any other."""
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
+        self._readers = ThreadPoolExecutor(READERS, "leadhand-log")
 
     @activity.defn(name=PLAN)
     async def plan(self, look: Look) -> Answer:
         """Ask the planner of a run what comes next."""
-        deputy = self._deputy(look)
+        deputy = await self._deputy(look)
         answers: list[Answer] = []
 
         def heard(answer: dict[str, Any] | None, reason: str) -> None:
@@ -237,7 +242,7 @@ class Engine:
     @activity.defn(name=EXAMINE)
     async def examine(self, look: Look) -> Examined:
         """Have the automatic reviewers look at a revision."""
-        deputy = self._deputy(look)
+        deputy = await self._deputy(look)
         async with beating(look.heartbeat_s):
             found, failed = await examining.findings_of(deputy)  # type: ignore[arg-type]
         return Examined(found, failed)
@@ -245,7 +250,7 @@ class Engine:
     @activity.defn(name=VERIFY)
     async def verify_goal(self, look: Look) -> list[str]:
         """Check the acceptance criteria of a goal."""
-        deputy = self._deputy(look)
+        deputy = await self._deputy(look)
         await perform.verify_goal(deputy, VerifyGoal(look.result))  # type: ignore[arg-type]
         deputy.state.goal_asked = True
         checked = deputy.events(_now())[0]
@@ -255,7 +260,7 @@ class Engine:
     @activity.defn(name=LOG)
     async def log(self, look: Look) -> list[Line]:
         """A run's log up to a place, as it was written."""
-        entries = self._read(look.run, look.place)
+        entries = await self._read(look.run, look.place)
         return [
             Line(each.seq, each.at, each.version, msgspec.Raw(each.body), each.hash.hex())
             for each in entries
@@ -276,10 +281,10 @@ class Engine:
 
     async def _append(self, run: str, entries: list[Entry], told: bytes | None) -> None:
         first, last = entries[0].seq, entries[-1].seq
-        header = self._store.header(run)
+        header = await self._aside(self._store.header, run)
         seq = header.seq if header is not None else 0
         if seq >= first:
-            stored = self._store.read(run, first - 1)
+            stored = await self._aside(self._store.read, run, first - 1)
             here = [(each.seq, each.hash) for each in stored if each.seq <= last]
             meant = [(each.seq, each.hash) for each in entries]
             if here != meant[: len(here)]:
@@ -296,14 +301,22 @@ class Engine:
         except Conflict as error:  # another try of this batch was first: the next one compares
             raise StoreError(f"somebody else is writing: {error}") from error
 
-    def _deputy(self, look: Look) -> Deputy:
-        entries = self._read(look.run, look.place)
+    async def _aside(self, call: Callable[..., T], *args: Any) -> T:
+        """Read the log while this process goes on: it heartbeats, and says that it is alive."""
+        if not getattr(self._store, "remote", False):
+            return call(*args)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, call, *args)
+
+    async def _deputy(self, look: Look) -> Deputy:
+        async with beating(look.heartbeat_s):
+            entries = await self._read(look.run, look.place)
         state = fold(entries)
         office = Office(self._store, self._reviewers)
         return Deputy(state, self._workers, office, look.quota, self._planner(state))
 
-    def _read(self, run: str, place: Place) -> list[Entry]:
-        entries = [each for each in self._store.read(run) if each.seq <= place.seq]
+    async def _read(self, run: str, place: Place) -> list[Entry]:
+        stored = await self._aside(self._store.read, run)
+        entries = [each for each in stored if each.seq <= place.seq]
         head = entries[-1].hash.hex() if entries else GENESIS.hex()
         problems = verify(entries)
         if problems or len(entries) != place.seq or head != place.head:

@@ -10,14 +10,13 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
@@ -42,6 +41,7 @@ from leadhand.errors import (
     UsageError,
 )
 from leadhand.temporal.hands import engine_queue
+from leadhand.temporal.looking import hosted_runs, missing, workflow_id
 from leadhand.temporal.orders import RUN, SAY, Begin, Place, Ways
 from leadhand.temporal.payloads import Shelf, converter
 
@@ -50,37 +50,34 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.ports import Planner, Store, Workers
 
-ACTIVITIES = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 LOOK_S = 0.05
 LOOK_MAX_S = 0.5
 SPOKEN = ("stop_all", "lift")
-LIST = 'WorkflowType = "leadhand.run" AND ExecutionStatus = "Running"'
+ENGINE_WAIT_S = 10.0
+"""How long the first event of a run may take before it is looked who should write it."""
 
 
 async def connect(address: str, namespace: str = "default", shelf: Shelf | None = None) -> Client:
-    """A client of a Temporal server; UsageError when nobody is there."""
+    """A client of a Temporal server; UsageError when nobody is there, or not this namespace."""
     try:
-        return await Client.connect(address, namespace=namespace, data_converter=converter(shelf))
-    except (RuntimeError, RPCError) as error:
+        client = await Client.connect(address, namespace=namespace, data_converter=converter(shelf))
+    except (RuntimeError, ValueError, RPCError) as error:
+        words = str(error).partition(": tonic")[0].partition(": Status {")[0].rstrip(".")
         raise UsageError(
-            f"no Temporal server at {address}: {str(error)[:200]}. "
+            f"no Temporal server at {address}: {words[:200]}. "
             "Fix: start one, or name another with --temporal or [temporal] address"
         ) from None
-
-
-async def served_by(client: Client, queue: str, *, workflows: bool = False) -> list[str]:
-    """Who has asked a task queue for work in the last minutes."""
-    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else ACTIVITIES
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
-    )
-    told = await client.workflow_service.describe_task_queue(request)
-    return sorted({each.identity for each in told.pollers})
-
-
-def workflow_id(prefix: str, run: str) -> str:
-    """The id of a run's workflow: there is one for each run."""
-    return f"{prefix}/{run}"
+    try:
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=namespace)
+        )
+    except RPCError as error:  # others are heard of when something is asked for
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise UsageError(
+                f"the Temporal server at {address} has no namespace {namespace}. Fix: name another "
+                f"as [temporal] namespace, or temporal operator namespace create {namespace}"
+            ) from None
+    return client
 
 
 class Distant:
@@ -186,9 +183,11 @@ class Distant:
             return await shelf.word(self, verb, actor, details)  # type: ignore[arg-type]
         if verb in SPOKEN:
             await self._tell_host(word)
-            async for each in self.client.list_workflows(LIST):
-                if each.id.startswith(workflow_id(self.ways.prefix, "")):
-                    await _update(self.client.get_workflow_handle(each.id), word)
+            try:
+                for each in sorted(await hosted_runs(self.client, self.ways.prefix)):
+                    await DistantRun(self, each).updated(word, gone_is_fine=True)
+            except RPCError as error:
+                raise unanswered(error) from None
             return {"stopped": verb == "stop_all"}
         run = self.runs.get(ident) or DistantRun(self, ident)
         run.refresh()
@@ -262,11 +261,22 @@ class DistantRun:
         return told.status is WorkflowExecutionStatus.RUNNING
 
     async def until(self, seq: int) -> None:
-        """Wait until the log has so many events; says so when the workflow cannot write any."""
-        wait = LOOK_S
+        """Wait until the log has so many events; Unreachable when nobody could write them."""
+        wait, look_at = LOOK_S, time.monotonic() + ENGINE_WAIT_S
         while self.refresh().seq < seq:
             await asyncio.sleep(wait)
             wait = min(LOOK_MAX_S, wait * 1.5)
+            if time.monotonic() > look_at:
+                await self._look_for_engine()
+                look_at = time.monotonic() + ENGINE_WAIT_S
+
+    async def _look_for_engine(self) -> None:
+        try:
+            gone = await missing(self.host.client, self.host.ways.prefix, ())
+        except RPCError as error:
+            raise unanswered(error) from None
+        if gone:
+            raise Unreachable(f"run {self.id} begins when an engine is there; {gone[0]}")
 
     async def said(self, what: Any) -> None:
         """Say something that was meant for a host here: a word, or what becomes one."""
@@ -280,13 +290,48 @@ class DistantRun:
     async def speak(self, word: Word) -> Doc:
         """Say a word; it is in the log when this returns."""
         try:
-            told = await _update(self._handle, word)
+            told = await self.updated(word)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise self._unheard() from None
             raise unanswered(error) from None
         self.refresh()
         return told
+
+    async def updated(self, word: Word, *, gone_is_fine: bool = False) -> Doc:
+        """Say a word to the workflow, and wait for its answer as long as there may be one.
+
+        `gone_is_fine`: a run that has just ended needs not hear it.
+        """
+        task = asyncio.ensure_future(
+            self._handle.execute_update(SAY, word, result_type=dict[str, Any])
+        )
+        try:
+            while not (await asyncio.wait([task], timeout=ENGINE_WAIT_S))[0]:
+                if gone := await missing(self.host.client, self.host.ways.prefix, ()):
+                    raise Unreachable(
+                        f"nobody has taken it yet, and it may still be carried out: {gone[0]}"
+                    )
+            told: Doc = task.result()
+            return told
+        except RPCError as error:
+            if not gone_is_fine or error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return {}
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError):
+                raise rebuilt(cause.type or "", cause.message) from None
+            again = "Fix: look again, and say it again"
+            raise Conflict(f"it was not taken: {cause}. {again}") from None
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            raise Unreachable(
+                f"the Temporal server was lost before it answered ({error}), and what was said may "
+                "still be carried out. Fix: look again, and say it again if it was not"
+            ) from None
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def _unheard(self) -> LeadhandError:
         """Why nobody hears what is said to this run."""
@@ -315,21 +360,11 @@ class DistantRun:
         return not busy and status in ("waiting", "paused")
 
 
-async def _update(handle: WorkflowHandle[Any, Any], word: Word) -> Doc:
-    try:
-        told: Doc = await handle.execute_update(SAY, word, result_type=dict[str, Any])
-        return told
-    except WorkflowUpdateFailedError as error:
-        cause = error.cause
-        if isinstance(cause, ApplicationError):
-            raise rebuilt(cause.type or "", cause.message) from None
-        raise Conflict(f"it was not taken: {cause}. Fix: look again, and say it again") from None
-
-
 def unanswered(error: RPCError) -> Unreachable:
     """What is said when the server does not do what it was asked for."""
     return Unreachable(
-        f"the Temporal server does not answer: {str(error)[:200]}. Fix: say it again when it does"
+        f"the Temporal server does not answer: {str(error)[:200].rstrip('.')}. "
+        "Fix: say it again when it does"
     )
 
 

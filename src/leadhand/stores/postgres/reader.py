@@ -42,6 +42,9 @@ CHANNEL = "LISTEN leadhand"
 class PostgresReader:
     """The reading half of a store. Claims nothing, changes nothing."""
 
+    remote = True
+    """A read may take as long as its server is away; several threads may read."""
+
     def __init__(self, address: Address, patience_s: float = READ_PATIENCE_S) -> None:
         self.address = address
         self._reading = Session(

@@ -1,0 +1,82 @@
+"""Nobody is there: no engine, no machine for a worker, no namespace, no server. It is said."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from leadhand import Lead, worker
+from leadhand.app.hosting import Hosting
+from leadhand.app.reader import Reader
+from leadhand.errors import Unreachable, UsageError
+from leadhand.stores.sqlite import SqliteStore
+from leadhand.temporal import client as distant
+from leadhand.temporal.client import connect
+from leadhand.temporal.cluster import Cluster
+from leadhand.temporal.orders import Ways
+from tests.support.temporal import free_port, on_temporal
+
+pytestmark = pytest.mark.real
+PLAN = {"goal": "g", "steps": [{"id": "a", "worker": "idle"}]}
+
+
+@worker(idempotent=True)
+async def idle() -> None:
+    return None
+
+
+async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_for(
+    temporal, tmp_path
+):
+    """`show`, `watch` and `ls` stand on this: that its host has ended would not be true."""
+    path = tmp_path / "l.db"
+    async with (
+        on_temporal(temporal, path, [idle], machine_here=False) as here,
+        here.lead.hosting() as host,
+    ):
+        run = await here.lead.begin(host, PLAN, run_id="waits")
+        await run.until(4)
+        reader = Reader(path)
+        settings = SimpleNamespace(temporal=here.cluster, store=path)
+        looking = Hosting(settings, reader)
+        state = reader.state("waits")
+        assert (await looking.driver(state)).drives(state)
+        (note,) = looking.notes
+        assert "nobody serves the worker idle" in note
+        assert "Fix: leadhand worker --kinds idle" in note
+        everything = Hosting(settings, reader)
+        while not (await everything.driver()).drives(state):  # a list comes a moment later
+            everything._due = 0.0
+            await asyncio.sleep(0.1)
+        await host.say("waits", "cancel", "me", {})
+        await asyncio.wait_for(run.settled(), 30)
+        while (await Hosting(settings, reader).driver(state)).drives(state):
+            await asyncio.sleep(0.1)
+        away = SimpleNamespace(temporal=Cluster(f"127.0.0.1:{free_port()}"), store=path)
+        unsure = Hosting(away, reader)
+        assert (await unsure.driver(state)).drives(state)
+        assert "not known" in unsure.notes[0]
+        await reader.close()
+
+
+async def test_without_an_engine_it_is_said_that_none_is_there(temporal, tmp_path, monkeypatch):
+    """To whoever starts a run, and to whoever says something to one."""
+    monkeypatch.setattr(distant, "ENGINE_WAIT_S", 0.5)
+    store = SqliteStore(tmp_path / "l.db")
+    store.claim()
+    cluster = Cluster(temporal.address, ways=Ways(prefix=f"none{free_port()}"))
+    lead = Lead([idle], None, store, temporal=cluster)
+    async with lead.hosting() as host:
+        with pytest.raises(Unreachable, match="run lost begins when an engine is there"):
+            await asyncio.wait_for(lead.begin(host, PLAN, run_id="lost"), 30)
+        with pytest.raises(Unreachable, match="may still be carried out: no engine is there"):
+            await asyncio.wait_for(host.say("lost", "cancel", "me", {}), 30)
+    await store.close()
+
+
+async def test_an_address_or_namespace_that_is_not_there_is_a_mistake_of_the_caller(temporal):
+    with pytest.raises(UsageError, match=r"has no namespace nowhere\. Fix: "):
+        await connect(temporal.address, "nowhere")
+    for address in ("bad:address:7", f"127.0.0.1:{free_port()}"):
+        with pytest.raises(UsageError, match=f"no Temporal server at {address}: [^{{]* Fix: "):
+            await connect(address)
