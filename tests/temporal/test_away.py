@@ -1,6 +1,8 @@
 """Nobody is there: no engine, no machine for a worker, no namespace, no server. It is said."""
 
 import asyncio
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -61,7 +63,8 @@ async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_fo
 
 async def test_without_an_engine_it_is_said_that_none_is_there(temporal, tmp_path, monkeypatch):
     """To whoever starts a run, and to whoever says something to one."""
-    monkeypatch.setattr(distant, "ENGINE_WAIT_S", 0.5)
+    for wait in ("BEGIN_WAIT_S", "ENGINE_WAIT_S"):
+        monkeypatch.setattr(distant, wait, 0.5)
     store = SqliteStore(tmp_path / "l.db")
     store.claim()
     cluster = Cluster(temporal.address, ways=Ways(prefix=f"none{free_port()}"))
@@ -80,3 +83,20 @@ async def test_an_address_or_namespace_that_is_not_there_is_a_mistake_of_the_cal
     for address in ("bad:address:7", f"127.0.0.1:{free_port()}"):
         with pytest.raises(UsageError, match=f"no Temporal server at {address}: [^{{]* Fix: "):
             await connect(address)
+
+
+def test_a_command_ends_with_its_own_code_whatever_threads_are_left():
+    """Temporal's library has some, and the end of Python may abort when one is met."""
+    program = """
+import atexit, sys, threading, types
+sys.modules["temporalio.client"] = types.ModuleType("temporalio.client")
+threading.Thread(target=threading.Event().wait).start()
+atexit.register(print, "all that was due")
+from leadhand.cli.main import main
+main(["no-such-command"])
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done
+    assert "all that was due" in done.stdout
+    assert "no command" in done.stderr

@@ -122,7 +122,7 @@ class _Session:
         if cluster is None or engines is None or await engines():
             return
         self._console.say(
-            f"nobody serves runs at {cluster.address} now; this one waits for an engine: "
+            f"nobody serves runs at {cluster.address} now; this one waits a minute for an engine: "
             "leadhand worker --engine, or leadhand serve"
         )
 

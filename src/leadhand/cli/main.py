@@ -107,4 +107,22 @@ def main(argv: list[str] | None = None) -> None:
         code = execute(args)
     except KeyboardInterrupt:  # before there was anybody to hear it, or after
         code = 130
-    sys.exit(code)
+    _end(code)
+
+
+def _end(code: int) -> None:
+    """End with this code, whatever threads of Temporal's library are still about.
+
+    They may meet the end of Python, which then aborts: a command that did all it should would
+    say 134.
+    """
+    if "temporalio.client" not in sys.modules:
+        sys.exit(code)
+    import atexit
+    from contextlib import suppress
+
+    atexit._run_exitfuncs()  # noqa: SLF001 - what is due at the end, and nothing after it
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -41,7 +41,7 @@ from leadhand.errors import (
     UsageError,
 )
 from leadhand.temporal.hands import engine_queue
-from leadhand.temporal.looking import hosted_runs, missing, workflow_id
+from leadhand.temporal.looking import hosted_runs, missing, served_by, workflow_id
 from leadhand.temporal.orders import RUN, SAY, Begin, Place, Ways
 from leadhand.temporal.payloads import Shelf, converter
 
@@ -54,7 +54,9 @@ LOOK_S = 0.05
 LOOK_MAX_S = 0.5
 SPOKEN = ("stop_all", "lift")
 ENGINE_WAIT_S = 10.0
-"""How long the first event of a run may take before it is looked who should write it."""
+"""How long a word may go unanswered before it is looked who should hear it."""
+BEGIN_WAIT_S = 60.0
+"""The same for the first event of a run: an engine may be about to start."""
 
 
 async def connect(address: str, namespace: str = "default", shelf: Shelf | None = None) -> Client:
@@ -262,13 +264,13 @@ class DistantRun:
 
     async def until(self, seq: int) -> None:
         """Wait until the log has so many events; Unreachable when nobody could write them."""
-        wait, look_at = LOOK_S, time.monotonic() + ENGINE_WAIT_S
+        wait, look_at = LOOK_S, time.monotonic() + BEGIN_WAIT_S
         while self.refresh().seq < seq:
             await asyncio.sleep(wait)
             wait = min(LOOK_MAX_S, wait * 1.5)
             if time.monotonic() > look_at:
                 await self._look_for_engine()
-                look_at = time.monotonic() + ENGINE_WAIT_S
+                look_at = time.monotonic() + BEGIN_WAIT_S
 
     async def _look_for_engine(self) -> None:
         try:
