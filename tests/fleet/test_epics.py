@@ -14,6 +14,8 @@ from leadhand.core.graph import Order, dependencies
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Boundaries, clash
 from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic, plan_of, read_epic
+from leadhand.fleet.governor import Governor
+from leadhand.fleet.turns import turn
 
 EPIC = """# Add a search
 
@@ -155,6 +157,24 @@ async def test_holders_of_the_same_path_take_turns_and_others_do_not_wait():
     assert max(map(len, most)) == 3
     assert ["all", "doc"] in most or ["all"] in most
     assert not any({"a", "all"} <= set(each) or {"a", "a2"} <= set(each) for each in most)
+    assert boundaries.held == 0
+
+
+async def test_who_waits_for_a_place_makes_way_for_the_more_urgent():
+    """Held paths are no use to one who cannot start; of the same urgency, the first stays so."""
+    boundaries, governor, order = Boundaries(), Governor(1, stagger_s=0.0), []
+
+    async def work(name, priority):
+        async with turn(boundaries, governor, ["src"], "kind", priority):
+            order.append(name)
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group, governor.place("kind"):
+        for name, priority in (("low", 0), ("same", 0), ("urgent", 5), ("most", 9)):
+            group.create_task(work(name, priority))
+            await asyncio.sleep(0.01)
+        assert order == []
+    assert order[0] == "most"
+    assert sorted(order) == ["low", "most", "same", "urgent"]
     assert boundaries.held == 0
 
 

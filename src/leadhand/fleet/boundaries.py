@@ -1,7 +1,8 @@
 """Who may change what, right now: no two agents at work may write the same.
 
 A task holds the paths that it may write from its start until it has landed or failed. One that
-would overlap with a holder waits, first come first served, so that nobody is passed over: a task
+would overlap with a holder waits, first come first served, so that nobody is passed over (one
+who is more urgent may ask holders that have not started yet to make way, `turns.py`): a task
 also waits for those who came before it and are still waiting for something that it wants.
 
 Thousands may stand in line. So whom a task waits for is found when it comes, by the folders of its
@@ -33,17 +34,18 @@ class Boundaries:
         """By folder: who wants something in it."""
 
     @asynccontextmanager
-    async def hold(self, writes: Sequence[str]) -> AsyncIterator[None]:
+    async def hold(self, writes: Sequence[str], priority: int = 0) -> AsyncIterator[_Claim]:
         """Wait until nobody else may write these, and keep others from them."""
-        claim = _Claim(tuple(writes))
+        claim = _Claim(tuple(writes), priority)
         claim.ahead = self._clashing(claim)
         for other in claim.ahead:
             other.behind[claim] = None
+            other.wanted = other.wanted or priority > other.priority
         self._enter(claim)
         try:
             if claim.ahead:
                 await claim.free.wait()
-            yield
+            yield claim
         finally:
             self._leave(claim)
 
@@ -87,13 +89,18 @@ class Boundaries:
 
 
 class _Claim:
-    def __init__(self, writes: tuple[str, ...]) -> None:
-        self.writes = writes
+    def __init__(self, writes: tuple[str, ...], priority: int) -> None:
+        self.writes, self.priority = writes, priority
+        self.wanted = False
         self.paths = [_plain(text) for text in writes]
         self.wide = any("*" in text or "?" in text for text in writes) or "" in self.paths
         self.free = asyncio.Event()
         self.ahead: dict[_Claim, None] = {}
         self.behind: dict[_Claim, None] = {}
+
+    def is_wanted(self) -> bool:
+        """Whether somebody who is more urgent waits for it."""
+        return self.wanted
 
     def places(self) -> Iterator[tuple[bool, str]]:
         """Its keys in the two tables: true for its own paths, false for the folders above."""

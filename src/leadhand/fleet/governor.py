@@ -49,6 +49,10 @@ class Needs(NamedTuple):
     load: float = 8.0
 
 
+class Overtaken(Exception):
+    """Whoever waited for a place is not to have it now."""
+
+
 class Governor:
     """Gives places to agents."""
 
@@ -85,13 +89,18 @@ class Governor:
         self._came = 0
 
     @asynccontextmanager
-    async def place(self, kind: str, priority: int = 0) -> AsyncIterator[None]:
-        """A place for one agent of a kind, when there is one; the most urgent come first."""
+    async def place(
+        self, kind: str, priority: int = 0, unless: Callable[[], bool] = lambda: False
+    ) -> AsyncIterator[None]:
+        """A place for one agent of a kind, when there is one; the most urgent come first.
+
+        `Overtaken` when `unless` says so before there is one.
+        """
         self._came += 1
         ticket = (-priority, self._came)
         insort(self._line, ticket)
         try:
-            await self._turn(kind, ticket)
+            await self._turn(kind, ticket, unless)
         finally:
             self._line.remove(ticket)
             self._changed.set()
@@ -104,9 +113,11 @@ class Governor:
             self.busy -= 1
             self._changed.set()
 
-    async def _turn(self, kind: str, ticket: tuple[int, int]) -> None:
+    async def _turn(self, kind: str, ticket: tuple[int, int], unless: Callable[[], bool]) -> None:
         """Wait to be first in line, with a place free and nothing against it."""
         while True:
+            if unless():
+                raise Overtaken
             first = self._line[0] == ticket
             why = self._not_now(kind) if first else ""
             if first and not why and self.busy < int(self.limit):

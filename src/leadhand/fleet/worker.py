@@ -50,6 +50,7 @@ from leadhand.fleet.tasks import (
     overtaken,
 )
 from leadhand.fleet.transcripts import Transcript, place
+from leadhand.fleet.turns import turn
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
@@ -157,10 +158,8 @@ class CoderWorker:
         since, who = given.base if task.attempt == 1 else "", (task.run, task.step, task.attempt)
         if others := await drifted(shop.hub, task.run, since, given.writes):
             return overtaken(others)
-        async with (
-            shop.boundaries.hold(given.writes),
-            shop.governor.place(self.coder.name, given.priority),
-        ):
+        held = given.writes, self.coder.name, given.priority
+        async with turn(shop.boundaries, shop.governor, *held):
             try:
                 async with shop.slots.lease(shop.hub.main(), saved_as=ref_of("wip", *who)) as slot:
                     return await self._attempt(task, given, context, slot)

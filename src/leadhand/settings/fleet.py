@@ -241,12 +241,33 @@ def duration(value: Any) -> float:
     return 0.0 if value == 0 and not isinstance(value, bool) else seconds(value)
 
 
+def limit(value: Any) -> float:
+    """A time that leaves one a chance."""
+    if not (found := duration(value)) > 0:
+        raise ValueError("must be above 0: nobody would have time for anything")
+    return found
+
+
+def inside(value: Any) -> str:
+    """A path in the repository, and not git's own."""
+    parts = text(value).lower().split("/")
+    if value.startswith("/") or {"..", ".git"} & {*parts} or not {*parts} - {"", "."}:
+        raise ValueError("must be in the repository, and none of git's own")
+    return str(value)
+
+
+def insides(value: Any) -> tuple[str, ...]:
+    """Paths in the repository."""
+    return tuple(map(inside, texts(value)))
+
+
 READERS: dict[str, Any] = {
-    **dict.fromkeys(("repo", "folder", "epics", "cache", "branch", "publish", "changelog"), text),
+    **dict.fromkeys(("repo", "folder", "epics", "cache", "branch", "publish"), text),
     **dict.fromkeys(("gate", "setup"), commands),
-    **dict.fromkeys(("gate_paths", "flaky", "readable", "keep", "protected"), texts),
+    **dict.fromkeys(("gate_paths", "flaky", "readable", "protected"), texts),
     **dict.fromkeys(("planner", "plan_paths", "plan_programs"), texts),
-    **dict.fromkeys(("gate_time", "stagger", "drain", "time", "silence", "stall"), duration),
+    **dict.fromkeys(("stagger", "drain", "stall"), duration),
+    **dict.fromkeys(("gate_time", "time", "silence"), limit),
     **dict.fromkeys(("daily_spend", "cost"), dollars),
     **dict.fromkeys(("setup_network", "strict", "plan_network"), flag),
     "pull_request": _argv,
@@ -261,6 +282,8 @@ READERS: dict[str, Any] = {
     "plan_waves": whole(1, 1000),
     "sandbox": one_of(*SANDBOXES),
     "reviewer": text,
+    "changelog": inside,
+    "keep": insides,
 }
 PATHS = ("repo", "folder", "epics", "cache")
 
