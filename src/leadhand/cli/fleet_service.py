@@ -250,7 +250,7 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
     tasks = count(len(found.tasks), "task") if found.tasks else "to be planned"
     console.say(f"{clean(found.title)}: {tasks}")
     if known:
-        console.say(f"it was handed in before ({known}), and is not done twice")
+        console.say(f"it was handed in before ({known}); it is not done twice")
         console.say("other words, or another name of the file, make another epic of it")
     elif not alive:
         console.say("no fleet is at work; it begins with the next `leadhand fleet start`")
