@@ -1,5 +1,6 @@
 """Opening a log in PostgreSQL that is not as it should be: said at once, with the fix."""
 
+import asyncio
 import time
 
 import pytest
@@ -10,11 +11,13 @@ from leadhand.audit.anchors import Anchoring
 from leadhand.engine.host import Host
 from leadhand.errors import Conflict, StoreError
 from leadhand.stores.copying import Look, copy
-from leadhand.stores.postgres import schema, session, writer
+from leadhand.stores.postgres import schema, session, words, writer
+from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.lock import PostgresLock
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.store import PostgresStore, migrated
 from leadhand.stores.sqlite import SqliteStore
+from tests.support.postgres import free_port
 
 OLDER = """
 UPDATE leadhand.meta SET value = '1' WHERE key = 'schema';
@@ -100,3 +103,22 @@ async def test_a_log_that_never_had_a_host_verifies_wherever_it_is_copied(addres
     assert violations(tmp_path / "copy.db") == []
     await target.close()
     source.close_reader()
+
+
+async def test_a_word_that_was_not_answered_is_told_from_one_that_was_never_said(
+    postgres, address, admin, tmp_path
+):
+    """Whoever said it must know whether it may still be carried out."""
+    nowhere = address_of(f"postgres://me@127.0.0.1:{free_port()}/d", tmp_path)
+    with pytest.raises(StoreError, match="cannot be reached"):
+        await words.ask(nowhere, b"pause", 5)
+    store = PostgresStore(address)
+    PostgresLock(store).acquire()  # a host that listens to nobody
+    asking = asyncio.create_task(words.ask(address, b"pause", 60))
+    while not admin.execute("SELECT FROM leadhand.words").fetchall():
+        await asyncio.sleep(0.01)
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
+    admin.execute(end, ("leadhand speaker",))
+    with pytest.raises(Conflict, match="may still be carried out"):
+        await asyncio.wait_for(asking, 30)
+    await store.close()

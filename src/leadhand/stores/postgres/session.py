@@ -273,4 +273,7 @@ def explain(error: psycopg.Error, address: Address) -> LeadhandError:
         return UsageError(f"{text}. Fix: postgres://USER@HOST:PORT/DATABASE")
     if "does not exist" in words:
         return UsageError(f"{text}. Fix: let who runs the server make it (createdb, createuser)")
-    return StoreError(f"{address}: the server cannot be reached ({words}).")
+    return StoreError(
+        f"{address}: the server cannot be reached ({words}). "
+        "Fix: see that it runs, and that the address is right"
+    )

@@ -24,6 +24,7 @@ from leadhand.stores.postgres.schema import HOSTING
 from leadhand.stores.postgres.session import (
     PAUSE_S,
     explain,
+    lost,
     options_of,
     pass_on_cancel,
     queries,
@@ -41,6 +42,7 @@ WORD_BYTES_MAX = 16 << 20
 
 async def ask(address: Address, word: bytes, wait_s: float) -> bytes | None:
     """Say something to the host; its answer, or None when there is none."""
+    said = False
     try:
         async with await _connected(address, "speaker") as connection:
             if not await _rows(connection, "lock_holder", (HOSTING,)):
@@ -48,12 +50,13 @@ async def ask(address: Address, word: bytes, wait_s: float) -> bytes | None:
             if len(word) > WORD_BYTES_MAX:
                 raise UsageError("what is said is larger than 16 MiB")
             await connection.execute("LISTEN leadhand_answers")
+            said = True
             ((ident,),) = await _rows(connection, "say", (word,))
             await connection.execute(queries()["call_host"])
             return await _answer(connection, address, ident, wait_s)
     except psycopg.Error as error:
         pass_on_cancel()
-        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        if said and (error.sqlstate is None or lost(error)):
             raise Conflict(
                 f"the connection to {address} was lost before the host answered. "
                 "What was said may still be carried out."

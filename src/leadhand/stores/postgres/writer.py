@@ -216,8 +216,9 @@ class PostgresWriter(Committer[Session]):
             return self._connection.connected(deadline)
         except StoreError as error:
             if unsure and type(error) is StoreError:
+                words = str(error).partition(" Fix: ")[0]
                 raise StoreBroken(
-                    f"{error} It went away during a commit, and whether that was kept is not "
+                    f"{words} It went away during a commit, and whether that was kept is not "
                     "known. Fix: look after the server, then resume."
                 ) from None
             raise
