@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.app.fleet_submitting import data_of, run_of, submit
+from leadhand.app.inputs import RUN_ID
 from leadhand.core.check import lint
 from leadhand.core.graph import Order, dependencies
 from leadhand.errors import UsageError
@@ -123,6 +124,21 @@ def test_whatever_ends_its_lines_an_epic_is_the_same(tmp_path):
             assert [task.id for task in found.tasks] == ["a"]
             runs |= {run, run_of("t", data_of(tmp_path / "t.md"))}
     assert len(runs) == 1
+
+
+@pytest.mark.parametrize("name", ["größe.md", "a b.md", "x" * 250 + ".md", "-rf.md", "日本.md"])
+def test_whatever_an_epic_is_called_its_run_has_a_name_and_its_plan_is_sound(tmp_path, name):
+    """What `submit` takes, the fleet takes."""
+    text = "# T\n\n```yaml\ntasks: [{id: a, goal: long enough to read, writes: [x]}]\n```\n"
+    (tmp_path / name).write_text(text)
+    run, found = submit(tmp_path / "epics", tmp_path / name)
+    assert RUN_ID.fullmatch(run)
+    assert [each.name for each in (tmp_path / "epics").iterdir()] == [name]
+    parse_epic(text, "\udcff", "x.md").name.encode()
+    assert found.name.encode()
+    (tmp_path / ".hidden.md").write_text(text)
+    with pytest.raises(UsageError, match=r"call it hidden\.md"):
+        submit(tmp_path / "epics", tmp_path / ".hidden.md")
 
 
 @pytest.mark.parametrize("odd", ["pipe", "long"])

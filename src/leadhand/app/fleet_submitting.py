@@ -29,6 +29,8 @@ def submit(folder: Path, path: Path, priority: int | None = None) -> tuple[str, 
     data = data_of(path)
     if path.suffix != ".md":
         raise UsageError(f"{path}: an epic is a Markdown file. Fix: call it {path.stem}.md")
+    if path.name.startswith("."):  # a file that is being written is called so
+        raise UsageError(f"{path}: nobody looks at a hidden file. Fix: call it {path.name[1:]}")
     try:
         text = text_of(data)
     except UnicodeDecodeError as error:
@@ -37,7 +39,7 @@ def submit(folder: Path, path: Path, priority: int | None = None) -> tuple[str, 
         text = with_priority(text, priority)
     epic = parse_epic(text, path.stem, str(path))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = folder / f".{path.name}.{os.getpid()}"
+    fresh = folder / f".{os.getpid()}.new"
     fresh.write_text(text, encoding="utf-8")
     before = time.time() - SETTLED_S
     os.utime(fresh, (before, before))  # it is whole: nobody need wait and see
@@ -63,7 +65,8 @@ def run_of(name: str, data: bytes) -> str:
 
     How urgent it is makes no other one of it.
     """
-    plain = "".join(letter if letter.isalnum() else "-" for letter in name)[:40].strip("-")
+    letters = (each if each.isascii() and each.isalnum() else "-" for each in name)
+    plain = "".join(letters)[:40].strip("-")
     words = _without_priority(text_of(data)).encode()
     return f"{EPIC}{plain or 'x'}-{hashlib.sha256(words).hexdigest()[:8]}".lower()
 

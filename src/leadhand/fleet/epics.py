@@ -124,7 +124,7 @@ def parse_epic(text: str, name: str, place: str) -> Epic:
     if not words:
         raise UsageError(f"{place}: says nothing. Fix: write a heading, and what is wanted.")
     epic = Epic(
-        name=name,
+        name=name.encode("utf-8", "replace").decode(),
         title=(title[1].strip() if title else words.splitlines()[0])[:200],
         text=words,
         priority=head.priority,
