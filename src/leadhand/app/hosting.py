@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOOK_S = 2.0
 """A Temporal server is asked no more often than this."""
 WORKERS_MAX = 20
-"""So many workers of steps in flight are asked about."""
+"""So many workers, of steps that wait for a machine, are asked about."""
 
 
 class Hosting:
@@ -49,7 +49,7 @@ class Hosting:
         from temporalio.service import RPCError
 
         from leadhand.temporal.client import connect
-        from leadhand.temporal.looking import hosted_runs, missing
+        from leadhand.temporal.looking import hosted_runs, missing, not_begun
 
         name, prefix = f"temporal {cluster.address}", cluster.ways.prefix
         try:
@@ -57,7 +57,10 @@ class Hosting:
                 self._client = await connect(cluster.address, cluster.namespace)
             run = state.run if state is not None else ""
             runs = await hosted_runs(self._client, prefix, run)
-            self.notes = await missing(self._client, prefix, _in_flight(state)) if runs else []
+            self.notes = []
+            if runs:
+                waits = await not_begun(self._client, prefix, run) if run else set()
+                self.notes = await missing(self._client, prefix, _workers_of(state, waits))
         except (UsageError, RPCError) as error:
             # The log can be read all the same; that nobody hosts a run would be a guess.
             words = str(error).partition(" Fix: ")[0].rstrip(".")
@@ -66,13 +69,10 @@ class Hosting:
         return Driver(name, runs=runs)
 
 
-def _in_flight(state: State | None) -> list[str]:
-    """The workers whose steps should be under way, but for people."""
-    if state is None:
-        return []
-    steps = [state.steps[name] for name in state.in_flight if name in state.steps]
-    people = {spec.name for spec in state.catalog.workers.values() if spec.kind == "human"}
-    return sorted({step.worker for step in steps} - people)[:WORKERS_MAX]
+def _workers_of(state: State | None, steps: set[str]) -> list[str]:
+    """The workers that should carry out some steps."""
+    known = state.steps if state is not None else {}
+    return sorted({known[step].worker for step in steps if step in known})[:WORKERS_MAX]
 
 
 def looked(

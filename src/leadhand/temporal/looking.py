@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import WorkflowExecutionStatus
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+ENGINE_SILENT_S = 90.0
+"""An engine asks for work every minute at least; the server names it for some more. (A machine
+that is busy asks for none.)"""
 ACTIVITIES = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 LIST = 'WorkflowType = "leadhand.run" AND ExecutionStatus = "Running"'
 NO_ENGINE = (
     "no engine is there, so runs stand still. Fix: leadhand worker --engine-only, or leadhand serve"
@@ -31,7 +36,8 @@ async def served_by(client: Client, queue: str, *, workflows: bool = False) -> l
         namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
     )
     told = await client.workflow_service.describe_task_queue(request)
-    return sorted({each.identity for each in told.pollers})
+    since = time.time() - ENGINE_SILENT_S if workflows else 0.0
+    return sorted({p.identity for p in told.pollers if p.last_access_time.seconds >= since})
 
 
 async def hosted_runs(client: Client, prefix: str, run: str = "") -> frozenset[str]:
@@ -51,6 +57,13 @@ async def hosted_runs(client: Client, prefix: str, run: str = "") -> frozenset[s
     return frozenset([run] if told.status is WorkflowExecutionStatus.RUNNING else [])
 
 
+async def not_begun(client: Client, prefix: str, run: str) -> set[str]:
+    """The steps of a run whose attempts no machine has taken yet."""
+    told = await client.get_workflow_handle(workflow_id(prefix, run)).describe()
+    pending = told.raw_description.pending_activities
+    return {each.activity_id.rpartition(" ")[0] for each in pending if each.state == SCHEDULED}
+
+
 async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[str]:
     """Who is not there, in words: an engine, or a machine for one of these workers."""
     found = []
@@ -59,7 +72,7 @@ async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[s
     for name in workers:
         if not await served_by(client, queue_of(prefix, name)):
             fix = f"Fix: leadhand worker --kinds {name}"
-            found.append(f"nobody serves the worker {name}, so its steps wait. {fix}")
+            found.append(f"nobody asks for work of {name}: its steps wait for a machine. {fix}")
     return found
 
 
