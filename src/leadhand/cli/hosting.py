@@ -235,6 +235,9 @@ class _Session:
 
     def _drain_note(self, number: int) -> None:
         word = "Ctrl-C" if number == 2 else "SIGTERM"
+        if self._job.settings.temporal is not None:
+            self._note(f"{word}: no longer waiting; the run goes on, where Temporal hosts it.")
+            return
         self._note(
             f"{word}: nothing new starts; waiting for what is running. Again ends it at once."
         )
