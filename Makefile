@@ -1,11 +1,13 @@
 # Leadhand's commands. Each does its own set-up: all it needs is Python 3.11 or newer, git and make.
 #
 #   PYTHON=python3.12   the Python that .venv is made from
+#   TESTERS=3           tests at once: one more than cores, since many tests wait
 #   ARGS="..."          further arguments for pytest, the benchmark or the mutation run
 
 PYTHON ?= python3
 ARGS   ?=
 JOBS   ?= 2
+TESTERS ?= 3
 SEEDS  ?= 10000
 SEED   ?=
 
@@ -25,10 +27,10 @@ demo: run-env ## see Leadhand work: a goal, a plan, four failures recovered; no 
 	@$(BIN)/leadhand demo
 
 test: dev-env ## run every test
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal $(ARGS)
 
 fast: dev-env ## run the quick tests: the inner loop, under two minutes
-	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m "not slow" $(ARGS)
 
 check: dev-env ## lint, format, types, layers
 	@$(BIN)/ruff check .

@@ -113,6 +113,7 @@ def test_epics_that_are_handed_in_before_and_while_it_runs_become_commits(folder
     assert {"a.py", "b.py", "c.py"} <= set(names)
     said = folder.run("fleet", "log", "a")
     assert "I work on a" in said.out
+    assert "usage   $0.25" in said.out
     assert "abc123def456" not in said.out
     lines = [
         json.loads(line) for line in folder.run("fleet", "log", "a", "--json").out.splitlines()

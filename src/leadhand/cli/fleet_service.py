@@ -384,6 +384,8 @@ def _say_line(console: Console, line: Doc) -> None:
     words = " ".join(
         str(line[key]) for key in ("tool", "path", "text") if line.get(key) not in (None, "")
     )
+    if isinstance(cost := line.get("cost"), int | float):
+        words = f"{words} ${cost:.4g}".lstrip()
     try:
         moment = time.strftime("%H:%M:%S", time.localtime(int(line.get("at", 0)) / 1e6))
     except (ArithmeticError, OSError, TypeError, ValueError):

@@ -90,7 +90,7 @@ function Train({ fleet, now }) {
     ["Wait", queue.wait_s.p50 == null ? "–" : `${duration(queue.wait_s.p50)}, 95 of 100 within ${duration(queue.wait_s.p95)}`],
     ...Object.entries(train.ejected).map(([kind, number]) => [`Sent back: ${words(kind)}`, number]),
   ];
-  return html`<section><h2>Merge train</h2><div class="card pad">${now && html`<p class="muted">Now: ${now.waiting} waiting, ${now.gates} gates at work, ${now.batch} tested together, ${percent(now.failure_rate)} at fault of late</p>`}
+  return html`<section><h2>Merge train</h2><div class="card pad">${now && html`<p class="muted">Now: ${now.waiting} waiting, ${now.gates} gates at work, ${now.batch} tested together, ${percent(now.failure_rate)} expected to be at fault</p>`}
     ${queue.names.length > 0 && html`<ol class="cars">${queue.names.slice(0, 30).map((name) => html`<li><${Tag} tone="live"><${Txt} v=${name.split("/").slice(1, -1).join("/")} /></${Tag}></li>`)}</ol>`}
     <dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></div></section>`;
 }
