@@ -28,7 +28,7 @@ async def idle() -> None:
 
 
 async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_for(
-    temporal, tmp_path
+    temporal, tmp_path, monkeypatch
 ):
     """`show`, `watch` and `ls` stand on this: that its host has ended would not be true."""
     path = tmp_path / "l.db"
@@ -58,6 +58,8 @@ async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_fo
         unsure = Hosting(away, reader)
         assert (await unsure.driver(state)).drives(state)
         assert "not known" in unsure.notes[0]
+        monkeypatch.setitem(sys.modules, "temporalio", None)  # it need not be installed to read
+        assert (await Hosting(settings, reader).driver(state)).drives(state)
         await reader.close()
 
 

@@ -45,13 +45,16 @@ class Hosting:
         return self._seen
 
     async def _asked(self, cluster: Cluster, state: State | None) -> Driver:
-        require()
+        name, prefix = f"temporal {cluster.address}", cluster.ways.prefix
+        try:
+            require()
+        except UsageError as error:
+            return self._unsure(name, error)
         from temporalio.service import RPCError
 
         from leadhand.temporal.client import connect
         from leadhand.temporal.looking import hosted_runs, missing, not_begun
 
-        name, prefix = f"temporal {cluster.address}", cluster.ways.prefix
         try:
             if self._client is None:
                 self._client = await connect(cluster.address, cluster.namespace)
@@ -62,11 +65,14 @@ class Hosting:
                 waits = await not_begun(self._client, prefix, run) if run else set()
                 self.notes = await missing(self._client, prefix, _workers_of(state, waits))
         except (UsageError, RPCError) as error:
-            # The log can be read all the same; that nobody hosts a run would be a guess.
-            words = str(error).partition(" Fix: ")[0].rstrip(".")
-            self.notes = [f"who hosts runs is not known: {words}"]
-            return Driver(name, every=True)
+            return self._unsure(name, error)
         return Driver(name, runs=runs)
+
+    def _unsure(self, name: str, error: Exception) -> Driver:
+        """The log can be read all the same; that nobody hosts a run would be a guess."""
+        words = str(error).partition(" Fix: ")[0].rstrip(".")
+        self.notes = [f"who hosts runs is not known: {words}"]
+        return Driver(name, every=True)
 
 
 def _workers_of(state: State | None, steps: set[str]) -> list[str]:
