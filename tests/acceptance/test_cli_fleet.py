@@ -345,6 +345,9 @@ def test_what_is_missing_is_named_with_its_fix(folder):
     folder.write("leadhand.toml", text + more + 'program = "no-such-program"\n')
     done = folder.run("fleet", "start", "--repo", "shop", NO_SUCH_KEY="x")
     assert (done.code, "there is no program" in done.err) == (2, True)
+    folder.write("leadhand.toml", text + '[coders.own]\nkind = "command"\ncommand = ["no-such"]\n')
+    done = folder.run("fleet", "start", "--repo", "shop")
+    assert (done.code, 'by its path in "command"' in done.err) == (2, True), done
     folder.write("leadhand.toml", text.replace("[fleet]", '[fleet]\nreviewer = "scriptd"'))
     done = folder.run("fleet", "start", "--repo", "shop")
     assert (done.code, 'Did you mean "scripted"?' in done.err) == (2, True)

@@ -4,15 +4,12 @@ import sqlite3
 
 import pytest
 
-from leadhand.codec.events import encode
-from leadhand.core.events import RunResumed
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.stores.copying import Look, copy
 from leadhand.stores.reader import SqliteReader
 from leadhand.stores.sqlite import SqliteStore
-from tests.stores.entries import chained
+from tests.stores.entries import BODY, chained
 
-BODY = encode(RunResumed("somebody"))
 CHANGES = {
     "a body": "UPDATE events SET body = body || ' ' WHERE position = 3",
     "a time": "UPDATE events SET at = at + 1 WHERE position = 3",

@@ -258,15 +258,19 @@ def priced(coder: CoderSettings) -> Callable[[str, int, int], float]:
 
 
 def _program(settings: Settings, coder: CoderSettings) -> str:
-    if coder.kind == "command":
-        return ""
-    wanted = coder.program or coder.kind
+    own = coder.kind == "command"
+    wanted = coder.command[0].replace("{root}", str(settings.root)) if own else coder.program
+    wanted = wanted or coder.kind
+    if own and "/" in wanted and not wanted.startswith("/"):
+        return wanted  # a file of the repository
     beside = settings.root / Path(wanted).expanduser()
-    found = str(beside) if "/" in wanted and beside.exists() else shutil.which(wanted)
+    path = {**env_of(settings), **coder.env}.get("PATH")
+    found = str(beside) if "/" in wanted and beside.exists() else shutil.which(wanted, path=path)
     if not found:
         place = settings.origin(f"coders.{coder.name}")
+        what = 'name it by its path in "command"' if own else 'write program = "/path/to/it"'
         raise UsageError(
             f"{place}: [coders.{coder.name}]: there is no program {shown(wanted)}. "
-            'Fix: install it, or write program = "/path/to/it"'
+            f"Fix: install it, or {what}"
         )
     return found
