@@ -37,6 +37,7 @@ def launched(coder, folder, sandbox):
 
 def test_in_a_sandbox_no_agent_holds_the_key_of_its_provider(tmp_path):
     """The proxy adds it; a command has its own, and only the hosts that are named."""
+    (tmp_path / "agent").write_text("")
     config, crew = made(tmp_path, CODEX + HOUSE + CLAUDE, "auto")
     assert [name for name, _coder, _model in crew] == ["coder", "coder@able", "coder@house"]
     boxed = Sandbox(kind="landlock", proxy=tmp_path / "door")
