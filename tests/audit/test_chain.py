@@ -61,7 +61,7 @@ def tampered(log: list[Entry], how: str, at: int) -> list[Entry]:
     entry = log[at]
     match how:
         case "body":
-            changed = entry._replace(body=entry.body.replace(b"N", b"n"))
+            changed = entry._replace(body=entry.body.replace(b"R", b"r"))
         case "time":
             changed = entry._replace(at=entry.at + 1)
         case "version":
