@@ -200,7 +200,7 @@ def crew_of(
     homes = fleet_folder(settings) / "homes"
     coders = ordered(settings)
     for coder in coders:  # what is missing is said before anything is opened
-        _program(settings, coder)
+        program_of(settings, coder)
         if coder.key:
             key_of(settings, coder, env)
 
@@ -237,7 +237,7 @@ def _coder(
     if coder.key and not boxed:
         more |= dict.fromkeys(OWN_KEY[coder.kind], key_of(settings, coder, env))
     route = coder.name if boxed and (coder.key or coder.url) else ""
-    program = _program(settings, coder)
+    program = program_of(settings, coder)
     if coder.kind == "claude":
         return ClaudeCoder(coder.name, program, route=route, readable=readable, env=more, **common)
     price = priced(coder)
@@ -257,7 +257,8 @@ def priced(coder: CoderSettings) -> Callable[[str, int, int], float]:
     return price
 
 
-def _program(settings: Settings, coder: CoderSettings) -> str:
+def program_of(settings: Settings, coder: CoderSettings) -> str:
+    """What is started for a coder; UsageError when it is not there."""
     own = coder.kind == "command"
     wanted = coder.command[0].replace("{root}", str(settings.root)) if own else coder.program
     wanted = wanted or coder.kind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.cli.doctor import Look
 from leadhand.cli.text import count
-from leadhand.errors import LeadhandError
+from leadhand.errors import LeadhandError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,15 +85,17 @@ def _programs(settings: Settings) -> Iterator[Look]:
 
 
 def _configured(settings: Settings, coder: CoderSettings) -> Look:
+    from leadhand.app.fleet_service import program_of
+
     shown = f"{coder.name}: {coder.kind}{' ' + coder.model if coder.model else ''}"
     if coder.key and not os.environ.get(coder.key):
         fix = "Set it to the key, where the fleet is started."
         return Look("coder", shown, f"{coder.key} is not set", fix)
-    wanted = coder.command[0] if coder.kind == "command" else coder.program or coder.kind
-    wanted = wanted.replace("{root}", str(settings.root))
-    path = shutil.which(wanted)
-    if path is None:
-        return Look("coder", shown, f"there is no program {wanted}", "Install it.")
+    try:
+        path = program_of(settings, coder)
+    except UsageError as error:
+        problem, _, fix = str(error).partition(". Fix: ")
+        return Look("coder", shown, problem, f"{fix[:1].upper()}{fix[1:]}.")
     if coder.kind == "command":
         return Look("coder", f"{shown}, {path}")
     return Look("coder", f"{shown}, {_version(path)}")

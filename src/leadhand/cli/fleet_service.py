@@ -150,8 +150,8 @@ def _serving() -> Any:
     except ImportError as error:
         raise UsageError(
             f"the server's packages are not installed ({error.name}). "
-            "Fix: pip install 'leadhand[server]' (in a clone: .venv/bin/pip install '.[server]'), "
-            "or give --no-serve"
+            "Fix: pip install 'leadhand[server]' "
+            "(in a clone: .venv/bin/pip install -e '.[server]'), or give --no-serve"
         ) from None
     return serving
 
