@@ -13,6 +13,7 @@ from leadhand.app.fleet_submitting import submit
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet import journal
 from leadhand.fleet.spending import Spending
+from leadhand.workers.processes import Processes
 from tests.fleet.places import every_byte, make_repo, run_git
 from tests.fleet.standing import epic, standing
 
@@ -67,6 +68,32 @@ async def test_each_epic_that_is_done_is_offered_once_by_the_users_own_command(
     async with standing(tmp_path, user, **more)() as fleet:
         await settled(fleet)
     assert len(pulls(tmp_path)) == 1
+
+
+async def test_an_epic_that_ends_while_the_branch_moves_waits_for_the_next_look(tmp_path):
+    """What the branch was brought to is not all of it yet."""
+    over, published = [], []
+
+    async def publish(_branch):
+        state = SimpleNamespace(run="epic-x", started=None, ended=None)
+        published.append(hub.main())
+        over[:] = [state]
+        return published[-1]
+
+    commits = iter(("half", "half", "whole", "whole", "whole"))
+    user = SimpleNamespace(repo=tmp_path, ref="refs/heads/main")
+    hub = SimpleNamespace(main=lambda: next(commits), publish=publish, user=user)
+    processes, folder = Processes("results"), tmp_path / "fleet"
+    folder.mkdir()
+    results = fleet_results.Results(
+        hub, "leadhand/main", command(tmp_path), processes, folder, lambda *_, **__: None
+    )
+    results.begin([])
+    await results.give(lambda: over)
+    assert (published, pulls(tmp_path)) == (["half"], [])
+    await results.give(lambda: over)
+    assert [each[0][-1] for each in pulls(tmp_path)] == ["whole"]
+    await processes.close()
 
 
 async def test_a_command_that_fails_is_said_and_tried_again(tmp_path, user, monkeypatch):

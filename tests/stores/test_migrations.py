@@ -8,11 +8,13 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from leadhand.errors import Fenced, StoreError
+from leadhand.errors import Fenced, StoreError, UsageError
 from leadhand.stores import sql
+from leadhand.stores.places import there
 from leadhand.stores.sql import Migration
 from leadhand.stores.sqlite import SqliteReader, SqliteStore
 from tests.stores.entries import chained
@@ -132,6 +134,40 @@ def test_a_reader_does_not_migrate(path, monkeypatch):
     with pytest.raises(StoreError, match="older than 4"):
         SqliteReader(path)
     assert schema(path) == 1
+
+
+@pytest.mark.parametrize("mode", ["", "PRAGMA journal_mode = WAL"])
+def test_a_file_that_is_being_made_holds_no_log_yet(path, mode):
+    """A host makes it now, or died before it had made the tables: that is no damage."""
+    path.touch()
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(mode)
+    assert not there(path)
+    with pytest.raises(UsageError, match="no log in this database yet"):
+        SqliteReader(path)
+    sql.migrate(connection, sql.migrations(), path)
+    connection.close()
+    assert there(path)
+    SqliteReader(path).close_reader()
+
+
+def test_a_reader_beside_whoever_makes_the_file(path):
+    """It finds nothing, or all of it, wherever the tables come between its questions."""
+    for turn in range(1, 3):
+        path.unlink(missing_ok=True)
+        reading = sqlite3.connect(path, isolation_level=None)
+        making = sqlite3.connect(path, isolation_level=None)
+        asked = []
+
+        def ask(*words, asked=asked, turn=turn, reading=reading, making=making):
+            if len(asked) == turn:
+                sql.migrate(making, sql.migrations(), path)
+            asked.append(words)
+            return reading.execute(*words)
+
+        assert sql.version(SimpleNamespace(execute=ask), path) in {0, 1}
+        reading.close()
+        making.close()
 
 
 async def test_a_migration_fences_a_host_of_the_old_version(path):

@@ -68,9 +68,10 @@ class Results:
     async def give(self, ended: Callable[[], Iterable[State]]) -> None:
         """Bring the branch up to main, and make the pull requests that are due."""
         async with self._lock:
+            over = list(ended())  # before main is looked at: what ends meanwhile may not be on it
             if not await self._published_all() or (made := self._made) is None:
                 return  # without the record of what was made, the next might be a second one
-            for state in list(ended()):
+            for state in over:
                 await self._offer(state, made)
 
     async def give_branch(self) -> None:

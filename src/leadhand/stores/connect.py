@@ -50,6 +50,10 @@ SYNCHRONOUS = {
 }
 
 
+class NotBegun(UsageError):
+    """A database without a table: nothing has been written to it."""
+
+
 def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Connection:
     """A connection that may write; the file and its folder are made when missing."""
     _prepare_folder(path)
@@ -100,6 +104,19 @@ def open_reader(path: Path, *, busy_s: float = 30.0) -> sqlite3.Connection:
         raise explain(error, path) from error
 
 
+def begun(path: Path) -> bool:
+    """Whether a file holds a log. One that a host is making, or died making, holds none yet."""
+    if not path.exists():
+        return False
+    try:
+        open_reader(path).close()
+    except NotBegun:
+        return False
+    except LeadhandError:
+        return True  # whoever reads it is told what is wrong with it
+    return True
+
+
 def _open_read_only(path: Path, how: str, busy_s: float) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?{how}",
@@ -112,6 +129,8 @@ def _open_read_only(path: Path, how: str, busy_s: float) -> sqlite3.Connection:
         connection.execute("PRAGMA trusted_schema = OFF")
         found, newest = sql.version(connection, path), sql.migrations()[-1].number
         sql.refuse_newer(found, newest, path)
+        if found == 0:
+            raise NotBegun(f"{path}: there is no log in this database yet.")
         if found < newest:
             raise StoreError(
                 f"{path}: has schema {found}, older than {newest}, and reading does not change "

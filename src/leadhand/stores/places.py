@@ -29,9 +29,11 @@ def home(place: Place) -> Path:
 
 
 def there(place: Place) -> bool:
-    """Whether there is a log: a file, or a database with our tables in it."""
+    """Whether there is a log: a file, or a database, with our tables in it."""
     if not isinstance(place, Address):
-        return place.exists()
+        from leadhand.stores.connect import begun
+
+        return begun(place)
     need_driver()
     from leadhand.stores.postgres.schema import is_there
 

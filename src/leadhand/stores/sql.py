@@ -69,12 +69,13 @@ def migrations_in(folder: Path) -> tuple[Migration, ...]:
 def version(connection: sqlite3.Connection, path: Path) -> int:
     """The file's schema version; 0 for a new file. StoreError when it is not ours."""
     sql = queries()
+    # In this order: all tables of a new file come in one commit, perhaps between the questions.
+    if connection.execute(sql["schema_objects"]).fetchone()[0] == 0:
+        return 0
     if connection.execute(sql["has_meta"]).fetchone()[0]:
         row = connection.execute(sql["meta"], ("schema",)).fetchone()
         if row is not None and isinstance(row[0], int):
             return row[0]
-    elif connection.execute(sql["schema_objects"]).fetchone()[0] == 0:
-        return 0
     raise StoreError(
         f"{path}: this is a SQLite database, but not one of Leadhand's. "
         "Fix: give the path of another file."
