@@ -21,7 +21,7 @@ from leadhand.audit.unbundle import verify_bundle
 from leadhand.core.approval import plan_binding
 from leadhand.core.events import ApprovalGiven
 from leadhand.engine import approvals
-from leadhand.errors import NotAllowed
+from leadhand.errors import Conflict, NotAllowed
 
 pytest.importorskip("cryptography")
 
@@ -137,7 +137,7 @@ def test_a_good_signature_under_tighter_limits_is_found(store, forger, monkeypat
 
 def test_an_approval_that_two_runs_used_is_found(store, forger, monkeypatch):
     """By the database, where the host wrote down which run used it."""
-    monkeypatch.setattr(approvals, "_refuse_used", lambda *_: None)
+    monkeypatch.setattr(approvals, "refuse_used", lambda *_: None)
     lead = lead_of(store)
     given = lead.approve(PLAN)
     first, second = (lead.run_sync(PLAN, approval=given) for _ in range(2))
@@ -208,7 +208,7 @@ def test_an_approval_of_an_earlier_version_verifies_and_starts_nothing(store, mo
     old = msgspec.structs.replace(old, seal=old.sealed())
     signed = approvals.signed(ANN, old.to_sign())["signature"]
     old = msgspec.structs.replace(old, signature=signed)
-    with pytest.raises(approvals.Conflict, match="does not say under which limits"):
+    with pytest.raises(Conflict, match="does not say under which limits"):
         lead.run_sync(PLAN, approval=old)
     monkeypatch.setattr(approvals, "refuse_void", lambda *_: None)
     outcome = lead.run_sync(PLAN, approval=old)

@@ -23,7 +23,10 @@ from leadhand import (
     worker,
 )
 from leadhand.codec.events import decode
+from leadhand.core.host import ApprovalUsed
+from leadhand.errors import Conflict
 from leadhand.stores.sqlite import SqliteStore
+from leadhand.temporal.client import Distant
 from tests.support.temporal import on_temporal
 
 pytestmark = pytest.mark.real
@@ -337,6 +340,27 @@ async def cancel(stage: Stage):
         stage.keep(here, "stopped")
 
 
+@worker(risk="high")
+async def release(version: str) -> str:
+    return f"{version} is live"
+
+
+GIVEN = []
+
+
+@story
+async def allowed_before(stage: Stage):
+    """With an approval of the plan from before the run: good for one run."""
+    plan = {"steps": [{"id": "a", "worker": "release", "parameters": {"version": "v2"}}]}
+    async with stage.lead([release]) as here:
+        GIVEN[:] = GIVEN or [here.lead.approve(plan, expires="8 hours")]
+        outcome = await here.lead.run(plan, run_id="allowed", approval=GIVEN[0])
+        assert outcome.result == "v2 is live"
+        with pytest.raises(Conflict, match="was used by run allowed, and is good for one"):
+            await here.lead.run(plan, run_id="twice", approval=GIVEN[0])
+        stage.keep(here, "allowed")
+
+
 @pytest.mark.parametrize("name", STORIES)
 async def test_a_story_is_the_same_on_both_hosts(name, temporal, tmp_path):
     told = {}
@@ -346,3 +370,15 @@ async def test_a_story_is_the_same_on_both_hosts(name, temporal, tmp_path):
         for number, (distant, near) in enumerate(zip(there, here, strict=False), 1):
             assert distant == near, f"event {number}"
         assert [each["type"] for each in there] == [each["type"] for each in here]
+
+
+async def test_an_approval_is_used_by_whoever_is_first(tmp_path):
+    """Two who begin at once, each on a machine of its own, and one log."""
+    store = SqliteStore(tmp_path / "log.db")
+    store.claim()
+    used = [ApprovalUsed("one", run, "ann") for run in ("here", "there")]
+    told = [Distant(None, store).tell_host(event) for event in used]
+    found = await asyncio.gather(*told, return_exceptions=True)
+    assert [type(each) for each in found].count(Conflict) == 1, found
+    assert Distant(None, store).shared.used == {"one": "here"}
+    await store.close()

@@ -11,7 +11,7 @@ import msgspec
 
 from leadhand.core.breaker import Circuit
 from leadhand.core.events import Event
-from leadhand.errors import Bug
+from leadhand.errors import Bug, Conflict
 
 HOST_STREAM = "$host"
 
@@ -105,3 +105,13 @@ def evolve_host(state: HostState, event: Event) -> None:
         case _:
             raise Bug(f"{type(event).__name__} is no event of the host")
     state.seq += 1
+
+
+def refuse_used(state: HostState, approval: str, actor: str) -> None:
+    """Conflict when an approval of a plan was used up."""
+    run = state.used.get(approval)
+    if run is not None:
+        raise Conflict(
+            f"{actor}'s approval {approval} was used by run {run}, and is good for one. "
+            "Fix: approve the plan again: `leadhand review PLAN approve -o FILE`"
+        )

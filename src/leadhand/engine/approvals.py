@@ -20,9 +20,9 @@ from leadhand.core.approval import (
 )
 from leadhand.core.events import ApprovalGiven, StepsReleased
 from leadhand.core.holds import questions, released
-from leadhand.core.host import ApprovalUsed
+from leadhand.core.host import ApprovalUsed, refuse_used
 from leadhand.core.revisions import ORIGIN_KEYS
-from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.errors import NotAllowed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,7 +137,7 @@ async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
     given: list[Approval] = []
     for each in started.approvals:
         approval = Approval.from_doc(each)
-        _refuse_used(host, approval)
+        refuse_used(host.shared, approval.id, approval.actor)
         refuse_void(approval, doc, started, host.time().wall)
         if started.policy.approvers:
             text, signature = approval.to_sign(), approval.signature
@@ -147,7 +147,8 @@ async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
         _refuse_one_key(started.policy.approvers, approval, given)
         given.append(approval)
     for approval in given:
-        _refuse_used(host, approval)  # another start may have come in between
+        # Another start may have come in between.
+        refuse_used(host.shared, approval.id, approval.actor)
         await host.tell_host(ApprovalUsed(approval.id, started.run, approval.actor))
 
 
@@ -159,12 +160,3 @@ def _refuse_one_key(
         if own and own == approvers.get(other.actor, other.key):
             names = f"{other.actor} and {approval.actor}"
             raise UsageError(f"the approvals of {names} are by one key, so by one person")
-
-
-def _refuse_used(host: Host, approval: Approval) -> None:
-    run = host.shared.used.get(approval.id)
-    if run is not None:
-        raise Conflict(
-            f"{approval.actor}'s approval {approval.id} was used by run {run}, and is good for "
-            "one. Fix: approve the plan again: `leadhand review PLAN approve -o FILE`"
-        )

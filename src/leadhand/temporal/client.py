@@ -31,6 +31,7 @@ from leadhand.core.state import Now, State
 from leadhand.core.views import ENDED, run_status
 from leadhand.core.words import Word
 from leadhand.engine import shelf
+from leadhand.engine.approvals import admit
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import (
     Bug,
@@ -48,7 +49,7 @@ from leadhand.temporal.payloads import Shelf, converter
 if TYPE_CHECKING:
     from leadhand.core import events as ev
     from leadhand.core.plan import Doc
-    from leadhand.ports import Planner, Store, Workers
+    from leadhand.ports import Entry, Planner, Store, Workers
 
 LOOK_S = 0.05
 LOOK_MAX_S = 0.5
@@ -101,10 +102,7 @@ class Distant:
     @property
     def shared(self) -> hosting.HostState:
         """What belongs to no single run."""
-        state = hosting.HostState()
-        for entry in self.store.read(hosting.HOST_STREAM):
-            hosting.evolve_host(state, decode(entry.version, entry.body))
-        return state
+        return _shared(self.store.read(hosting.HOST_STREAM))
 
     def time(self) -> Now:
         """This machine's clock: for showing, never for deciding."""
@@ -117,11 +115,13 @@ class Distant:
         secrets = secrets_of(started, workers)
         if secrets is not None:
             secrets.refuse([started], proposal)
-        if started.approvals:
+        if started.approvals and not hasattr(self.store, "append"):
             raise UsageError(
-                "an approval that was given before cannot be used with Temporal yet. "
-                "Fix: run the plan, and approve it with `leadhand review RUN approve`"
+                "an approval is good for one run, and that is written down in the log, which only "
+                "the engine can write while it is a file. Fix: keep the log in PostgreSQL, or run "
+                "the plan and approve it with `leadhand review RUN approve`"
             )
+        await admit(self, started, proposal)  # type: ignore[arg-type]
         stopped = self.shared.stopped
         begin = Begin(started.run, self.ways, started, proposal, stopped=stopped)
         try:
@@ -209,7 +209,17 @@ class Distant:
         event: ev.Event = hosting.StopAllLifted(word.actor)
         if word.verb == "stop_all":
             event = hosting.StopAllRequested(word.actor, reason)
-        await shelf.append_to(self, hosting.HOST_STREAM, lambda _entries: event)  # type: ignore[arg-type]
+        await self.tell_host(event)
+
+    async def tell_host(self, event: ev.Event) -> None:
+        """Record what belongs to no single run; an approval is used once, whoever else begins."""
+
+        def decide(entries: list[Entry]) -> ev.Event:
+            if isinstance(event, hosting.ApprovalUsed):
+                hosting.refuse_used(_shared(entries), event.id, event.actor)
+            return event
+
+        await shelf.append_to(self, hosting.HOST_STREAM, decide)  # type: ignore[arg-type]
 
     def fail(self, error: BaseException) -> None:
         """It cannot go on."""
@@ -360,6 +370,13 @@ class DistantRun:
             return True
         busy = state.in_flight or state.planner.epoch
         return not busy and status in ("waiting", "paused")
+
+
+def _shared(entries: list[Entry]) -> hosting.HostState:
+    state = hosting.HostState()
+    for entry in entries:
+        hosting.evolve_host(state, decode(entry.version, entry.body))
+    return state
 
 
 def unanswered(error: RPCError) -> Unreachable:
