@@ -9,7 +9,8 @@ as machines are served. `--open` runs the bare workflow outside the SDK's sandbo
 machine that others use too, it moves far less.
 
 Leadhand's time is that of `Lead.run`: the plan checked, started, decided, carried out, and its log
-written to the end. The bare workflow has no log.
+written to the end. The bare workflow has no log. With `--postgres` the log is in PostgreSQL, whose
+server syncs; otherwise in a file.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -38,10 +39,12 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker  # noqa: E402
 from bench.peers.temporal_bare import Bare, bare_add  # noqa: E402
 from leadhand import Policy, worker  # noqa: E402
 from leadhand.app.distributed import log_of  # noqa: E402
+from leadhand.stores.places import Place, place_of, spelled  # noqa: E402
 from leadhand.temporal.activities import Machine  # noqa: E402
 from leadhand.temporal.client import connect  # noqa: E402
 from leadhand.temporal.serving import Serving, machine_workers  # noqa: E402
 from leadhand.workers.registry import Registry  # noqa: E402
+from tests.support.postgres import find_programs, reachable, serving  # noqa: E402
 from tests.support.temporal import Server, on_temporal  # noqa: E402
 
 Figures = dict[str, Any]
@@ -87,37 +90,48 @@ async def bare(client: Any, shape: str, size: int, queues: tuple[str, str]) -> f
     return took
 
 
-async def measure(server: Server, turns: int, *, is_open: bool, shapes: list[str]) -> Figures:
+@contextmanager
+def a_log(*, postgres: bool) -> Iterator[Place]:
+    """A place for the log."""
+    with tempfile.TemporaryDirectory() as folder:
+        if not postgres:
+            yield Path(folder) / "l.db"
+            return
+        with reachable(find_programs()) as programs, serving(programs, sync=True) as database:
+            yield database.new(Path(folder))
+
+
+async def measure(
+    server: Server, place: Place, turns: int, *, is_open: bool, shapes: list[str]
+) -> Figures:
     """All figures of one go."""
     found: Figures = {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "l.db"
-        policy, prefix = Policy(max_concurrency=10_000), f"bench-{uuid.uuid4().hex[:8]}"
-        ways = {"prefix": prefix}
-        lead = on_temporal(server, path, [add], ways=ways, policy=policy, machine_here=False)
-        async with lead as here, machine(server.address, prefix, path) as child:
-            pids = [server.pid, os.getpid(), child]
-            client = await Client.connect(server.address)
-            more = {"workflow_runner": UnsandboxedWorkflowRunner()} if is_open else {}
-            queues = f"{prefix}.bare", f"{prefix}.bare-add"
-            async with Worker(client, task_queue=queues[0], workflows=[Bare], **more):
-                for shape in shapes:
-                    pairs = []
-                    for turn in range(turns + 1):
-                        size = SIZES[shape] if turn else SIZES[shape] // 5
-                        one = await taken(pids, bare(client, shape, size, queues))
-                        two = await taken(pids, ours(here.lead, shape, size))
-                        if turn:  # the first is for warming up
-                            pairs.append((two, one))
-                    found[shape] = figures(shape, pairs)
-                    print(json.dumps({shape: found[shape]}), flush=True)
+    policy, prefix = Policy(max_concurrency=10_000), f"bench-{uuid.uuid4().hex[:8]}"
+    ways = {"prefix": prefix}
+    lead = on_temporal(server, place, [add], ways=ways, policy=policy, machine_here=False)
+    async with lead as here, machine(server.address, prefix, place) as child:
+        pids = [server.pid, os.getpid(), child]
+        client = await Client.connect(server.address)
+        more = {"workflow_runner": UnsandboxedWorkflowRunner()} if is_open else {}
+        queues = f"{prefix}.bare", f"{prefix}.bare-add"
+        async with Worker(client, task_queue=queues[0], workflows=[Bare], **more):
+            for shape in shapes:
+                pairs = []
+                for turn in range(turns + 1):
+                    size = SIZES[shape] if turn else SIZES[shape] // 5
+                    one = await taken(pids, bare(client, shape, size, queues))
+                    two = await taken(pids, ours(here.lead, shape, size))
+                    if turn:  # the first is for warming up
+                        pairs.append((two, one))
+                found[shape] = figures(shape, pairs)
+                print(json.dumps({shape: found[shape]}), flush=True)
     return found
 
 
 @asynccontextmanager
-async def machine(address: str, prefix: str, path: Path) -> AsyncIterator[int]:
+async def machine(address: str, prefix: str, place: Place) -> AsyncIterator[int]:
     """A process that carries out the steps of both."""
-    command = [sys.executable, "-m", "bench.temporal", "--serve", address, prefix, str(path)]
+    command = [sys.executable, "-m", "bench.temporal", "--serve", address, prefix, spelled(place)]
     child = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
     try:
         yield child.pid
@@ -126,9 +140,9 @@ async def machine(address: str, prefix: str, path: Path) -> AsyncIterator[int]:
         await child.wait()
 
 
-async def serve(address: str, prefix: str, path: str) -> None:
+async def serve(address: str, prefix: str, place: str) -> None:
     """Be that process."""
-    store = await log_of(Path(path))
+    store = await log_of(place_of(place, Path(), Path()))
     client, plain = await connect(address, shelf=store), await Client.connect(address)
     hands = machine_workers(client, prefix, Machine(Registry([add]), store), ["add"], drain_s=0)
     hands.append(Worker(plain, task_queue=f"{prefix}.bare-add", activities=[bare_add]))
@@ -170,6 +184,7 @@ def main() -> None:
     ask = argparse.ArgumentParser()
     ask.add_argument("--turns", type=int, default=7)
     ask.add_argument("--open", action="store_true")
+    ask.add_argument("--postgres", action="store_true")
     ask.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
     ask.add_argument("--shape", action="append", choices=list(SIZES))
     given = ask.parse_args()
@@ -180,7 +195,9 @@ def main() -> None:
     server.start()
     try:
         shapes = given.shape or list(SIZES)
-        found = asyncio.run(measure(server, given.turns, is_open=given.open, shapes=shapes))
+        with a_log(postgres=given.postgres) as place:
+            go = measure(server, place, given.turns, is_open=given.open, shapes=shapes)
+            found = asyncio.run(go)
     finally:
         server.stop()
     sys.exit(0 if all(each["met"] for each in found.values()) else 1)

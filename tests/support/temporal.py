@@ -13,6 +13,8 @@ import pytest
 
 from leadhand import Lead
 from leadhand.app.distributed import engine_of
+from leadhand.stores.places import Place
+from leadhand.stores.postgres.store import PostgresStore
 from leadhand.stores.sqlite import SqliteStore
 from leadhand.temporal.activities import Machine
 from leadhand.temporal.client import connect
@@ -93,11 +95,14 @@ class Here:
 
 @asynccontextmanager
 async def on_temporal(
-    server: Server, path: Path, workers, planner=None, *, ways=None, machine_here=True, **more
+    server: Server, place: Place, workers, planner=None, *, ways=None, machine_here=True, **more
 ):
     """`Lead` on Temporal: everything that belongs to it runs here, on queues of its own."""
-    store = SqliteStore(path)
-    store.claim()
+    if isinstance(place, Path):
+        store = SqliteStore(place)
+        store.claim()
+    else:
+        store = PostgresStore(place, shared=True)
     ways = ways or {}
     ways.setdefault("prefix", f"t{uuid.uuid4().hex[:8]}")
     cluster = Cluster(server.address, ways=Ways(**ways))

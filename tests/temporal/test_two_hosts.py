@@ -1,4 +1,7 @@
-"""The same stories on both hosts, from one test: their logs are equal but for times and ids."""
+"""The same stories on both hosts, from one test: their logs are equal but for times and ids.
+
+One host keeps its log in a file, the other in PostgreSQL.
+"""
 
 import asyncio
 import importlib.util
@@ -50,8 +53,8 @@ def module_of(path: Path, name: str):
 class Stage:
     """What a story needs: a Lead of its making, on whichever host."""
 
-    def __init__(self, host, temporal, folder):
-        self.host, self._temporal, self._folder = host, temporal, folder
+    def __init__(self, host, temporal, place):
+        self.host, self._temporal, self._place = host, temporal, place
         self.logs = []
 
     async def play(self, tale) -> list[dict]:
@@ -59,10 +62,9 @@ class Stage:
         return self.logs
 
     def lead(self, workers, planner=None, **more):
-        path = self._folder / f"{self.host}.db"
         if self.host == "temporal":
-            return on_temporal(self._temporal, path, workers, planner, actor="ann", **more)
-        return _Embedded(path, workers, planner, more)
+            return on_temporal(self._temporal, self._place, workers, planner, actor="ann", **more)
+        return _Embedded(self._place, workers, planner, more)
 
     def keep(self, here, *runs):
         for run in runs:
@@ -362,10 +364,10 @@ async def allowed_before(stage: Stage):
 
 
 @pytest.mark.parametrize("name", STORIES)
-async def test_a_story_is_the_same_on_both_hosts(name, temporal, tmp_path):
+async def test_a_story_is_the_same_on_both_hosts(name, temporal, postgres, tmp_path):
     told = {}
-    for host in ("embedded", "temporal"):
-        told[host] = await Stage(host, temporal, tmp_path).play(STORIES[name])
+    for host, place in (("embedded", tmp_path / "log.db"), ("temporal", postgres.new(tmp_path))):
+        told[host] = await Stage(host, temporal, place).play(STORIES[name])
     for there, here in zip(told["temporal"], told["embedded"], strict=True):
         for number, (distant, near) in enumerate(zip(there, here, strict=False), 1):
             assert distant == near, f"event {number}"
