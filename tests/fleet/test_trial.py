@@ -39,6 +39,9 @@ def test_a_fleet_with_faults_loses_nothing(tmp_path, more):
     assert found["waiting"] == 0
     assert found["faults"] >= 4
     assert found["recovery_rate"] == 1.0
+    failed = found["recovery_by_class"].values()
+    assert sum(row["times"] for row in failed) >= 4
+    assert all(row["recovered"] == row["times"] and row["rate"] == 1.0 for row in failed)
     assert 6 <= found["peak_agents"] <= 8
     assert found["per_hour"] > 0
     assert found["tested_again"] > 0
@@ -76,3 +79,5 @@ def test_what_nobody_can_do_is_a_question_not_a_loss(tmp_path):
     assert found["waiting"] > 0
     assert found["landed"] + found["waiting"] == 12
     assert found["recovery_rate"] < 1.0
+    failed = found["recovery_by_class"]["criteria_unmet"]
+    assert 0 < failed["recovered"] < failed["times"]

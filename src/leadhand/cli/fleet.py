@@ -111,8 +111,8 @@ def simulate(console: Console, **options: Any) -> int:
 def _figure(value: object) -> str:
     """One of a trial's figures for people; --json has them as they are."""
     if isinstance(value, dict):
-        if set(value) == {"times", "won"}:
-            return f"{value['won']} of {value['times']}"
+        if set(value) == {"times", "recovered", "rate"}:
+            return f"{value['recovered']} of {value['times']}"
         parts = (f"{str(key).replace('_', ' ')} {_figure(each)}" for key, each in value.items())
         return ", ".join(parts) or "none"
     if isinstance(value, list | tuple):

@@ -81,7 +81,7 @@ async def counted(
         "per_hour_slowest": _slowest([each.at for each in ours]),
         "faults": injected,
         "recovery_rate": round(recovered / injected, 4) if injected else 1.0,
-        "recovery_by_class": _by_class(seen.answers),
+        "recovery_by_class": _by_class(seen, landed - seen.asked),
         "red_commits": len(red),
         "tested_again": len(every),
         "lost": trial.tasks - len(landed) - len(seen.asked - landed),
@@ -198,12 +198,16 @@ def _really(trial: Trial, seen: Seen, desk: Desk, attempt: Attempt, end: str) ->
     return name
 
 
-def _by_class(answers: Iterable[Answer]) -> dict[str, dict[str, int]]:
-    rows: dict[str, dict[str, int]] = {}
-    for answer in answers:
-        row = rows.setdefault(answer.failure_class, {"times": 0, "won": 0})
-        row["times"] += 1
-        row["won"] += answer.won is True
+def _by_class(seen: Seen, recovered: set[str]) -> dict[str, Doc]:
+    """For each class of failure how many attempts ended so, and of how many the task landed."""
+    rows: dict[str, Doc] = {}
+    for (task, _attempt), kind in sorted(seen.ends.items()):
+        if kind:
+            row = rows.setdefault(kind, {"times": 0, "recovered": 0})
+            row["times"] += 1
+            row["recovered"] += task in recovered
+    for row in rows.values():
+        row["rate"] = round(row["recovered"] / row["times"], 4)
     return rows
 
 
