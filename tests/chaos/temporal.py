@@ -4,10 +4,13 @@
 
 Four machines, each in a network namespace of its own, carry out the steps of runs that a Temporal
 server hosts; `leadhand serve` is the engine, and takes the runs by HTTP; the log is in PostgreSQL.
-All the while machines are killed and frozen, their links are cut, and the Leadhand server and the
-Temporal server are ended and started again. Then
+Steps are functions and commands, hand on results large and small, and some may not be repeated and
+have a probe; each run's goal is checked in the end. All the while machines are killed and frozen,
+their links are cut, and the Leadhand server, the Temporal server and the log's server are ended and
+started again. Then
 
     every run has succeeded                                         lost: 0
+    what may happen once has happened, and is what the log says     wrong: 0
     no step was started again once it had succeeded                 again: 0
     no step was begun more often than the log says                  unknown: 0
     `leadhand verify --all` finds nothing
@@ -38,6 +41,7 @@ import httpx2
 from leadhand.app.reader import Reader
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
+from leadhand.errors import LeadhandError
 from leadhand.stores.places import home
 from leadhand.stores.postgres.address import Address, address_of
 from tests.chaos.namespaces import Net, net
@@ -46,23 +50,61 @@ from tests.support.cli import PROGRAM, Folder, environment
 from tests.support.postgres import Server, find_programs, reachable, server_folder
 
 WORKERS = '''
-"""A step that says when it begins."""
+"""Steps that say when they begin."""
 
 import asyncio
 from pathlib import Path
 
 from leadhand import Context, worker
 
-HERE = Path(__file__).parent / "begun"
+HERE = Path(__file__).parent
+
+
+async def work(context: Context, seconds: float) -> None:
+    with (HERE / "begun" / context.run).open("a") as file:
+        file.write(f"{context.step}\\n")
+    await asyncio.sleep(seconds)
 
 
 @worker(idempotent=True)
 async def mark(context: Context, seconds: float) -> str:
-    with (HERE / context.run).open("a") as file:
-        file.write(f"{context.step}\\n")
-    await asyncio.sleep(seconds)
+    await work(context, seconds)
     return context.step
+
+
+@worker(idempotent=True)
+async def write(context: Context, seconds: float, size: int) -> str:
+    await work(context, seconds)
+    return "x" * size
+
+
+@worker(idempotent=True)
+async def count(context: Context, seconds: float, text: str) -> int:
+    await work(context, seconds)
+    return len(text)
+
+
+def charged(account: str) -> str | None:
+    bill = HERE / "bills" / account
+    return bill.read_text() or None if bill.exists() else None
+
+
+@worker(effects="bills", probe=charged)
+async def charge(context: Context, seconds: float, account: str) -> str:
+    """May not be repeated; whoever takes the money takes it once for each account."""
+    await work(context, seconds)
+    draft = HERE / "bills" / f"{account}.{context.attempt}"
+    draft.write_text(f"attempt {context.attempt}")
+    try:
+        (HERE / "bills" / account).hardlink_to(draft)
+    except FileExistsError:
+        pass
+    return charged(account)
 '''
+SCRIPT = """
+echo "$LEADHAND_STEP" >> "begun/$LEADHAND_RUN"
+sleep "$1"
+"""
 SETTINGS = """
 [project]
 workers = ["workers.py"]
@@ -74,8 +116,12 @@ backoff_max = "2 s"
 [temporal]
 address = "{temporal}"
 heartbeat = "4 s"
+[workers.shell]
+command = ["sh", "mark.sh", "{{seconds}}"]
+idempotent = true
 """
-WAYS = ("kill", "freeze", "cut", "server", "temporal")
+WAYS = ("kill", "freeze", "cut", "server", "temporal", "log")
+LARGE = 200_000
 
 
 @dataclass
@@ -99,8 +145,11 @@ class Campaign:
 class Stage:
     """All processes of a campaign."""
 
-    def __init__(self, folder: Folder, links: Net, server: hosting.Server, address: Address):
-        self.folder, self.links, self.server, self.address = folder, links, server, address
+    def __init__(
+        self, folder: Folder, links: Net, server: hosting.Server, database: Server, url: str
+    ) -> None:
+        self.folder, self.links, self.server, self.database = folder, links, server, database
+        self.address: Address = address_of(url, folder.path)
         self.port = hosting.free_port()
         self.machines: list[subprocess.Popen[bytes]] = []
         self.front: subprocess.Popen[bytes] | None = None
@@ -191,7 +240,7 @@ class Trouble(threading.Thread):
             self.error = error
 
     def _any(self) -> str:
-        return self.dice.choices(WAYS, weights=(4, 4, 4, 2, 1))[0]
+        return self.dice.choices(WAYS, weights=(4, 4, 4, 2, 1, 1))[0]
 
     def _make(self, way: str, number: int) -> None:
         stage, pause = self.stage, self.dice.uniform(*self.campaign.trouble_s)
@@ -214,26 +263,39 @@ class Trouble(threading.Thread):
             stage.front.wait(60)
             stage.serve()
             until(stage.answers, "the server", 300)
-        else:
+        elif way == "temporal":
             stage.server.stop()
             time.sleep(1)
             stage.server.start()
+        else:
+            stage.database.stop()
+            time.sleep(pause)
+            stage.database.start()
 
 
-def plan(campaign: Campaign, dice: random.Random) -> dict[str, Any]:
+def plan(campaign: Campaign, number: int) -> dict[str, Any]:
     """Steps of which each waits for one or two of those before it."""
+    dice = random.Random(campaign.seed * 100_003 + number)
     steps: list[dict[str, Any]] = []
-    for number in range(campaign.steps):
-        seconds = round(dice.uniform(*campaign.step_s), 3)
-        step = {"id": f"s{number}", "worker": "mark", "parameters": {"seconds": seconds}}
-        after = sorted({f"s{dice.randrange(number)}" for _ in range(2)}) if number > 3 else []
+    for at in range(campaign.steps):
+        more: dict[str, Any] = {"seconds": round(dice.uniform(*campaign.step_s), 3)}
+        name = ("write", "charge", "shell")[at] if at < 3 else "mark"
+        after = sorted({f"s{dice.randrange(at)}" for _ in range(2)}) if at > 3 else []
+        if at == 0:
+            more["size"] = LARGE
+        elif at == 1:
+            more["account"] = f"{campaign.seed}-{number}"
+        elif at == campaign.steps - 1:
+            name, more["text"] = "count", "${{ steps.s0.data }}"
+        step = {"id": f"s{at}", "worker": name, "parameters": more}
         steps.append({**step, **({"depends_on": after} if after else {})})
-    return {"goal": "mark", "steps": steps}
+    goal = {"text": "mark", "acceptance": [f"steps.s{campaign.steps - 1}.data == {LARGE}"]}
+    return {"goal": goal, "steps": steps}
 
 
 def begin(stage: Stage, campaign: Campaign, number: int, end: float) -> str:
     """Have a run started, however often that has to be said."""
-    doc = {"plan": plan(campaign, random.Random(campaign.seed * 100_003 + number))}
+    doc = {"plan": plan(campaign, number)}
     key = f"campaign-{campaign.seed}-{number}"
     headers = {"Authorization": f"Bearer {stage.token()}", "Idempotency-Key": key}
     said = ""
@@ -251,8 +313,11 @@ def begin(stage: Stage, campaign: Campaign, number: int, end: float) -> str:
 
 
 def open_runs(address: Address) -> int:
-    """How many runs have not ended."""
-    reader = Reader(address)
+    """How many runs have not ended; while the log is away, at least one."""
+    try:
+        reader = Reader(address)
+    except LeadhandError:
+        return 1
     try:
         return sum(reader.state(each.run).ended is None for each in reader.runs())
     finally:
@@ -290,10 +355,13 @@ def carried_out(stage: Stage, campaign: Campaign) -> list[str]:
 def judged(stage: Stage, runs: list[str]) -> dict[str, Any]:
     """What is wrong, by the log and by what the steps left behind."""
     reader = Reader(stage.address)
-    lost, again, unknown, attempts = [], [], [], 0
+    lost, again, unknown, wrong, attempts = [], [], [], [], 0
     try:
         for run in runs:
             state = reader.state(run)
+            bill = stage.folder.path / "bills" / state.steps["s1"].doc["parameters"]["account"]
+            if not bill.exists() or state.steps["s1"].data != bill.read_text():
+                wrong.append(run)
             if state.ended is None or state.ended.status != "succeeded":
                 lost.append(run)
             begun: Counter[str] = Counter()
@@ -310,13 +378,16 @@ def judged(stage: Stage, runs: list[str]) -> dict[str, Any]:
             unknown += [f"{run} {step}" for step in marks if marks[step] > begun[step]]
     finally:
         reader.store.close_reader()
-    return {"lost": lost, "again": again, "unknown": unknown, "attempts": attempts}
+    return {
+        "lost": lost, "wrong": wrong, "again": again, "unknown": unknown, "attempts": attempts,
+    }  # fmt: skip
 
 
 @contextlib.contextmanager
 def staged(campaign: Campaign, programs: Path, path: Path) -> Iterator[Stage]:
     """The whole cast, and nothing of it left afterwards."""
     (path / "begun").mkdir()
+    (path / "bills").mkdir()
     with net(campaign.machines) as links, server_folder() as data:
         database = Server(programs, data)
         block = f"{links.block}.0.0/16"
@@ -332,9 +403,10 @@ def staged(campaign: Campaign, programs: Path, path: Path) -> Iterator[Stage]:
         url = database.url("campaign").replace("127.0.0.1", links.address)
         folder = Folder(path)
         folder.write("workers.py", WORKERS)
+        folder.write("mark.sh", SCRIPT)
         text = SETTINGS.format(store=url, temporal=server.address)
         folder.write("leadhand.toml", text)
-        stage = Stage(folder, links, server, address_of(url, path))
+        stage = Stage(folder, links, server, database, url)
         try:
             stage.open(campaign.machines)
             yield stage
@@ -353,7 +425,7 @@ def chaos(campaign: Campaign, programs: Path, path: Path) -> dict[str, Any]:
         found = judged(stage, runs)
         verified = stage.folder.run("verify", "--all", timeout_s=600)
         found["verify"] = "" if verified.code == 0 else verified.out[:2000] + verified.err[:2000]
-    wrong = bool(found["lost"] or found["again"] or found["unknown"] or found["verify"])
+    wrong = any(found[name] for name in ("lost", "wrong", "again", "unknown", "verify"))
     steps = campaign.runs * campaign.steps
     return {
         "runs": len(runs),

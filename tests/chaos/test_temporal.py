@@ -1,5 +1,7 @@
 """A short slice of the campaign: each kind of trouble once, under runs on two machines."""
 
+import json
+
 import pytest
 
 from tests.chaos.namespaces import possible
@@ -10,7 +12,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def test_nothing_is_lost_and_nothing_done_again(temporal, postgres_programs, tmp_path):
-    """Machines killed, frozen and cut off, both servers restarted: every run ends as it should."""
+    """Machines killed, frozen and cut off, all servers restarted: every run ends as it should."""
     need(possible(), "network namespaces: root, and the `ip` of iproute2")
     campaign = Campaign(
         runs=8,
@@ -24,5 +26,5 @@ def test_nothing_is_lost_and_nothing_done_again(temporal, postgres_programs, tmp
         in_turn=True,
     )
     found = chaos(campaign, postgres_programs, tmp_path)
-    assert found["ok"], found
+    assert found["ok"], json.dumps(found, indent=1)
     assert set(found["trouble"]) == set(WAYS)
