@@ -15,7 +15,7 @@ from leadhand.fleet.gate import GateRules
 from leadhand.fleet.hub import ref_of
 from leadhand.fleet.sandbox import choose
 from leadhand.fleet.worker import Limits
-from tests.fleet.places import commit_all, every_byte, run_git, write
+from tests.fleet.places import commit_all, every_byte, make_repo, run_git, write
 
 SECRET = "SECRET-of-the-user"
 ODD_REFS = ("-option", "--upload-pack=x", "a..b", "x\ny", "$(touch pwn)", "@{0}", "a.lock", "HEAD")
@@ -57,6 +57,38 @@ def links(slot, place):
         (git / name).symlink_to(place / "secret")
 
 
+def lent_history(slot, place):
+    """`.git/refs` and `.git/objects` are the user's other repository: by a link at the top of both,
+    by links further down, and by names that are the agent's own and objects that are not."""
+    git, theirs = slot / ".git", place / "private/.git"
+    sha = (theirs / "refs/heads/main").read_text()
+    (git / "refs/heads/mine").write_text(sha)
+    (git / "packed-refs").write_text(f"{sha.strip()} refs/heads/packed\n")
+    subprocess.run(["rm", "-rf", git / "objects", git / "refs/tags"], check=True)
+    (git / "refs/tags").symlink_to(theirs / "refs/heads")
+    (git / "objects").symlink_to(theirs / "objects")
+
+
+def lent_names(slot, place):
+    """The same by `.git/refs`, with objects further down."""
+    git, theirs = slot / ".git", place / "private/.git"
+    subprocess.run(["rm", "-rf", git / "refs"], check=True)
+    (git / "refs").symlink_to(theirs / "refs")
+    for folder in (theirs / "objects").iterdir():
+        if not (git / "objects" / folder.name).exists():
+            (git / "objects" / folder.name).symlink_to(folder)
+    (git / "objects/info/alternates").write_text(f"{theirs / 'objects'}\n")
+    (git / "HEAD").write_text((theirs / "refs/heads/main").read_text())
+
+
+def lent_whole(slot, place):
+    """Both at once."""
+    git, theirs = slot / ".git", place / "private/.git"
+    subprocess.run(["rm", "-rf", git / "refs", git / "objects"], check=True)
+    (git / "refs").symlink_to(theirs / "refs")
+    (git / "objects").symlink_to(theirs / "objects")
+
+
 def rules(slot, place):
     """Rules that are links, and a submodule whose address is an option."""
     for name in (".gitattributes", ".gitignore", ".mailmap"):
@@ -95,7 +127,18 @@ def depths(slot, place):
     os.close(here)
 
 
-PLANTS = (git_file, configuration, spellings, links, rules, refs, depths)
+PLANTS = (
+    git_file,
+    configuration,
+    spellings,
+    links,
+    lent_history,
+    lent_names,
+    lent_whole,
+    rules,
+    refs,
+    depths,
+)
 
 
 @pytest.mark.parametrize("plant", PLANTS)
@@ -103,6 +146,7 @@ async def test_what_was_planted_is_data(tmp_path, user, slots, plant):
     (tmp_path / "evil.sh").write_text(f"#!/bin/sh\necho ran >> {tmp_path / 'ran'}\n")
     (tmp_path / "evil.sh").chmod(0o755)
     (tmp_path / "secret").write_text(SECRET)
+    private = make_repo(tmp_path / "private", {"secret.txt": SECRET})
     before, hub = every_byte(user), slots.hub
     async with slots.lease(hub.main()) as slot:
         write(slot.path, {"a.txt": "mine\n"})
@@ -116,6 +160,8 @@ async def test_what_was_planted_is_data(tmp_path, user, slots, plant):
     assert (plant is depths) == bool(taken.left_out), "what is left out is named"
     held = run_git(hub.git.folder, "log", "-p", "--format=%B", saved, landed)
     assert SECRET not in held
+    asked = run_git(hub.git.folder, "cat-file", "--batch-check", stdin=private.encode())
+    assert asked.endswith(" missing"), "and nothing of another repository is in the hub"
     assert not [name for name in taken.changed if ".git/" in name.lower()]
     async with slots.lease(landed) as slot:
         assert (await slot.take()).changed == {}, "the next one gets a clean slot"
@@ -124,6 +170,22 @@ async def test_what_was_planted_is_data(tmp_path, user, slots, plant):
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert all(name.startswith((b".git/objects", b".git/refs", b".git/logs")) for name in changed)
     assert not (tmp_path / "ran").exists()
+
+
+async def test_what_is_salvaged_is_not_searched_for_likeness(slots):
+    """Objects can be made to keep such a search busy for minutes; and they are the agent's."""
+    hub, text = slots.hub, "".join(f"line {number}\n" for number in range(500))
+    async with slots.lease(hub.main()) as slot:
+        run_git(slot.path, "checkout", "-q", "-b", "aside")
+        write(slot.path, {f"{number}.txt": f"{text}{number}\n" for number in range(20)})
+        sha = commit_all(slot.path, "Aside")
+        run_git(slot.path, "checkout", "-q", "main")
+        write(slot.path, {"a.txt": "mine\n"})
+        assert (await slot.take()).elsewhere["refs/heads/aside"] == sha
+    packs = sorted((hub.git.folder / "objects/pack").glob("*.idx"), key=lambda p: p.stat().st_mtime)
+    told = run_git(hub.git.folder, "verify-pack", "-s", str(packs[-1]))
+    assert "non delta: 22 objects" in told
+    assert "chain length" not in told
 
 
 AGENT = """

@@ -7,10 +7,13 @@ configured, linked or borrowed plays a part.
 """
 
 import asyncio
+import contextlib
 import os
 import re
 import stat
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from leadhand.fleet.git import GitFailed, name_of
@@ -20,7 +23,18 @@ NAMES_MAX = 50
 FILES_MAX = 20_000
 BYTES_MAX = 50 << 20
 SMALL = 4 << 10
+RECEIVE_S_MAX = 60.0
+PACK = ("pack-objects", "--revs", "--stdout", "-q", "--window=0", "--threads=1")
+"""Without a search for likeness: objects can be made to keep that busy for as long as it may."""
+RECEIVE = ("index-pack", "--stdin", "--strict", "--fix-thin", "--threads=1")
+STREAMED = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.bigFileThreshold",
+    "GIT_CONFIG_VALUE_0": "1m",
+}
+"""Nor is a large one held in memory: a few bytes can stand for very many."""
 PACKED_MAX = 1 << 20
+REFS_DEPTH_MAX = 20
 
 _SHA = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _OBJECT = re.compile(rb"(?:[0-9a-f]{2}/[0-9a-f]{38,62}|pack/pack-[0-9a-f]+\.(?:pack|idx))")
@@ -53,11 +67,13 @@ async def _receive(hub: Hub, place: str, shas: list[str]) -> None:
         "GIT_OBJECT_DIRECTORY": place,
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(hub.git.folder / "objects"),
     }
+    until = time.monotonic() + RECEIVE_S_MAX
     for sha in shas:  # one by one: what is broken in one history spoils no other
+        left = max(1.0, until - time.monotonic())
         wanted = f"{sha}\n^{hub.main()}\n".encode()
         try:
-            pack = await hub.git("pack-objects", "--revs", "--stdout", "-q", stdin=wanted, env=env)
-            await hub.git("index-pack", "--stdin", "--strict", "--fix-thin", stdin=pack.out)
+            pack = await hub.git(*PACK, stdin=wanted, env={**env, **STREAMED}, time_s=left)
+            await hub.git(*RECEIVE, stdin=pack.out, env=STREAMED, time_s=left)
         except GitFailed as error:
             if error.full:
                 raise
@@ -66,30 +82,57 @@ async def _receive(hub: Hub, place: str, shas: list[str]) -> None:
 def _names(folder: bytes) -> dict[str, str]:
     """HEAD, branches, tags and stashes, with the commits they name."""
     found: dict[str, str] = {}
-    if os.path.islink(folder) or not os.path.isdir(folder):  # noqa: PTH112, PTH114 — bytes
-        return found
-    for line in _read(folder + b"/packed-refs", PACKED_MAX).splitlines():
-        sha, _, name = line.partition(b" ")
-        if _SHA.fullmatch(sha) and len(found) < NAMES_MAX:
-            found[name_of(name)] = sha.decode()
-    loose = [b"HEAD"]
-    for place, folders, files in os.walk(folder + b"/refs"):
-        folders.sort()
-        inside = place[len(folder) + 1 :]
-        loose += [inside + b"/" + name for name in sorted(files)]
-        if len(loose) > NAMES_MAX:
-            break
-    for name in loose[:NAMES_MAX]:
-        sha = _read(folder + b"/" + name, SMALL).strip()
-        if _SHA.fullmatch(sha):
-            found[name_of(name)] = sha.decode()
+    with _opened(folder) as top:
+        if top is None:
+            return found
+        for line in _read(b"packed-refs", top, PACKED_MAX).splitlines():
+            sha, _, name = line.partition(b" ")
+            if _SHA.fullmatch(sha) and len(found) < NAMES_MAX:
+                found[name_of(name)] = sha.decode()
+        said = {b"HEAD": _read(b"HEAD", top, SMALL)}
+        for place, files, here in _walk(b"refs", top, REFS_DEPTH_MAX):
+            for name in sorted(files)[: NAMES_MAX - len(said)]:
+                said[place + b"/" + name] = _read(name, here, SMALL)
+            if len(said) >= NAMES_MAX:
+                break
+    for name, text in said.items():
+        if _SHA.fullmatch(text.strip()):
+            found[name_of(name)] = text.strip().decode()
     return found
 
 
-def _read(path: bytes, limit: int) -> bytes:
-    """A small file; links, pipes and large files are nothing."""
+@contextlib.contextmanager
+def _opened(folder: bytes) -> Iterator[int | None]:
+    """The folder itself: what is in it is reached from here, by no path that a link could bend.
+
+    The agent may still be at work, so to look for links first and open by name later would not do.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield top
+    finally:
+        os.close(top)
+
+
+def _walk(name: bytes, top: int, depth: int) -> Iterator[tuple[bytes, list[bytes], int]]:
+    """Folders with the files in them; one that is a link, or lies deeper, is not entered."""
+    with contextlib.suppress(OSError):
+        for place, folders, files, here in os.fwalk(name, dir_fd=top):
+            folders.sort()
+            if place.count(b"/") >= depth:
+                folders.clear()
+            yield place, files, here
+
+
+def _read(name: bytes, here: int, limit: int) -> bytes:
+    """A small file of a folder; links, pipes and large files are nothing."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(name, flags, dir_fd=here)
     except OSError:
         return b""
     with os.fdopen(handle, "rb") as file:
@@ -101,17 +144,20 @@ def _read(path: bytes, limit: int) -> bytes:
 
 def _copy_objects(folder: bytes, place: str) -> int:
     """Object files into a folder of ours, as far as they are plain files and not too many."""
-    top, copied, total = folder + b"/objects", 0, 0
-    for here, _, files in os.walk(top):
-        for name in files:
-            inside = here[len(top) + 1 :] + b"/" + name
-            if not _OBJECT.fullmatch(inside) or copied >= FILES_MAX:
-                continue
-            data = _read(top + b"/" + inside, BYTES_MAX - total)
-            if not data:
-                continue
-            target = Path(place) / inside.decode()
-            target.parent.mkdir(exist_ok=True)
-            target.write_bytes(data)
-            copied, total = copied + 1, total + len(data)
+    copied, total = 0, 0
+    with _opened(folder) as top:
+        if top is None:
+            return 0
+        for path, files, here in _walk(b"objects", top, 1):
+            for name in files:
+                inside = path[len(b"objects/") :] + b"/" + name
+                if not _OBJECT.fullmatch(inside) or copied >= FILES_MAX:
+                    continue
+                data = _read(name, here, BYTES_MAX - total)
+                if not data:
+                    continue
+                target = Path(place) / inside.decode()
+                target.parent.mkdir(exist_ok=True)
+                target.write_bytes(data)
+                copied, total = copied + 1, total + len(data)
     return copied
