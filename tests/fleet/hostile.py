@@ -99,6 +99,7 @@ DEEDS = {
     "list the folder of slots": lambda: os.listdir(PLAN["beside"]).index("other"),
     "list a home": lambda: os.listdir(PLAN["user"]),
     "read passwords": lambda: Path("/etc/shadow").read_text(),
+    "list private keys": lambda: os.listdir("/etc/ssl/private"),
     "a secret variable": secret_variable,
     "the host's variables": lambda: environment_of(PLAN["host"]),
     "its parent's variables": lambda: environment_of(os.getppid()),

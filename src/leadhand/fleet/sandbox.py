@@ -74,14 +74,20 @@ ETC = (
     "nsswitch.conf",
     "os-release",
     "passwd",
-    "pki",
+    "pki/ca-trust",
+    "pki/tls/cert.pem",
+    "pki/tls/certs",
+    "pki/tls/openssl.cnf",
     "protocols",
     "services",
-    "ssl",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
     "terminfo",
     "timezone",
 )
-"""Of /etc only what programs need: it holds secrets too, and root may read them."""
+"""Of /etc only what programs need: it holds secrets too (private keys beside the certificates), and
+root may read them."""
 TMP_BYTES = 1 << 30
 TRIAL_S_MAX = 20.0
 FIX = (

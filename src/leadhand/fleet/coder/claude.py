@@ -23,6 +23,7 @@ from typing import Any
 
 from leadhand.fleet.coder.base import Assignment, CoderEvent, Launch
 from leadhand.fleet.coder.failures import classify, retry_after
+from leadhand.fleet.coder.installed import needed_by, started
 from leadhand.fleet.coder.process import ProcessCoder
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
 
@@ -61,7 +62,8 @@ class ClaudeCoder(ProcessCoder):
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
         """`claude -p`, the brief on its standard input."""
         loose = sandbox.kind != "none"
-        argv = [self._program, "-p", "--bare", "--output-format", "stream-json", "--verbose"]
+        argv = [started(self._program, sandbox), "-p", "--bare"]
+        argv += ["--output-format", "stream-json", "--verbose"]
         argv += ["--permission-mode", "bypassPermissions" if loose else "acceptEdits"]
         argv.append("--strict-mcp-config")
         if assignment.turns:
@@ -74,12 +76,11 @@ class ClaudeCoder(ProcessCoder):
             if not SESSION.fullmatch(assignment.session):
                 raise NoSandbox(f"{assignment.session[:80]!r} is no conversation of Claude Code")
             argv += ["--resume", assignment.session]
-        folder = Path(self._program).resolve().parent
         return Launch(
             tuple(argv),
             env=self._surroundings(home, sandbox),
             stdin=assignment.told.encode(),
-            readable=(*self._readable, *([folder] if "/" in self._program else [])),
+            readable=(*self._readable, *needed_by(self._program, [self._homes])),
         )
 
     def reading(self, assignment: Assignment) -> ClaudeReading:

@@ -25,6 +25,7 @@ from typing import Any
 
 from leadhand.fleet.coder.base import Assignment, CoderEvent, Launch
 from leadhand.fleet.coder.failures import classify, retry_after
+from leadhand.fleet.coder.installed import needed_by, started
 from leadhand.fleet.coder.process import ProcessCoder
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
 
@@ -61,7 +62,7 @@ class CodexCoder(ProcessCoder):
 
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
         """`codex exec`, the brief on its standard input."""
-        argv = [self._program, "exec"]
+        argv = [started(self._program, sandbox), "exec"]
         if sandbox.kind == "none":
             argv += ["--sandbox", "workspace-write"]
         if assignment.session:
@@ -76,12 +77,11 @@ class CodexCoder(ProcessCoder):
         settings = self._settings(sandbox)
         argv += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         env = {"LEADHAND_PROVIDER_KEY": "added-by-the-proxy"} if self._route else {}
-        folders = [Path(self._program).resolve().parents[1]] if "/" in self._program else []
         return Launch(
             (*argv, "-"),
             env=env,
             stdin=assignment.told.encode(),
-            readable=(*self._readable, *folders),
+            readable=(*self._readable, *needed_by(self._program, [self._homes])),
         )
 
     def reading(self, assignment: Assignment) -> CodexReading:
