@@ -91,6 +91,22 @@ hosts = ["api.example.com:443"]
         ("[coders.a]\nkind = 'codex'\nkey = 'sk-123'", "never the key itself"),
         ("[coders.a]\nkind = 'codex'\ntier = 0", "tier must be a whole number from 1"),
         ("[coders.a]\nkind = 'codex'\nhosts = ['http://x']", "is no host"),
+        ("[coders.a]\nkind = 'codex'\nhosts = ['a.b:99999']", '"a.b:99999" is no host'),
+        ("[coders.a]\nkind = 'codex'\nhosts = ['a.b:0']", '"a.b:0" is no host'),
+        ("[coders.a]\nkind = 'codex'\nurl = 'https://'", "url must be the address of a service"),
+        (
+            "[coders.a]\nkind = 'codex'\nurl = 'https://h:99999'",
+            "url must be the address of a service",
+        ),
+        (
+            "[coders.a]\nkind = 'codex'\nurl = 'https://h:x/v1'",
+            "url must be the address of a service",
+        ),
+        ("[coders.a]\nkind = 'codex'\nurl = 'http://[::1'", "url must be the address of a service"),
+        ("[coders.a]\nkind = 'codex'\nurl = 'ftp://h'", "url must be the address of a service"),
+        ("[coders.a]\nkind = 'codex'\nurl = 'https://me:sk-123@h'", "without a name or a key"),
+        ('[fleet]\nsetup_hosts = ["a.b:99999"]', 'setup_hosts has "a.b:99999", which is no host'),
+        ('[fleet]\nplan_hosts = ["https://a.b"]', "plan_hosts has"),
         ("[coders.a]\nkind = 'codex'\nprice_in = 'x'", "price_in must be dollars"),
     ],
 )

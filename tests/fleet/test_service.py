@@ -46,9 +46,16 @@ def test_in_a_sandbox_no_agent_holds_the_key_of_its_provider(tmp_path):
         told = json.dumps([launch.argv, dict(launch.env), coder._env])
         assert "secret" not in told
         assert f"/{coder.name}" in told, "by its route"
-    assert config.proxy._routes["fast"].headers == {"x-api-key": "one-secret"}
-    assert config.proxy._routes["able"].headers == {"authorization": "Bearer two-secret"}
-    assert ("api.example.com", 443) in config.proxy._hosts
+    routes = {name: door._routes for name, door in config.doors.items()}
+    assert {name: list(each) for name, each in routes.items()} == {
+        "fast": ["fast"],
+        "able": ["able"],
+        "house": [],
+    }
+    assert routes["fast"]["fast"].headers == {"x-api-key": "one-secret"}
+    assert routes["able"]["able"].headers == {"authorization": "Bearer two-secret"}
+    hosts = {name: door._hosts for name, door in config.doors.items() if door._hosts}
+    assert hosts == {"house": {("api.example.com", 443)}}
     house = crew[2][1]
     assert house._env == {"HOUSE_KEY": "three-secret"}
     assert launched(house, tmp_path, boxed).argv[0] == str(tmp_path / "agent")
@@ -68,7 +75,7 @@ def test_the_files_that_a_command_names_can_be_read_by_it(tmp_path):
 
 def test_without_a_sandbox_each_program_finds_its_key_where_it_looks(tmp_path):
     config, crew = made(tmp_path, CODEX + CLAUDE, "none")
-    assert config.proxy is None
+    assert not config.doors
     assert crew[0][1]._env == {"ANTHROPIC_API_KEY": "one-secret"}
     assert crew[1][1]._env["CODEX_API_KEY"] == "two-secret"
 

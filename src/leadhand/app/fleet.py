@@ -45,8 +45,9 @@ from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.shaping import wanted_of
 from leadhand.fleet.planning.standing import EXAMINER
 from leadhand.fleet.preparing import prepared
+from leadhand.fleet.proxy import open_doors
 from leadhand.fleet.reviewing import Reviewer
-from leadhand.fleet.sandbox import choose
+from leadhand.fleet.sandbox import PLANNER, SETUP, choose
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.sound import Soundness
 from leadhand.fleet.spending import Noting
@@ -55,10 +56,10 @@ from leadhand.fleet.transcripts import prune
 from leadhand.fleet.worker import CoderWorker, Limits, Shop
 from leadhand.models.book import Book
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
-from leadhand.workers.processes import Processes
+from leadhand.workers.processes import Processes, kill_leftovers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from leadhand.core.events import Event
@@ -103,8 +104,8 @@ class FleetConfig:
     readable: tuple[Path, ...] = ()
     """Shown to agents and gates besides the system: tool chains, a cache of packages."""
     keep: tuple[str, ...] = ()
-    proxy: Proxy | None = None
-    """The door to the network, where agents need one; opened with the fleet."""
+    doors: Mapping[str, Proxy] = field(default_factory=dict)
+    """To the network, for the coders (by name), set-up or planner that need one; opened with it."""
     daily: float = 0.0
     """What may be spent in a day, in US dollars; 0: as much as it takes."""
     reviewer: str = ""
@@ -160,22 +161,23 @@ class Fleet:
         config, stack = self.config, self._stack
         config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.epics.mkdir(parents=True, exist_ok=True)
-        processes = await stack.enter_async_context(Processes(f"fleet-{_mark(config.folder)}"))
+        mark = f"fleet-{_mark(config.folder)}"
+        processes = await stack.enter_async_context(Processes(mark))
         hub = await stack.enter_async_context(
             await Hub.open(config.folder / "hub", config.repo, config.branch)
         )
+        await kill_leftovers(mark)  # the hub is ours: whoever runs is of a fleet that was killed
         if config.publish:
             await hub.user.check_name(config.publish)
         before = await asyncio.to_thread(read_journal, config.folder)
         journal = stack.enter_context(Journal(config.folder))
-        if config.proxy is not None:
-            await stack.enter_async_context(config.proxy)
-        door = config.proxy.socket if config.proxy is not None else None
+        doors = await open_doors(stack, config.doors)
         # Slots borrow the hub's objects: without them an agent's own git sees no history.
         readable = (*config.readable, hub.git.folder / "objects")
-        sandbox = choose(config.sandbox, readable=readable, proxy=door)
+        sandbox = choose(config.sandbox, readable=readable, doors=doors)
         gates = Slots(hub, config.folder / "gates", config.gates, prefix="gate")
-        gate = Gate(hub, gates, config.gate, processes=processes, sandbox=sandbox)
+        kept = sandbox.through(SETUP)
+        gate = Gate(hub, gates, config.gate, processes=processes, sandbox=kept)
         # The train's gates are its own: a hundred agents that want theirs do not hold it up.
         tracks = Slots(hub, config.folder / "gates", config.rules.slots, prefix="train")
         train_gate = gate.in_slots(tracks)
@@ -272,7 +274,7 @@ class Fleet:
             config.planner,
             config.models,
             processes,
-            shop.sandbox,
+            shop.sandbox.through(PLANNER),
             network=config.planning.network,
             paid=lambda cost: shop.note("planned", cost=cost),
         )

@@ -74,6 +74,6 @@ def plan_rules(settings: Settings) -> PlanRules:
         waves=fleet.plan_waves,
         paths=fleet.plan_paths,
         programs=fleet.plan_programs,
-        network=fleet.plan_network,
+        network=bool(fleet.plan_hosts),
         changelog=fleet.changelog,
     )

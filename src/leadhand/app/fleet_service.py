@@ -1,8 +1,9 @@
 """A fleet from its settings: `[fleet]` and `[coders]` of leadhand.toml become what runs.
 
 A coder's key is read from the variable that the settings name. In a sandbox an agent never holds
-it: Claude Code and Codex reach their provider by a route of the proxy, which adds the key. A
-command gets its own key, and the hosts that it may reach.
+it: Claude Code and Codex reach their provider by a route of a proxy, which adds the key. A command
+gets its own key, and the hosts that it may reach. Each has a proxy of its own, so that nobody works
+with the key of another; so have set-up commands and a planner, which have no key at all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.ladder import CODER
 from leadhand.fleet.proxy import Proxy, Route
+from leadhand.fleet.sandbox import PLANNER, SETUP
 from leadhand.fleet.train import Rules
 from leadhand.fleet.worker import Limits
 from leadhand.models.names import ModelName
@@ -96,7 +98,7 @@ def config_of(
         gate=GateRules(
             commands=fleet.gate,
             setup=fleet.setup,
-            setup_network=fleet.setup_network,
+            setup_network=bool(fleet.setup_hosts),
             gate_paths=fleet.gate_paths,
             time_s=fleet.gate_time,
             env=env_of(settings),
@@ -117,7 +119,7 @@ def config_of(
         epics=epics_folder(settings),
         readable=(*fleet.readable, *([fleet.cache] if fleet.cache else [])),
         keep=fleet.keep,
-        proxy=proxy_of(settings, env),
+        doors=doors_of(settings, env),
         daily=fleet.daily_spend,
         reviewer="" if fleet.reviewer == PERSON else fleet.reviewer,
         planner=planner_of(settings),
@@ -162,17 +164,21 @@ def _check_pull_request(settings: Settings) -> None:
         raise UsageError(f"{place} {error}") from None
 
 
-def proxy_of(settings: Settings, env: Mapping[str, str]) -> Proxy | None:
-    """The door to the network, if an agent needs one and there is a sandbox to open it for."""
-    hosts = [host if ":" in host else f"{host}:443" for c in ordered(settings) for host in c.hosts]
-    routes = {
-        coder.name: _route(settings, coder, env)
-        for coder in ordered(settings)
-        if coder.kind in PROVIDERS and (coder.key or coder.url)
-    }
-    if settings.fleet.sandbox == "none" or not (hosts or routes or settings.fleet.setup_network):
-        return None
-    return Proxy(hosts, routes)
+def doors_of(settings: Settings, env: Mapping[str, str]) -> dict[str, Proxy]:
+    """Doors to the network for those who need one, if there is a sandbox to open them for."""
+    fleet = settings.fleet
+    if fleet.sandbox == "none":
+        return {}
+    doors = {}
+    for coder in ordered(settings):
+        routed = coder.kind in PROVIDERS and (coder.key or coder.url)
+        routes = {coder.name: _route(settings, coder, env)} if routed else {}
+        if coder.hosts or routes:
+            doors[coder.name] = Proxy(coder.hosts, routes)
+    for name, hosts in ((SETUP, fleet.setup_hosts), (PLANNER, fleet.plan_hosts)):
+        if hosts:
+            doors[name] = Proxy(hosts)
+    return doors
 
 
 def _route(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> Route:

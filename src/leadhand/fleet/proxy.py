@@ -1,4 +1,4 @@
-"""The one door to the network: a proxy that lets agents reach what is on its list, nothing else.
+"""A door to the network: a proxy that lets agents reach what is on its list, nothing else.
 
 It listens on a Unix socket, in a folder that is only ours; sandboxes lead their loopback there
 (`sandbox.py`). Three kinds of request come through:
@@ -25,7 +25,7 @@ import shutil
 import ssl
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -231,6 +231,11 @@ class Proxy:
                 await asyncio.wait([sending])
         finally:
             out.close()
+
+
+async def open_doors(stack: AsyncExitStack, doors: Mapping[str, Proxy]) -> dict[str, Path]:
+    """Proxies by name, open for as long as the stack is: their sockets."""
+    return {name: (await stack.enter_async_context(door)).socket for name, door in doors.items()}
 
 
 async def _head_of(reader: asyncio.StreamReader) -> bytes:

@@ -10,7 +10,8 @@ Laws
     2. The environment is built from nothing: what is given, and where the agent lives.
     3. There is no network, or there is one door: a local proxy (`proxy.py`) that lets through what
        is on its list. It is a Unix socket; a forwarder on the agent's own loopback leads there, so
-       the agent has no network namespace with a way out in either case.
+       the agent has no network namespace with a way out in either case. Each coder has a door of
+       its own, for behind a door may be its key; so have set-up commands, and a planner.
     4. No privileges, none to be gained; no signal and no debugger reaches a process outside.
     5. It fails closed: where no sandbox can be had, nothing is run. `none` is a sandbox only for
        those who ask for it by name.
@@ -43,7 +44,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -54,6 +55,8 @@ Kind = Literal["bubblewrap", "landlock", "none"]
 KINDS: tuple[Kind, ...] = ("bubblewrap", "landlock")
 INSIDE = Path(__file__).with_name("inside.py")
 PORT = 3128
+SETUP, PLANNER = "/setup", "/planner"
+"""Doors that are no coder's: none has such a name."""
 SOCKET = "/run/leadhand/proxy.sock"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -131,6 +134,8 @@ class Sandbox:
     limits: Limits = Limits()
     proxy: Path | None = None
     """The socket of the proxy, for programs that may use the network."""
+    doors: Mapping[str, Path] = field(default_factory=dict, hash=False)
+    """Such sockets by the names of those they are for (`through`)."""
     bwrap: str = ""
     """The program of bubblewrap; empty: the one on our PATH."""
 
@@ -138,6 +143,10 @@ class Sandbox:
     def gateway(self) -> str:
         """The proxy's address as a program inside sees it; empty if there is none."""
         return f"http://127.0.0.1:{PORT}" if self.proxy and self.kind != "none" else ""
+
+    def through(self, name: str) -> Sandbox:
+        """The same, with the door that is for this one; where it has none, with no other's."""
+        return replace(self, proxy=self.doors.get(name, self.proxy), doors={})
 
     def wrap(
         self,
@@ -201,7 +210,7 @@ def choose(
     *,
     readable: Sequence[Path] = (),
     limits: Limits | None = None,
-    proxy: Path | None = None,
+    doors: Mapping[str, Path] | None = None,
     bwrap: str = "",
 ) -> Sandbox:
     """The sandbox that was asked for, or the best there is; NoSandbox says what to do about it."""
@@ -211,9 +220,13 @@ def choose(
     troubles = []
     for kind in kinds:
         made = Sandbox(
-            kind=kind, readable=tuple(readable), limits=limits or Limits(), proxy=proxy, bwrap=bwrap
+            kind=kind,
+            readable=tuple(readable),
+            limits=limits or Limits(),
+            doors=dict(doors or {}),
+            bwrap=bwrap,
         )
-        trouble = "" if kind == "none" else trial(kind, bwrap, network=proxy is not None)
+        trouble = "" if kind == "none" else trial(kind, bwrap, network=bool(doors))
         if not trouble:
             return made
         troubles.append(f"{kind}: {trouble}")

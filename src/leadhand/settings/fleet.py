@@ -45,6 +45,7 @@ from typing import Any
 from leadhand.core.durations import seconds
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
+from leadhand.settings.addresses import is_host, is_url
 
 Command = tuple[str, ...]
 SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
@@ -53,7 +54,6 @@ PERSON = "person"
 """Who reviews what is protected, where no coder is named."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?")
 SHELL = ("|", "&&", "||", ";", ">", "<", "&")
 
 
@@ -78,7 +78,8 @@ class FleetSettings:
     env: Mapping[str, str] = field(default_factory=dict)
     """Of the gate, of set-up commands and of agents, so that they can run the gate themselves."""
     setup: tuple[Command, ...] = ()
-    setup_network: bool = False
+    setup_hosts: tuple[str, ...] = ()
+    """Whom set-up commands may reach, as host:port; nobody said: no network."""
     cache: Path | None = None
     """Dependencies that all slots share: readable for agents, never writable."""
     readable: tuple[Path, ...] = ()
@@ -109,8 +110,8 @@ class FleetSettings:
     """Where planned tasks may write; nothing said: everywhere but what is protected."""
     plan_programs: tuple[str, ...] = ()
     """What acceptance commands of planned tasks may start; nothing said: any program there is."""
-    plan_network: bool = False
-    """Whether a planner that is a command may use the network."""
+    plan_hosts: tuple[str, ...] = ()
+    """Whom a planner that is a command may reach."""
     changelog: str = ""
     """The file that gets an entry when an epic is done; nothing said: none."""
 
@@ -248,6 +249,17 @@ def limit(value: Any) -> float:
     return found
 
 
+def hosts(value: Any) -> tuple[str, ...]:
+    """Hosts that may be reached."""
+    found = texts(value)
+    for host in found:
+        if not is_host(host):
+            raise ValueError(
+                f"has {shown(host)}, which is no host; a name is, as in example.org:443"
+            )
+    return found
+
+
 def inside(value: Any) -> str:
     """A path in the repository, and not git's own."""
     parts = text(value).lower().split("/")
@@ -269,7 +281,7 @@ READERS: dict[str, Any] = {
     **dict.fromkeys(("stagger", "drain", "stall"), duration),
     **dict.fromkeys(("gate_time", "time", "silence"), limit),
     **dict.fromkeys(("daily_spend", "cost"), dollars),
-    **dict.fromkeys(("setup_network", "strict", "plan_network"), flag),
+    **dict.fromkeys(("setup_hosts", "plan_hosts"), hosts),
     "pull_request": _argv,
     "failures": pattern,
     "env": variables,
@@ -280,6 +292,7 @@ READERS: dict[str, Any] = {
     "plan_tasks": whole(1, 200),
     "plan_files": whole(1, 10_000),
     "plan_waves": whole(1, 1000),
+    "strict": flag,
     "sandbox": one_of(*SANDBOXES),
     "reviewer": text,
     "changelog": inside,
@@ -360,10 +373,13 @@ def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
     if not command and "command" in table:
         yield 'command goes with kind = "command". Fix: name the program by program = "…".'
     for host in table.get("hosts", []):
-        if not HOST.fullmatch(host):
+        if not is_host(host):
             yield f"{shown(host)} is no host. Fix: write a name, as in api.example.com:443."
-    if table.get("url") and not table["url"].startswith(("https://", "http://")):
-        yield "url must begin with https:// or http://"
+    if table.get("url") and not is_url(table["url"]):
+        yield (
+            "url must be the address of a service, without a name or a key in it. "
+            "Fix: write one that begins with https:// or http://, as in https://api.example.com/v1."
+        )
     key = table.get("key", "")
     if not isinstance(key, str) or (key and not VARIABLE.fullmatch(key)):
         yield (

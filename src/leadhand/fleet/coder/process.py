@@ -89,6 +89,7 @@ class ProcessCoder:
         if key in self._working:
             raise RuntimeError(f"{assignment.task} is being worked on already")
         self._working[key] = working
+        sandbox = sandbox.through(self.name)
         begun, done = time.monotonic(), CoderResult(ended="stopped")
         try:
             while not working.stopped:
