@@ -97,6 +97,44 @@ async def test_the_gates_files_are_read_off_its_commands(hub, slots, make):
     assert await make(commands=(("make", "test"), RUN))._own() == ("Makefile", "gate.sh")
 
 
+MADE = {"Makefile": "check:\n\ttest ! -e bad\n", "sub/Makefile": "check:\n\ttest ! -e ../bad\n"}
+GREEN = "check:\n\ttrue\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "added"),
+    [
+        ("make check", {"GNUmakefile": GREEN}),
+        ("make check", {"makefile": GREEN}),
+        ("make check", {"check": "up to date\n"}),
+        ("make check", {"check/x": "up to date\n"}),
+        ("make -C sub check", {"sub/GNUmakefile": GREEN}),
+        ("make -Csub check", {"sub/check": ""}),
+        ("python3 -m unittest -q", {"unittest.py": "pass\n"}),
+        ("python3 -m unittest -q", {"unittest/__main__.py": "", "unittest/__init__.py": ""}),
+    ],
+)
+@pytest.mark.parametrize("paths", [(), ("gate.sh",)])
+async def test_nothing_that_is_added_comes_before_the_gate(hub, slots, make, command, added, paths):
+    """Red work stays red, whatever a change puts in front of the files that judge it."""
+    need(shutil.which("make"), "make")
+    test = "import os, unittest\nclass T(unittest.TestCase):\n    def test(self):\n"
+    test += "        assert not os.path.exists('bad')\n"
+    assert await hub.advance(await commit(hub, slots, {**MADE, "test_a.py": test}), hub.main())
+    gate = make(commands=(tuple(command.split()),), gate_paths=paths)
+    verdict = await gate.check(await commit(hub, slots, {"bad": "x\n", **added}))
+    assert verdict.failed == command
+    assert "as they are on main" in verdict.log
+    assert (await gate.check(await commit(hub, slots, {"good": "x\n"}))).ok
+
+
+async def test_folders_that_a_command_names_are_not_the_gates_own(hub, slots, make):
+    """Nor is all that lies in them: `.` is everything."""
+    files = {"gate.sh": "true\n", "src/a.py": "1\n"}
+    assert await hub.advance(await commit(hub, slots, files), hub.main())
+    assert await make(commands=(("ls", ".", "./", "src/", "src/../.."),))._own() == ()
+
+
 async def test_a_broken_gate_does_not_get_to_main(hub, slots, make):
     """Main's copy passes; the change's own would be red for everybody after it."""
     sha = await commit(hub, slots, {"gate.sh": "test ! -e bad\n"})

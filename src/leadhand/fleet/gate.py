@@ -5,7 +5,7 @@ own and runs the acceptance commands and then the gate's own, in the sandbox, wi
 with a home that is new each time. Where the commit changes the gate's own files, the gate's
 commands run once more with those files as they are on main: whoever could change the test could
 pass it. Both must be green, for the changed ones are the gate of everybody who comes after. Which
-files these are is configured, or else read off the commands (`sh ci/gate.sh`, `make test`).
+files these are is configured, or else read off the commands (`gatefiles.py`).
 
 Laws
     1. Green is an exit code of 0 from every command. Too long, killed, not to be found: red.
@@ -27,13 +27,14 @@ import shutil
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from leadhand.errors import LeadhandError
+from leadhand.fleet.gatefiles import named, shadowing
 from leadhand.fleet.git import raw_of
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.patterns import within
@@ -200,16 +201,25 @@ class Gate:
         """The gate's files: those that are configured, or those on main that its commands name."""
         if self.rules.gate_paths:
             return self.rules.gate_paths
-        named = sorted({name for argv in self.rules.commands for name in _named(argv)})
-        if not named:
-            return ()
-        said = await self._hub.git("ls-tree", "-z", self._hub.main(), "--", *named)
+        found = await self._on_main({name for argv in self.rules.commands for name in named(argv)})
+        return tuple(name for name, kind in found.items() if kind == "blob")
+
+    async def _shadows(self) -> tuple[str, ...]:
+        """What is not on main, and would come before what the gate's commands mean there."""
+        wanted = {name for argv in self.rules.commands for name in shadowing(argv)}
+        return tuple(sorted(wanted - {*await self._on_main(wanted)}))
+
+    async def _on_main(self, names: Collection[str]) -> dict[str, str]:
+        """Those of these that are there: what kind of thing each is."""
+        if not names:
+            return {}
+        said = await self._hub.git("ls-tree", "-z", self._hub.main(), "--", *sorted(names))
         lines = [line.partition("\t") for line in said.names()]
-        return tuple(name for about, _, name in lines if " blob " in about)
+        return {name: about.split(" ")[1] for about, _, name in lines}
 
     async def _as_on_main(self, tree: str) -> str:
         """The same files, with the gate's own as they are on main."""
-        own = await self._own()
+        own = (*await self._own(), *await self._shadows())
         theirs = await self._hub.entries(self._hub.main(), tree) if own else []
         ours = [entry for entry in theirs if within(entry.path, own)]
         if not ours:
@@ -325,15 +335,6 @@ class _Check:
 
     def _names(self, argv: Command) -> tuple[str, ...]:
         return self.gate.failures_in(self.log[-1]) or (shlex.join(argv),)
-
-
-def _named(argv: Command) -> list[str]:
-    """Words of a command that may be files of the repository."""
-    words = [word.removeprefix("./") for word in argv]
-    if Path(argv[0]).name in ("make", "gmake"):
-        words += ["GNUmakefile", "makefile", "Makefile"]
-    parts = [(word, word.split("/")) for word in words if word]
-    return [word for word, each in parts if word[0] not in "-:/" and ".." not in each]
 
 
 def _code(done: Finished) -> int:
