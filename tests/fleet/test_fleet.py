@@ -1,11 +1,13 @@
 """A fleet from a folder of epics to the user's branch, across restarts."""
 
 import asyncio
+import signal
+import subprocess
 import sys
 
 import pytest
 
-from leadhand.app.fleet import Fleet, FleetConfig, run_of
+from leadhand.app.fleet import Fleet, FleetConfig, _mark, run_of
 from leadhand.core.policy import Policy
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.template import TemplateCoder
@@ -86,6 +88,21 @@ async def test_a_fleet_goes_on_where_it_was_and_does_nothing_twice(fleet, tmp_pa
     assert sorted(each.trailers["Leadhand-Task"] for each in commits) == ["a", "d", "e"]
     assert status["landed"] == 3
     assert ident == run_of("first", path.read_bytes())
+
+
+async def test_what_a_killed_fleet_left_running_is_gone_before_the_next_begins(fleet, tmp_path):
+    """Engine and supervisor killed at once: agents live on, in slots that others are to get."""
+    marks = [f"fleet-{_mark(folder)}" for folder in (tmp_path / "fleet", tmp_path / "another")]
+    left, foreign = (
+        subprocess.Popen(["sleep", "600"], env={"LEADHAND_SPAWN": f"{mark}:nonce:1"})
+        for mark in marks
+    )
+    async with fleet():
+        ended = left.poll(), foreign.poll()
+    for each in (left, foreign):
+        each.kill()
+        each.wait()
+    assert ended == (-signal.SIGKILL, None)
 
 
 async def test_what_is_no_epic_is_refused_and_the_rest_goes_on(fleet, tmp_path):

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import json
+import os
 import resource
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -212,6 +214,67 @@ async def test_a_grace_is_one_inside_too(slot, kind, bwrap):
         await asyncio.wait_for(up.wait(), 20)
         ended = await process.end(10)
     assert (ended.exit_code, ended.stdout.data) == (7, b"up\nbye\n")
+
+
+HIDING = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        script = "while :; do date >> alive; sleep 0.05; done"
+        os.execve("/bin/sh", ["sh", "-c", script], {})
+    os._exit(0)
+os.wait()
+while not os.path.exists("alive"):
+    time.sleep(0.02)
+print("up", flush=True)
+time.sleep(0 if sys.argv[1] == "leaves" else 600)
+"""
+
+
+@pytest.mark.parametrize("ends", ["leaves", "is ended", "is killed"])
+async def test_nothing_of_an_agent_outlives_it(slot, kind, bwrap, tmp_path, ends):
+    """In a session of its own, with nothing in its environment, while others are at work."""
+    sandbox, up = Sandbox(kind=kind, bwrap=bwrap), asyncio.Event()
+    other = tmp_path / "slots/other"
+    other.mkdir()
+    async with Processes("test-hiding") as processes:
+
+        async def start(place, *argv):
+            wrapped = sandbox.wrap(argv, place, home=tmp_path / f"home-{place.name}")
+            return await processes.spawn(
+                wrapped.argv, cwd=wrapped.cwd, env=wrapped.env, on_output=lambda *_: up.set()
+            )
+
+        beside = await start(other, "sleep", "600")
+        agent = await start(slot, PYTHON, "-c", HIDING, ends)
+        await asyncio.wait_for(up.wait(), 30)
+        if ends == "is killed":
+            os.kill(agent.pid, signal.SIGKILL)
+        await (agent.end(0) if ends == "is ended" else agent.wait())
+        left, at_work = living_in(slot), living_in(other)
+        await beside.end(0)
+    assert not left
+    assert at_work, "those beside it go on"
+    assert not living_in(other)
+
+
+def living_in(folder):
+    """Processes that stand in a folder."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (place / "cwd").readlink() == folder:
+                found.append(place.name)
+    return found
+
+
+def test_how_an_agent_ends_is_told(slot, kind, bwrap):
+    """By its own code; one that was killed by a signal as a shell would tell it."""
+    sandbox = Sandbox(kind=kind, bwrap=bwrap)
+    assert run(sandbox, slot, "sh", "-c", "exit 3").returncode == 3
+    assert run(sandbox, slot, "sh", "-c", "kill -9 $$").returncode == 137
+    assert run(sandbox, slot, "ls", "/proc/self/fd").stdout.split() == list("0123")
 
 
 def test_a_program_that_is_not_there_is_said(slot, kind, bwrap):

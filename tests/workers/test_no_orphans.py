@@ -143,6 +143,18 @@ async def test_a_daemon_without_marker_dies_with_the_last_that_may_own_it(proces
     await later.end(0)
 
 
+async def test_among_those_nobody_trusts_it_dies_with_the_first(tmp_path):
+    """So nothing is left of a command that is over; one with a marker goes on with its own."""
+    async with Processes(f"test-strict-{os.getpid()}", strict=True) as processes:
+        other, marked = await start_daemon(processes, tmp_path / "other")
+        process, daemon = await start_daemon(processes, tmp_path / "pid", bare=True, linger_s=0)
+        await process.wait()
+        assert not running(daemon)
+        assert running(marked)
+        await other.end(0)
+        assert not running(marked)
+
+
 async def test_what_cannot_be_killed_is_named(processes, tmp_path, monkeypatch):
     """A supervisor that cannot kill daemons stands for a daemon that cannot be killed."""
     source = supervision.PROGRAM.read_text()

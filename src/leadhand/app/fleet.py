@@ -162,7 +162,7 @@ class Fleet:
         config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.epics.mkdir(parents=True, exist_ok=True)
         mark = f"fleet-{_mark(config.folder)}"
-        processes = await stack.enter_async_context(Processes(mark))
+        processes = await stack.enter_async_context(Processes(mark, strict=True))
         hub = await stack.enter_async_context(
             await Hub.open(config.folder / "hub", config.repo, config.branch)
         )

@@ -12,6 +12,12 @@ In order: namespaces, the forwarder (which stays outside the rules, and out of t
 limits, Landlock, seccomp, exec. Whatever fails ends the program with 126 and one line that says
 why: an agent that is half locked up is not run.
 
+A namespace of processes begins with the next process, whose end is the end of all in it, however
+often they forked and whatever session they are in. So three remain: a shell outside, which waits
+and ends as the agent did; a shell that is the first one inside, which dies with the one outside;
+and the agent, for whom this program is run once more, with plain words for SPEC. Shells, since a
+thousand agents may be at work, and a Python that does nothing but wait is large.
+
 The seccomp filter is a short list. Sockets: only loopback's own families, since others (vsock)
 know no namespaces; none but those of a namespace of their own, and none of Unix, where paths alone
 are the sandbox, since Landlock lets a process connect to any socket it can name. io_uring can do
@@ -19,24 +25,22 @@ what the filter forbids, so it is not there. Key rings, perf and bpf are for nob
 user namespace, in which one is root again and a good part of the kernel can be played with.
 """
 
-# ruff: noqa: PTH123  (pathlib is slow to import)
+# ruff: noqa: PTH123  (pathlib is slow to import; so are json and signal: what only the first run
+# needs is imported where it is needed, for this is run twice for every command)
 import ctypes
 import errno
-import fcntl
-import json
 import os
 import resource
-import signal
 import struct
 import sys
 
 MACHINE = os.uname().machine
 LIBC = ctypes.CDLL(None, use_errno=True)
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x20000, 0x10000000, 0x40000000
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
-PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 22, 24, 38
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
 PR_CAP_AMBIENT = 47
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_ABI_MIN = 6  # the first that keeps signals in
@@ -44,6 +48,11 @@ FILE_RIGHTS = 0b1100_0000_0000_0111  # execute, write, read, truncate, ioctl
 READ_RIGHTS = 0b1101
 ALL_RIGHTS = 0xFFFF
 WRITE_RIGHTS = ALL_RIGHTS & ~0b1000_0100_0000  # no device files
+# A grace is the agent's, so TERM passes both by; what was not said in time is a death by KILL.
+OUTSIDE = 'trap "" TERM; read -r code <&3 || code=137; exit "$code"'
+FIRST = 'trap "" TERM; "$@" 3>&-; code=$?; echo "$code" >&3; exit "$code"'
+AGAIN = "again"
+SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ = 9, 13, 15, 25
 SCOPES = 0b11  # abstract sockets, signals
 SHARED = "/dev/shm"  # noqa: S108 - an empty one of its own, for semaphores
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -70,8 +79,12 @@ ABSENT = (425, 435)  # io_uring_setup, and clone3, whose flags no filter can see
 
 
 def main() -> None:
-    spec, argv = json.loads(sys.argv[1]), sys.argv[2:]
     stage = "arguments"
+    if sys.argv[1] == AGAIN:
+        run_again(sys.argv[2:])
+    import json
+
+    spec, argv = json.loads(sys.argv[1]), sys.argv[2:]
     try:
         rules = spec["landlock"]
         families = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
@@ -85,17 +98,41 @@ def main() -> None:
         if spec["forward"]:
             stage = "forwarder"
             forward(*spec["forward"])
-        stage = "limits"
-        limit(*spec["limits"])
+        if rules and families:
+            stage = "processes"
+            begin_anew(spec["limits"], families, rules, argv)
+    except Exception as error:  # noqa: BLE001 - said, and nothing is run
+        refuse(stage, error)
+    become_agent(spec["limits"], families, rules, argv)
+
+
+def run_again(words: list[str]) -> None:
+    """As `begin_anew` has it."""
+    limits, families, reads, writes = ([int(n) for n in w.split(",")] for w in words[:4])
+    end = 4 + reads[0]
+    rules = {"read": words[4:end], "write": words[end : end + writes[0]]}
+    become_agent(limits, families, rules, words[end + writes[0] :])
+
+
+def become_agent(
+    limits: list[int], families: list[int], rules: dict[str, list[str]] | None, argv: list[str]
+) -> None:
+    stage = "limits"
+    try:
+        limit(*limits)
         stage = "landlock" if rules else "seccomp"
         lock(rules, families)
-        for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        for number in (SIGTERM, SIGPIPE, SIGXFSZ):
+            LIBC.signal(number, None)
         stage = argv[0]
         os.execvp(argv[0], argv)  # noqa: S606
     except Exception as error:  # noqa: BLE001 - said, and nothing is run
-        sys.stderr.write(f"sandbox: {stage}: {error}\n")
-        sys.stderr.flush()
+        refuse(stage, error)
+
+
+def refuse(stage: str, error: Exception) -> None:
+    sys.stderr.write(f"sandbox: {stage}: {error}\n")
+    sys.stderr.flush()
     os._exit(126)
 
 
@@ -134,6 +171,8 @@ def separate(writable: list[str]) -> bool:
     attribute(b"/", MOUNT_ATTR_RDONLY, 0, AT_RECURSIVE)
     for name in writable:
         attribute(os.fsencode(name), 0, MOUNT_ATTR_RDONLY, 0)
+    import fcntl
+
     sock = check(LIBC.socket(AF_INET, 2, 0), "socket")
     fcntl.ioctl(sock, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))  # up, running
     os.close(sock)
@@ -198,6 +237,37 @@ def serve(listener: int, path: str) -> None:
     asyncio.run(run())
 
 
+def begin_anew(
+    limits: list[int], families: list[int], rules: dict[str, list[str]], argv: list[str]
+) -> None:
+    """Go on as the first process of a namespace; return where this user may have none."""
+    if LIBC.unshare(CLONE_NEWPID):
+        return
+    near, far = os.pipe()
+    if os.fork():
+        become_shell(near, OUTSIDE)
+    os.close(near)
+    drop()
+    check(LIBC.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "death signal")
+    import select
+
+    watch = select.poll()
+    watch.register(far, 0)
+    if watch.poll(0):  # the one outside was gone before that
+        os._exit(126)
+    numbers = [",".join(map(str, each)) for each in (limits, families)]
+    paths = [*rules["read"], *rules["write"]]
+    numbers += [str(len(rules["read"])), str(len(rules["write"]))]
+    again = [sys.executable, "-I", "-S", __file__, AGAIN, *numbers, *paths, *argv]
+    become_shell(far, FIRST, *again)
+
+
+def become_shell(end: int, script: str, *words: str) -> None:
+    os.dup2(end, 3)
+    os.set_inheritable(3, True)
+    os.execv("/bin/sh", ["sh", "-c", script, "sh", *words])  # noqa: S606
+
+
 def limit(memory: int, files: int, processes: int, file_bytes: int) -> None:
     wanted = (
         (resource.RLIMIT_DATA, memory),
@@ -250,7 +320,8 @@ def restrict(rules: dict[str, list[str]]) -> None:
         LIBC.syscall(LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0), "ruleset"
     )
     allowed = [(path, READ_RIGHTS) for path in rules["read"]]
-    allowed += [(f"/proc/{name}", READ_RIGHTS) for name in (*PROC, os.getpid())]
+    own = os.readlink("/proc/self")  # noqa: PTH115 - its number outside, where /proc is from
+    allowed += [(f"/proc/{name}", READ_RIGHTS) for name in (*PROC, own)]
     allowed += [(f"/dev/{name}", FILE_RIGHTS) for name in DEVICES]
     allowed += [(path, WRITE_RIGHTS) for path in rules["write"]]
     for path, rights in allowed:

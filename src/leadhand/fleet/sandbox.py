@@ -21,9 +21,9 @@ Two kinds, tried for real before they are chosen:
     bubblewrap  namespaces: what is not mounted is not there; other processes are not to be seen.
     landlock    the kernel's own rules (Linux 6.12 or newer, which keep signals in), a seccomp
                 filter for what they leave open (sockets), and, where the kernel lets this user
-                have them, namespaces of network and mounts. Files outside can then still be
-                stat'ed, not read. Without namespaces a network can only be "none at all", not even
-                loopback, and the modes and times of the user's own files are not protected.
+                have them, namespaces of network, mounts and processes. Files outside can then still
+                be stat'ed, not read. Without namespaces a network can only be "none at all", not
+                even loopback, and the modes and times of the user's own files are not protected.
 
 Both end in `inside.py`, which sets the limits and becomes the agent. TERM reaches the agent, not
 the sandbox around it, so that a grace is one; KILL ends both, and `--die-with-parent` and the

@@ -94,10 +94,11 @@ class Process:
 class Processes:
     """The commands of one host, whose database id is the prefix of their markers."""
 
-    def __init__(self, marker_prefix: str) -> None:
+    def __init__(self, marker_prefix: str, *, strict: bool = False) -> None:
+        """`strict`: a process whose command cannot be told ends with the first it may be of."""
         if not marker_prefix or "\0" in marker_prefix:
             raise ValueError("the marker prefix is empty or holds a NUL")
-        self._prefix = marker_prefix
+        self._prefix, self._strict = marker_prefix, strict
         self._supervision: Supervision | None = None
         self._count = 0
         self._closed = False
@@ -146,6 +147,7 @@ class Processes:
             "cwd": _text(Path.cwd() / cwd),
             "env": {_text(k): _text(v) for k, v in {**env, SPAWN: marker}.items()},
             "marker": _text(marker),
+            "strict": self._strict,
         }
         near, far = _open_streams(supervision, stdin, ends)
         stdout = Stream("stdout", near[0], stdout_limit, on_output, supervision.buffer)

@@ -26,8 +26,8 @@ Theory of operation
 
     Whose is a stray when several commands run? Its session says so, else its marker. A daemon that
     hides both (own session and ``env -i``, or memory we may not read) belongs to one of the
-    commands that were there when it was first seen, and is killed with the last of them: the one
-    case in which a step can end before its processes do, and only while others run.
+    commands that were there when it was first seen, and is killed with the last of them, the one
+    case in which a step can end before its processes do; or with the first that is ``strict``.
 
     During an ``end`` with grace the members of the command's group keep that grace even if the
     main process left first (``sh -c 'terraform ...'``); whoever left the group has none.
@@ -51,9 +51,8 @@ from typing import Any, NoReturn
 PRCTL: Any = None
 with contextlib.suppress(ImportError, OSError, AttributeError):
     PRCTL = __import__("ctypes").CDLL(None).prctl
-ME = os.getpid()
+ME, MARKER = os.getpid(), b"\0LEADHAND_SPAWN="
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-MARKER = b"\0LEADHAND_SPAWN="
 GIVE_UP_S = 10.0
 SHUTDOWN_S_MAX = 30.0
 UNSURE_S = 0.05  # how long an empty environment may mean a process in the middle of exec
@@ -62,8 +61,9 @@ UNSURE_S = 0.05  # how long an empty environment may mean a process in the middl
 class Command:
     """One command, from its fork until nothing of it is left."""
 
-    def __init__(self, number: int, marker: bytes, pid: int, gate: int) -> None:
-        self.number, self.marker, self.pid = number, marker, pid
+    def __init__(self, request: dict[str, Any], pid: int, gate: int) -> None:
+        self.number, self.pid, self.strict = request["id"], pid, request["strict"]
+        self.marker = request["marker"].encode("latin-1")
         self.gate = gate  # closes at exec, or brings the error; -1 once read
         self.status: int | None = None
         self.kill_at: float | None = None  # set while a grace runs
@@ -77,6 +77,11 @@ class Stray:
         self.owner: Command | None = None
         self.born = born  # the youngest command there was when this was first seen
         self.unsure_until = time.monotonic() + UNSURE_S
+
+    def goes_with(self, command: Command) -> bool:
+        if self.owner is not None or not command.strict:
+            return self.owner is command
+        return command.number <= self.born and time.monotonic() >= self.unsure_until
 
 
 class Supervisor:
@@ -169,8 +174,7 @@ class Supervisor:
 
     def flush(self) -> None:
         with contextlib.suppress(OSError):  # full: later; broken: the next turn sees the hang-up
-            if self.outbox:
-                del self.outbox[: self.link.send(self.outbox)]
+            del self.outbox[: self.link.send(self.outbox)]
         self.poller.modify(self.link, select.POLLIN | (select.POLLOUT if self.outbox else 0))
 
     def spawn(self, request: dict[str, Any]) -> None:
@@ -191,7 +195,7 @@ class Supervisor:
         finally:
             for fd in descriptors:
                 os.close(fd)
-        command = Command(request["id"], request["marker"].encode("latin-1"), pid, gate)
+        command = Command(request, pid, gate)
         self.youngest = command.number
         self.commands[command.number] = self.mains[pid] = self.gates[gate] = command
         self.owners[pid] = self.owners[command.marker] = command
@@ -214,8 +218,7 @@ class Supervisor:
     def end(self, command: Command, grace_s: float) -> None:
         if command.number in self.closing and command.kill_at is None:
             return
-        kill_at = time.monotonic() + grace_s
-        command.kill_at = kill_at if command.kill_at is None else min(kill_at, command.kill_at)
+        command.kill_at = min(time.monotonic() + grace_s, command.kill_at or float("inf"))
         self.graced[command.number] = command
         if command.pid in self.mains and grace_s > 0:
             signal_main(command.pid, signal.SIGTERM)
@@ -223,8 +226,7 @@ class Supervisor:
 
     def expire(self) -> None:
         """Graces that are over: from here on the command is killed at every turn of the loop."""
-        now = time.monotonic()
-        for command in [c for c in self.graced.values() if (c.kill_at or 0.0) <= now]:
+        for command in [c for c in self.graced.values() if (c.kill_at or 0.0) <= time.monotonic()]:
             command.kill_at = None
             self.close(self.graced.pop(command.number))
 
@@ -264,13 +266,11 @@ class Supervisor:
         if not self.closing:
             return
         self.adopt()
-        for pid, stray in self.strays.items():
-            if (owner := stray.owner) is None or owner.number not in self.closing:
-                continue
-            if owner.kill_at is None or ask(os.getpgid, pid) != owner.pid:
-                kill_stray(pid)
         for command in list(self.closing.values()):
-            left = [pid for pid, stray in self.strays.items() if stray.owner is command]
+            left = [pid for pid, stray in self.strays.items() if stray.goes_with(command)]
+            for pid in left:
+                if command.kill_at is None or ask(os.getpgid, pid) != command.pid:
+                    kill_stray(pid)
             if command.status is None:
                 signal_main(command.pid, signal.SIGKILL)
                 left.append(command.pid)
@@ -294,8 +294,8 @@ class Supervisor:
                 stray.owner = possible[0]
             elif stray.owner is None and not possible:
                 kill_stray(pid)
-            elif stray.owner is None and not environ and time.monotonic() < stray.unsure_until:
-                self.unsure = True
+            elif stray.owner is None and time.monotonic() < stray.unsure_until:
+                self.unsure = self.unsure or not environ or any(c.strict for c in possible)
 
     def forget(self, command: Command) -> None:
         del self.commands[command.number]
