@@ -24,7 +24,7 @@ AGENT = textwrap.dedent(
     trick = tricks[min(attempt, len(tricks)) - 1] if tricks else "good"
     block = re.search(r"# You may change\\n((?:- .*\\n)+)", brief)
     paths = [line[2:] for line in block[1].splitlines()]
-    if trick == "waits":
+    if trick in ("waits", "asks later"):
         import time
         while not pathlib.Path(sys.argv[4]).with_name("go").exists():
             time.sleep(0.05)

@@ -14,6 +14,8 @@ task, attempt, brief = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3]).
 tricks = json.loads(pathlib.Path(sys.argv[4]).read_text())
 name, _, role = task.partition(".")
 if role == "review":
+    print(json.dumps({"type": "usage", "cost": tricks.get("review cost", 0.0)}), flush=True)
+    time.sleep(tricks.get("review slow", 0.0))
     print(tricks.get("review", "APPROVE: it is fine"))
     sys.exit(0)
 print("I begin with", task, flush=True)

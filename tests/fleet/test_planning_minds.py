@@ -11,9 +11,10 @@ import pytest
 from leadhand.core import events as ev
 from leadhand.errors import UsageError
 from leadhand.fleet.conductor import Change
-from leadhand.fleet.planning.minds import CommandMind
+from leadhand.fleet.planning.minds import CommandMind, FunctionMind, MindFailed, ModelMind
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.sandbox import choose
+from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
 from leadhand.testing.models import Price, ScriptedModel
 from leadhand.workers.processes import Processes
@@ -80,7 +81,7 @@ async def test_what_files_say_is_data_and_widens_nothing(planned, tmp_path, user
 async def test_a_model_that_is_down_is_asked_again_and_then_a_person(
     planned, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("leadhand.fleet.planning.minds.BACKOFF_S", (0.0, 0.0))
+    monkeypatch.setattr("leadhand.fleet.planning.patience.PAUSES_S", (0.0, 0.0))
     down = ModelFailure("transient", "overloaded")
     model = ScriptedModel(lambda _request: down)
     async with planned(model) as at_work:
@@ -88,6 +89,35 @@ async def test_a_model_that_is_down_is_asked_again_and_then_a_person(
         (question,) = run.state.questions.values()
     assert "overloaded" in question.text
     assert len(model.requests) == 9, "three times in each of three rounds"
+
+
+async def test_an_outage_of_minutes_is_waited_out_as_long_as_the_provider_says(monkeypatch):
+    slept = []
+
+    async def sleep(pause):
+        slept.append(pause)
+
+    monkeypatch.setattr("leadhand.fleet.planning.patience.asyncio.sleep", sleep)
+    monkeypatch.setattr("leadhand.fleet.planning.minds.as_text", str)
+    down = [ModelFailure("transient", "overloaded")] * 5
+    busy = [ModelFailure("rate_limited", "later", retry_after_s=400.0)]
+    mind = ModelMind(Client([ScriptedModel([*down, *busy, done()])]))
+    assert (await mind.answer({"tasks": []}, []))["kind"] == "done"
+    assert sum(slept[:5]) >= 180, "an outage of minutes"
+    assert slept[5:] == [400.0]
+    tomorrow = ModelFailure("rate_limited", "tomorrow", retry_after_s=80_000.0)
+    with pytest.raises(MindFailed, match="tomorrow"):
+        await ModelMind(Client([ScriptedModel([tomorrow])])).answer({"tasks": []}, [])
+
+
+async def test_a_function_that_never_answers_is_not_waited_for_any_longer(monkeypatch):
+    monkeypatch.setattr("leadhand.fleet.planning.minds.COMMAND_S", 0.05)
+
+    async def thinks(_told):
+        await asyncio.Event().wait()
+
+    with pytest.raises(MindFailed, match="thinks gave no answer within"):
+        await FunctionMind(thinks).answer({}, [])
 
 
 COMMAND = textwrap.dedent(

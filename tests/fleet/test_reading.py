@@ -78,21 +78,57 @@ def test_a_message_told_block_by_block_is_one_turn():
     assert turns == 2
 
 
+def tokens(_model, used):
+    """A price of a dollar a token; a tenth for what is read from a cache."""
+    return used.input - 0.9 * used.cache_read + used.output
+
+
+def told(identifier, said, **usage):
+    message = {"id": identifier, "content": [{"type": "text", "text": said}], "usage": usage}
+    return {"type": "assistant", "message": message}
+
+
+def test_what_claude_has_cost_is_known_before_its_result():
+    """Each message says what it used; its result says what all of it cost, if it gets there."""
+    reading = ClaudeReading(tokens, "m")
+    cached = {"input_tokens": 5, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20}
+    documents = [
+        told("m1", "a" * 8, **cached, output_tokens=1),
+        told("m1", "a" * 32, **cached, output_tokens=1),
+        told("m2", "", input_tokens=10, output_tokens=7),
+        {"type": "result", "subtype": "success", "total_cost_usd": 50.0},
+        {"type": "result", "subtype": "error_during_execution"},
+    ]
+    events = [event for each in documents for event in reading.read(each)]
+    costs = [event.cost for event in events if event.kind in ("usage", "result")]
+    assert costs == [37.0, 45.0, 62.0, 50.0, None]
+    assert [event.tokens_in for event in events if event.turn] == [125, 10]
+
+
+def test_cached_tokens_of_codex_cost_what_they_cost():
+    used = {"input_tokens": 100, "cached_input_tokens": 90, "output_tokens": 5}
+    (event,) = CodexReading(tokens, "m").read({"type": "turn.completed", "usage": used})
+    assert event.cost == pytest.approx(24.0)
+
+
 def test_codex_says_what_it_touched_and_what_was_used():
     """Files, commands, tokens and, where prices are known, cost."""
-    reading = CodexReading(lambda model, read, written: read * 0.5 + written, "m")
+    reading = CodexReading(tokens, "m", told=80)
     changes = [{"path": "a.py", "kind": "update"}]
+    used = {"input_tokens": 1000, "cached_input_tokens": 0, "output_tokens": 3}
     documents = [
         {"type": "thread.started", "thread_id": "t"},
         {"type": "item.started", "item": {"type": "command_execution", "command": "ls"}},
         {"type": "item.completed", "item": {"type": "file_change", "changes": changes}},
         {"type": "item.completed", "item": {"type": "agent_message", "text": "Done"}},
-        {"type": "turn.completed", "usage": {"input_tokens": 4, "output_tokens": 3}},
+        {"type": "turn.completed", "usage": used},
     ]
     events = [event for each in documents for event in reading.read(each)]
     kinds = ["session", "tool", "usage", "file", "usage", "text", "result"]
     assert [event.kind for event in events] == kinds
-    assert (events[3].path, events[-1].text, events[-1].cost) == ("a.py", "Done", 5.0)
+    assert (events[3].path, events[-1].text) == ("a.py", "Done")
+    costs = [event.cost for event in events if event.cost is not None]
+    assert costs == [20.0, 21.0, 1003.0], "the least that it can be, and then what it was"
 
 
 # --- failures ------------------------------------------------------------------------------

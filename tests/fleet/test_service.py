@@ -8,6 +8,7 @@ import pytest
 from leadhand.app.fleet_service import config_of, crew_of, priced
 from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.sandbox import Sandbox
+from leadhand.models.talk import Usage
 from leadhand.settings import load_settings
 from leadhand.settings.fleet import CoderSettings
 
@@ -99,10 +100,18 @@ def test_settings_reach_the_fleet(tmp_path):
     assert config.epics == tmp_path / "wishes"
 
 
-def test_what_codex_costs_is_reckoned_from_its_tokens(tmp_path):
-    own = CoderSettings(name="a", kind="codex", price_in=2.0, price_out=8.0)
-    assert priced(own)("whatever", 1_000_000, 500_000) == pytest.approx(6.0)
+@pytest.mark.parametrize(("kind", "model"), [("codex", "gpt-5"), ("claude", "claude-haiku-4-5")])
+def test_what_agents_cost_is_reckoned_from_their_tokens(kind, model):
+    own = CoderSettings(name="a", kind=kind, price_in=2.0, price_out=8.0)
+    assert priced(own)("whatever", Usage(1_000_000, 500_000)) == pytest.approx(6.0)
     pytest.importorskip("genai_prices")
-    published = priced(CoderSettings(name="a", kind="codex"))
-    assert published("gpt-5", 1_000_000, 0) > 0
-    assert published("nobody-knows-this-model", 1_000_000, 0) == 0.0
+    published = priced(CoderSettings(name="a", kind=kind))
+    assert published(model, Usage(1_000_000)) > published(model, Usage(1_000_000, 0, 900_000)) > 0
+    assert published("nobody-knows-this-model", Usage(1_000_000)) == 0.0
+
+
+def test_agents_are_given_their_prices(tmp_path):
+    prices = "price_in = 2.0\nprice_out = 8.0\n"
+    _config, crew = made(tmp_path, CODEX + prices + CLAUDE + prices, "none")
+    for _name, coder, _model in crew:
+        assert coder._price("whatever", Usage(1_000_000)) == 2.0

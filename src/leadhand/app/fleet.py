@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.fleet_evidence import left_behind
-from leadhand.app.fleet_planning import epic_policy
+from leadhand.app.fleet_planning import epic_planner, epic_policy
 from leadhand.app.fleet_results import Results
 from leadhand.app.fleet_submitting import data_of, run_of, submit
 from leadhand.app.lead import Lead
@@ -38,8 +38,6 @@ from leadhand.fleet.hub import Hub
 from leadhand.fleet.journal import Journal
 from leadhand.fleet.journal import read as read_journal
 from leadhand.fleet.planning.examiner import Examiner
-from leadhand.fleet.planning.minds import mind_of
-from leadhand.fleet.planning.planner import EpicPlanner
 from leadhand.fleet.planning.record import done_in
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.shaping import wanted_of
@@ -47,10 +45,10 @@ from leadhand.fleet.planning.standing import EXAMINER
 from leadhand.fleet.preparing import prepared
 from leadhand.fleet.proxy import open_doors
 from leadhand.fleet.reviewing import Reviewer
-from leadhand.fleet.sandbox import PLANNER, SETUP, choose
+from leadhand.fleet.sandbox import SETUP, choose
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.sound import Soundness
-from leadhand.fleet.spending import Noting
+from leadhand.fleet.spending import Noting, Purse
 from leadhand.fleet.train import Rules
 from leadhand.fleet.transcripts import prune
 from leadhand.fleet.worker import CoderWorker, Limits, Shop
@@ -137,6 +135,7 @@ class Fleet:
         self._results: Results
         self._looked = asyncio.Event()
         self.shop: Shop
+        self.purse: Purse
         self.sound: Soundness
         self.lead: Lead
         self.host: Host
@@ -199,7 +198,7 @@ class Fleet:
         self._tiers = tiers_of(workers)
         self.lead = Lead(
             [*workers, Examiner(hub, gate)],
-            self._planner(processes),
+            epic_planner(config, self.shop, processes, self.purse, self._tiers, self._past),
             config.folder / FLEET_DATABASE,
             policy=epic_policy(config.policy, config.agents),
             models=config.models,
@@ -219,16 +218,19 @@ class Fleet:
         self, hub: Hub, gate: Gate, conductor: Conductor, sandbox: Sandbox, noting: Noting
     ) -> Shop:
         config = self.config
+
+        def spent() -> str:
+            return noting.spending.over(config.daily, self.running_cost())
+
         governor = Governor(
             config.agents,
             stagger_s=config.stagger_s,
             folder=config.folder,
             behind=lambda: conductor.waiting,
             behind_max=max(config.agents, BEHIND_MIN),
-            against=lambda: (
-                self.sound.against or noting.spending.over(config.daily, self.running_cost())
-            ),
+            against=lambda: self.sound.against or spent(),
         )
+        self.purse = Purse(lambda: "stopped" if governor.stopped else spent())
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)
         setup = prepared(gate, config.folder) if config.gate.setup else None
@@ -256,36 +258,21 @@ class Fleet:
         return {**self._refused, **self._results.refused, **self._following.told}
 
     def running_cost(self) -> float:
-        """What agents at work have cost so far, as they say."""
-        return sum(each.cost for each in self.shop.at_work.values())
+        """What agents and reviewers at work have cost so far, as they say."""
+        return self.purse.running + sum(each.cost for each in self.shop.at_work.values())
+
+    @property
+    def held_back(self) -> str:
+        """Why an agent, a planner or a reviewer waits to be let go, if so."""
+        return self.shop.governor.held_back or self.purse.held_back
 
     def _crew(self, processes: Processes) -> list[CoderWorker]:
         made = list(self._coders(processes))
         for _name, coder, model in made:
             if coder.name == self.config.reviewer:
-                self.shop.reviewer = Reviewer(coder, model, self.config.limits.time_s)
+                time_s = self.config.limits.time_s
+                self.shop.reviewer = Reviewer(coder, model, time_s, self.purse)
         return crew(self.shop, made, self.config.limits)
-
-    def _planner(self, processes: Processes) -> EpicPlanner | None:
-        config, shop = self.config, self.shop
-        if config.planner is None:
-            return None
-        mind = mind_of(
-            config.planner,
-            config.models,
-            processes,
-            shop.sandbox.through(PLANNER),
-            network=config.planning.network,
-            paid=lambda cost: shop.note("planned", cost=cost),
-        )
-        return EpicPlanner(
-            shop.hub,
-            mind,
-            config.planning,
-            protected=config.protected,
-            tiers=self._tiers,
-            past=self._past,
-        )
 
     def _past(self) -> list[Done]:
         """Tasks that are over, of all epics."""
@@ -378,7 +365,7 @@ class Fleet:
         trailers = [commit.trailers for commit in await self.shop.hub.commits()]
         return {
             "agents": {"now": governor.busy, "peak": governor.peak, "waiting": governor.waiting},
-            "held_back": governor.held_back,
+            "held_back": self.held_back,
             "epics": {
                 ident: run.state.ended.status if run.state.ended else "open"
                 for ident, run in self._runs.items()

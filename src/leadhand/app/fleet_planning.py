@@ -7,19 +7,32 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.errors import UsageError
+from leadhand.fleet.planning.minds import mind_of
+from leadhand.fleet.planning.planner import EpicPlanner
 from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.sandbox import PLANNER
+from leadhand.fleet.spending import DAY_S
 from leadhand.settings import source_of
 from leadhand.workers.loading import load_module
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from leadhand.app.fleet import FleetConfig
     from leadhand.core.policy import Policy
+    from leadhand.fleet.planning.record import Done
+    from leadhand.fleet.spending import Purse
+    from leadhand.fleet.worker import Shop
     from leadhand.settings import Settings
+    from leadhand.workers.processes import Processes
 
 IDLE_MAX = 1000
 """Revisions without a new result: an epic's own counters end it long before."""
 RESTARTS_FREE = 50
+PLANNER_S = 2.0 * DAY_S
+"""For one decision. Minds have clocks of their own, and troubles that pass are waited out for a
+bounded time: some hours in all. But the day's money may be back only after midnight."""
 
 
 def planner_of(settings: Settings) -> Any:
@@ -51,15 +64,47 @@ def _found(word: str, root: Path) -> str:
     return str(place) if not word.startswith("-") and place.is_file() else word
 
 
+def epic_planner(
+    config: FleetConfig,
+    shop: Shop,
+    processes: Processes,
+    purse: Purse,
+    tiers: Sequence[str],
+    past: Callable[[], list[Done]],
+) -> EpicPlanner | None:
+    """The planner of a fleet's epics; None where nobody plans."""
+    if config.planner is None:
+        return None
+    mind = mind_of(
+        config.planner,
+        config.models,
+        processes,
+        shop.sandbox.through(PLANNER),
+        network=config.planning.network,
+        paid=lambda cost: shop.note("planned", cost=cost),
+        purse=purse,
+    )
+    return EpicPlanner(
+        shop.hub,
+        mind,
+        config.planning,
+        protected=config.protected,
+        tiers=tiers,
+        past=past,
+    )
+
+
 def epic_policy(policy: Policy, agents: int) -> Policy:
     """The constants an epic is started with.
 
     Few more tasks are begun than there are places: a task that waits in line is one that a fleet's
-    end would cost an attempt. What an end does cost uses up no try.
+    end would cost an attempt. What an end does cost uses up no try. A planner has the time that
+    its rounds and the day's money take: three that come too late would end the epic as failed.
     """
     return msgspec.structs.replace(
         policy,
         replans_idle_max=IDLE_MAX,
+        planner_timeout_s=max(policy.planner_timeout_s, PLANNER_S),
         restarts_free=max(policy.restarts_free, RESTARTS_FREE),
         max_concurrency=min(policy.max_concurrency, 2 * agents + 4),
     )

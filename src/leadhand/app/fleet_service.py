@@ -36,7 +36,7 @@ from leadhand.settings.folders import FOLDER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leadhand.fleet.coder.base import Coder
+    from leadhand.fleet.coder.base import Coder, Price
     from leadhand.settings import Settings
     from leadhand.settings.fleet import CoderSettings
     from leadhand.workers.processes import Processes
@@ -244,21 +244,21 @@ def _coder(
         more |= dict.fromkeys(OWN_KEY[coder.kind], key_of(settings, coder, env))
     route = coder.name if boxed and (coder.key or coder.url) else ""
     program = program_of(settings, coder)
-    if coder.kind == "claude":
-        return ClaudeCoder(coder.name, program, route=route, readable=readable, env=more, **common)
+    kind = ClaudeCoder if coder.kind == "claude" else CodexCoder
     price = priced(coder)
-    return CodexCoder(
+    return kind(
         coder.name, program, route=route, price=price, readable=readable, env=more, **common
     )
 
 
-def priced(coder: CoderSettings) -> Callable[[str, int, int], float]:
+def priced(coder: CoderSettings) -> Price:
     """What a model's tokens cost: as the settings say, else as is published, else nothing."""
     own = (coder.price_in, coder.price_out) if coder.price_in or coder.price_out else (None, None)
+    provider = "anthropic" if coder.kind == "claude" else "openai"
 
-    def price(model: str, read: int, written: int) -> float:
-        name = ModelName(provider="openai", model=model, price_in=own[0], price_out=own[1])
-        return cost(name, Usage(read, written)) or 0.0
+    def price(model: str, used: Usage) -> float:
+        name = ModelName(provider=provider, model=model, price_in=own[0], price_out=own[1])
+        return cost(name, used) or 0.0
 
     return price
 

@@ -74,7 +74,7 @@ class Station:
                 self._carry_out(path)
             with contextlib.suppress(OSError):  # a full disk hides us, and stops nobody
                 write_live(self.folder, self.live())
-            held = self.fleet.shop.governor.held_back
+            held = self.fleet.held_back
             if held.partition(" ")[2] != self._held.partition(" ")[2]:
                 self.fleet.shop.note("held", why=held)
             self._held = held
@@ -94,7 +94,7 @@ class Station:
             "agents": [_agent(each) for each in list(shop.at_work.values())],
             "places": {"most": shop.governor.most, "now": int(shop.governor.limit)},
             "waiting": shop.governor.waiting,
-            "held_back": shop.governor.held_back,
+            "held_back": self.fleet.held_back,
             "draining": shop.governor.stopped,
             "refused": self.fleet.refused,
             "train": shop.conductor.status(),

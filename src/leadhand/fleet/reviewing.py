@@ -20,21 +20,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.git import shown
 from leadhand.fleet.patterns import within
+from leadhand.fleet.spending import Purse
 from leadhand.fleet.transcripts import Transcript, place
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
-    from leadhand.fleet.coder.base import Coder, CoderResult, Heard
+    from leadhand.fleet.coder.base import Coder, CoderEvent, CoderResult
     from leadhand.fleet.hub import Hub
+    from leadhand.fleet.slots import Slot
     from leadhand.fleet.tasks import Left
     from leadhand.fleet.worker import Shop
     from leadhand.ports import Context
 
 PATCH_CHARS = 60_000
 SAID_CHARS = 2_000
+REVIEW = ".review"
+"""What stands behind the name of the task that is reviewed."""
 _VERDICT = re.compile(r"^\W*(APPROVE|REJECT)\b", re.MULTILINE)
 
 BRIEF = """# Review
@@ -60,6 +63,8 @@ class Reviewer(NamedTuple):
     coder: Coder
     model: str = ""
     time_s: float = 900.0
+    purse: Purse = Purse()
+    """Asked before it is called; by default one that is always open."""
 
 
 class Opinion(NamedTuple):
@@ -93,34 +98,40 @@ def approved(context: Context) -> tuple[str, str]:
 async def judged(
     shop: Shop, reviewer: Reviewer, assignment: Assignment, left: Left, kept: Sequence[str]
 ) -> Opinion:
-    """What the reviewer says of a change, in a slot of its own; its words and cost are kept."""
+    """What the reviewer says of a change, in a slot of its own, once money may be spent."""
     try:
         patch = await patch_of(shop.hub, left.base, left.head, kept)
     except TooLarge as error:
         words = f"{error}: split it"
         return Opinion(approved=False, words=words, cost=0.0, trouble="criteria_unmet")
+    asked = _asked(reviewer, assignment, patch, kept)
+    await reviewer.purse.open()
     async with shop.slots.lease(left.head) as slot:
-        asked = _asked(reviewer, assignment, patch, kept)
-        heard, close = _kept(shop.transcripts, asked)
+        return opinion(await _work(shop, reviewer, asked, slot))
+
+
+async def _work(shop: Shop, reviewer: Reviewer, asked: Assignment, slot: Slot) -> CoderResult:
+    """Let the reviewer work; however it ends, its words and what it cost are kept."""
+    about = {**asked.about, "task": asked.task.removesuffix(REVIEW)}
+    words = None
+    if shop.transcripts is not None:
+        words = Transcript(place(shop.transcripts, asked.run, asked.task, asked.attempt))
+    with reviewer.purse.bill() as bill:
+
+        def heard(event: CoderEvent) -> None:
+            bill.heard(event.cost)
+            if words is not None:
+                words.heard(event)
+
         try:
-            said = opinion(await reviewer.coder.work(asked, slot, shop.sandbox, heard))
+            result = await reviewer.coder.work(asked, slot, shop.sandbox, heard)
+            bill.heard(max(bill.cost, result.cost))
         finally:
-            close()
-    shop.note("reviewed", **assignment.about, coder=reviewer.coder.name, cost=said.cost)
-    return said
-
-
-def _kept(folder: Path | None, asked: Assignment) -> tuple[Heard, Callable[[], None]]:
-    """Where a reviewer's words go, if they are kept."""
-    if folder is None:
-        return (lambda _event: None), (lambda: None)
-    words = Transcript(place(folder, asked.run, asked.task, asked.attempt))
-
-    def close() -> None:
-        words.note("ended")
-        words.close()
-
-    return words.heard, close
+            shop.note("reviewed", **about, coder=reviewer.coder.name, cost=bill.cost)
+            if words is not None:
+                words.note("ended")
+                words.close()
+    return result
 
 
 def _asked(
@@ -130,7 +141,7 @@ def _asked(
     brief = BRIEF.format(goal=assignment.goal, paths=paths, patch=patch)
     return Assignment(
         run=assignment.run,
-        task=f"{assignment.task}.review",
+        task=f"{assignment.task}{REVIEW}",
         attempt=assignment.attempt,
         goal=f"review of {assignment.task}",
         brief=brief,

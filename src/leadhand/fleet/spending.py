@@ -1,12 +1,18 @@
-"""What was spent on this day, counted on across restarts. A day is one of UTC."""
+"""What was spent on this day, counted on across restarts. A day is one of UTC.
+
+Agents are held back by the governor, who gives them their places. Whoever else costs money
+(planners, reviewers) needs no place, and asks the purse instead, before each call.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from leadhand.fleet.journal import Journal, Note
 
@@ -14,6 +20,7 @@ DAY_S = 86_400
 PAID = frozenset({"agent ended", "reviewed", "planned", "lost"})
 """Notes of the journal that say what somebody cost."""
 MICRO = 1_000_000
+LOOK_S = 2.0
 
 
 class Spending:
@@ -52,6 +59,55 @@ class Spending:
 
     def _now(self) -> int:
         return int(self._clock()) // DAY_S
+
+
+class Bill:
+    """What somebody has cost so far."""
+
+    cost = 0.0
+
+    def heard(self, cost: float | None) -> None:
+        """It says what it has cost in all."""
+        self.cost = self.cost if cost is None else cost
+
+
+class Purse:
+    """Holds back whoever is about to spend, while nothing may be spent."""
+
+    def __init__(self, against: Callable[[], str] = lambda: "", look_s: float = LOOK_S) -> None:
+        """`against` tells what speaks against it: the day's money, a fleet that ends."""
+        self._against, self._look_s = against, look_s
+        self._waiting = 0
+        self._bills: list[Bill] = []
+
+    @property
+    def held_back(self) -> str:
+        """Why somebody waits, if so."""
+        return self._against() if self._waiting else ""
+
+    @property
+    def running(self) -> float:
+        """What those have cost so far who are at work, and are not yet counted."""
+        return sum(bill.cost for bill in self._bills)
+
+    async def open(self) -> None:
+        """Wait until something may be spent."""
+        self._waiting += 1
+        try:
+            while self._against():  # noqa: ASYNC110 - nobody tells: a new day just comes
+                await asyncio.sleep(self._look_s)
+        finally:
+            self._waiting -= 1
+
+    @contextmanager
+    def bill(self) -> Iterator[Bill]:
+        """Counts as running for as long as the block lasts."""
+        bill = Bill()
+        self._bills.append(bill)
+        try:
+            yield bill
+        finally:
+            self._bills.remove(bill)
 
 
 class Noting:

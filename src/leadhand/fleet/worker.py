@@ -40,6 +40,7 @@ from leadhand.fleet.patterns import outside
 from leadhand.fleet.planning.survey import drifted
 from leadhand.fleet.preparing import SetupFailed
 from leadhand.fleet.slots import SlotGone
+from leadhand.fleet.spending import DAY_S
 from leadhand.fleet.tasks import (
     PARAMETERS,
     RETURNS,
@@ -136,8 +137,9 @@ class CoderWorker:
             risk="medium",
             idempotent=True,
             probe=True,
-            # The clocks of the coder end an agent; this one is for when they fail, and the queue.
-            timeout_s=self.limits.time_s * 2 + 7200,
+            # The clocks of the coder end an agent; this one is for when they fail, and the queue,
+            # where it may wait for a new day's money.
+            timeout_s=self.limits.time_s * 2 + 7200 + DAY_S,
         )
         self.spec = WorkerSpec(
             name=name,

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from leadhand.fleet.sandbox import Sandbox
+from leadhand.models.talk import Usage
 
 EventKind = Literal["session", "text", "tool", "file", "usage", "retry", "error", "result", "other"]
 Ended = Literal[
@@ -130,6 +131,8 @@ class CoderResult:
     seconds: float = 0.0
 
 
+Price = Callable[[str, Usage], float]
+"""What tokens of a model cost in US dollars; 0 where nobody knows."""
 Heard = Callable[[CoderEvent], None]
 Ending = Callable[[str], Awaitable[None]]
 """Awaited before a coder is killed, with the reason: the time to save its work in progress."""

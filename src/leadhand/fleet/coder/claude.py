@@ -12,6 +12,9 @@ What was learned by running it (2.1), and is handled here:
       tries are heard (`api_retry`) and counted.
     * A conversation is kept in its home, and found again from another slot.
     * It may stay after its result: the grace ends it.
+    * What it cost it says with its result only. Until then its messages say what they used, and
+      `price` what that costs; the tokens of an answer are those known when it began, so that its
+      length is looked at too. One that is ended before its result has cost that much.
 """
 
 from __future__ import annotations
@@ -21,13 +24,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leadhand.fleet.coder.base import Assignment, CoderEvent, Launch
+from leadhand.fleet.coder.base import Assignment, CoderEvent, Launch, Price
 from leadhand.fleet.coder.failures import classify, retry_after
 from leadhand.fleet.coder.installed import needed_by, started
 from leadhand.fleet.coder.process import ProcessCoder
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
+from leadhand.models.talk import Usage
 
 RETRIES = 2
+TOKENS = (
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "output_tokens",
+)
+TOKEN_CHARS = 4
+SAID = ("text", "thinking", "input")
+"""What a model wrote, in the blocks of a message."""
 SESSION = re.compile(r"[0-9a-fA-F-]{8,64}")
 SUBTYPES = {
     "error_max_turns": "too_complex",
@@ -52,12 +65,14 @@ class ClaudeCoder(ProcessCoder):
         program: str | Path = "claude",
         *,
         route: str = "",
+        price: Price | None = None,
         readable: Sequence[Path] = (),
         **common: Any,
     ) -> None:
         """`route`: the name of the proxy's route to its provider, which adds the credentials."""
         super().__init__(name, **common)
-        self._program, self._route, self._readable = str(program), route, tuple(readable)
+        self._program, self._route, self._price = str(program), route, price
+        self._readable = tuple(readable)
 
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
         """`claude -p`, the brief on its standard input."""
@@ -85,7 +100,7 @@ class ClaudeCoder(ProcessCoder):
 
     def reading(self, assignment: Assignment) -> ClaudeReading:
         """Events of `--output-format stream-json`."""
-        return ClaudeReading()
+        return ClaudeReading(self._price, assignment.model)
 
     def _surroundings(self, home: Path, sandbox: Sandbox) -> dict[str, str]:
         env = {
@@ -108,8 +123,12 @@ class ClaudeCoder(ProcessCoder):
 class ClaudeReading:
     """Reads the events of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, price: Price | None = None, model: str = "") -> None:
+        self._price, self._model = price, model
         self._message = ""
+        self._costs: dict[str, float] = {}
+        """Of each message, by its identifier."""
+        self._lengths: dict[str, int] = {}
 
     def read(self, document: Mapping[str, Any]) -> Iterator[CoderEvent]:
         """What one document says."""
@@ -134,11 +153,13 @@ class ClaudeReading:
             failure = classify(text) or ERRORS.get(str(kind), "")
             yield CoderEvent("error", text=text, failure=failure, retry_after_s=retry_after(text))
             return
+        used = self._used(message)
+        cost = self._cost(message, used)
         if turn:
-            usage = message.get("usage") or {}
-            read = int(usage.get("input_tokens", 0)) + int(usage.get("cache_read_input_tokens", 0))
-            written = int(usage.get("output_tokens", 0))
-            yield CoderEvent("usage", turn=True, tokens_in=read, tokens_out=written)
+            into, out = used.input, used.output
+            yield CoderEvent("usage", turn=True, cost=cost, tokens_in=into, tokens_out=out)
+        elif cost is not None:
+            yield CoderEvent("usage", cost=cost)
         if message.get("stop_reason") == "refusal":
             yield CoderEvent("error", text=_text(message) or "the model refused", failure="policy")
         for block in message.get("content") or ():
@@ -149,6 +170,26 @@ class ClaudeReading:
                     yield from _tool(block["name"], block.get("input") or {})
                 case _:
                     pass
+
+    def _used(self, message: Mapping[str, Any]) -> Usage:
+        """What a message used, as far as it is told."""
+        usage = message.get("usage") or {}
+        plain, read, written, out = (int(usage.get(name) or 0) for name in TOKENS)
+        name = str(message.get("id", ""))
+        said = (block.get(kind) for block in message.get("content") or () for kind in SAID)
+        self._lengths[name] = self._lengths.get(name, 0) + sum(
+            len(str(each or "")) for each in said
+        )
+        out = max(out, self._lengths[name] // TOKEN_CHARS)
+        return Usage(plain + read + written, out, read, written)
+
+    def _cost(self, message: Mapping[str, Any], used: Usage) -> float | None:
+        """What all messages so far cost; None where prices are not known."""
+        if self._price is None:
+            return None
+        model = str(message.get("model") or self._model)
+        self._costs[str(message.get("id", ""))] = self._price(model, used)
+        return sum(self._costs.values()) or None
 
 
 def _tool(name: str, given: Mapping[str, Any]) -> Iterator[CoderEvent]:
@@ -180,13 +221,13 @@ def _result(document: Mapping[str, Any]) -> CoderEvent:
         )
         failure, waiting = failure or "transient", retry_after(text)
     usage = document.get("usage") or {}
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    said = document.get("total_cost_usd")
     return CoderEvent(
         "result",
         text=text,
         session=str(document.get("session_id") or ""),
-        cost=float(document.get("total_cost_usd") or 0.0),
-        tokens_in=sum(int(usage.get(name) or 0) for name in names),
+        cost=None if said is None else float(said),
+        tokens_in=sum(int(usage.get(name) or 0) for name in TOKENS[:3]),
         tokens_out=int(usage.get("output_tokens") or 0),
         total=True,
         failure=failure,

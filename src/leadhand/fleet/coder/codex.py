@@ -9,7 +9,9 @@ What was learned by running it (0.163), and is handled here:
       around it, so its own is not used; and that nothing changed, we see ourselves.
     * A provider of ours is told on the command line: nothing is read from, or written to, a
       configuration that an agent could have changed before.
-    * It says how many tokens it used, not what they cost; `price` knows that.
+    * It says how many tokens it used, not what they cost; `price` knows that. And it says so
+      when its turn ends, which is when all is done. Until then what was seen of it is counted
+      once, by its length: far less than it cost, since it reads all of it again and again.
     * It does not say that a model refused: such a run ends well, without a word. An answer that is
       none is an invalid one.
     * It counts a whole run as one turn. Here a turn is each thing it does or says.
@@ -19,23 +21,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leadhand.fleet.coder.base import Assignment, CoderEvent, Launch
+from leadhand.fleet.coder.base import Assignment, CoderEvent, Launch, Price
 from leadhand.fleet.coder.failures import classify, retry_after
 from leadhand.fleet.coder.installed import needed_by, started
 from leadhand.fleet.coder.process import ProcessCoder
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
+from leadhand.models.talk import Usage
 
 RETRIES = 2
 SESSION = re.compile(r"[0-9a-fA-F-]{8,64}")
 RECONNECTING = re.compile(r"reconnecting|retrying", re.IGNORECASE)
+TOKEN_CHARS = 4
 DOINGS = frozenset({"agent_message", "command_execution", "file_change", "mcp_tool_call"})
-
-Price = Callable[[str, int, int], float]
-"""What a model costs in US dollars: its name, tokens read, tokens written."""
 
 
 class CodexCoder(ProcessCoder):
@@ -86,7 +87,7 @@ class CodexCoder(ProcessCoder):
 
     def reading(self, assignment: Assignment) -> CodexReading:
         """Events of `--json`."""
-        return CodexReading(self._price, assignment.model)
+        return CodexReading(self._price, assignment.model, len(assignment.told))
 
     def _settings(self, sandbox: Sandbox) -> dict[str, str]:
         settings = {"check_for_update_on_startup": "false", "analytics.enabled": "false"}
@@ -114,8 +115,10 @@ class CodexCoder(ProcessCoder):
 class CodexReading:
     """Reads the events of one process."""
 
-    def __init__(self, price: Price | None = None, model: str = "") -> None:
+    def __init__(self, price: Price | None = None, model: str = "", told: int = 0) -> None:
+        """`told`: how long its brief is."""
         self._price, self._model = price, model
+        self._read, self._written = told, 0
         self._said = ""
         self._did = False
         self._cost = 0.0
@@ -140,7 +143,7 @@ class CodexReading:
         kind = item.get("type")
         if over and kind in DOINGS:
             self._did = True
-            yield CoderEvent("usage", turn=True)
+            yield CoderEvent("usage", turn=True, cost=self._so_far(item))
         match kind:
             case "agent_message" if over:
                 self._said = str(item.get("text") or "")
@@ -157,10 +160,21 @@ class CodexReading:
             case _:
                 yield CoderEvent("other")
 
+    def _so_far(self, item: Mapping[str, Any]) -> float | None:
+        """What it has cost at the least; None where prices are not known."""
+        self._read += len(str(item.get("aggregated_output") or ""))
+        self._written += len(str(item.get("text") or item.get("command") or ""))
+        if self._price is None:
+            return None
+        seen = Usage(self._read // TOKEN_CHARS, self._written // TOKEN_CHARS)
+        return (self._cost + self._price(self._model, seen)) or None
+
     def _completed(self, usage: Mapping[str, Any]) -> Iterator[CoderEvent]:
-        read, written = int(usage.get("input_tokens", 0)), int(usage.get("output_tokens", 0))
+        read, written = int(usage.get("input_tokens") or 0), int(usage.get("output_tokens") or 0)
+        self._read = self._written = 0
         if self._price is not None:
-            self._cost += self._price(self._model, read, written)
+            cached = min(read, int(usage.get("cached_input_tokens") or 0))
+            self._cost += self._price(self._model, Usage(read, written, cached))
         yield CoderEvent(
             "result",
             text=self._said if self._did else "it ended without a word",

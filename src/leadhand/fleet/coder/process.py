@@ -145,7 +145,11 @@ class ProcessCoder:
         except ProcessError as error:
             # The supervisor was lost and nothing lives on; or something could not be killed.
             return CoderResult(
-                ended="crashed", failure="lost", why=str(error), session=attendance.session
+                ended="crashed",
+                failure="lost",
+                why=str(error),
+                session=attendance.session,
+                cost=attendance.cost,
             )
 
     def stop(self, assignment: Assignment) -> bool:

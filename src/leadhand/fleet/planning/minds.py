@@ -22,16 +22,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leadhand.core.hashing import digest
 from leadhand.errors import LeadhandError, UsageError
+from leadhand.fleet.planning.patience import Patience
 from leadhand.fleet.planning.reply import SCHEMA
 from leadhand.fleet.planning.telling import as_text
+from leadhand.fleet.spending import Purse
 from leadhand.models.failures import ModelFailure
 from leadhand.models.guard import scrub
+from leadhand.models.meter import payer
 from leadhand.models.talk import Request, Said, Told
 
 if TYPE_CHECKING:
     from leadhand.fleet.sandbox import Sandbox
     from leadhand.models.book import Book
     from leadhand.models.client import Client
+    from leadhand.models.meter import Call, Payer
     from leadhand.models.talk import Model, Turn
     from leadhand.workers.processes import Processes
 
@@ -41,7 +45,6 @@ GRACE_S = 2.0
 ANSWER_BYTES_MAX = 1 << 20
 ANSWER_TOKENS = 8192
 MODEL_S = 300.0
-BACKOFF_S = (1.0, 4.0)
 PASSING = frozenset({"rate_limited", "transient", "timeout"})
 
 
@@ -80,9 +83,13 @@ class FunctionMind:
         return await self._called(asyncio.to_thread(self._function, given))
 
     async def _called(self, call: Awaitable[Any]) -> Any:
+        clock = asyncio.timeout(COMMAND_S)
         try:
-            return await call
+            async with clock:
+                return await call
         except Exception as error:
+            if clock.expired():
+                raise MindFailed(f"{self.name} gave no answer within {COMMAND_S:g} s") from None
             raise MindFailed(f"{self.name} failed: {type(error).__name__}: {error}") from error
 
 
@@ -103,13 +110,13 @@ class CommandMind:
     async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
         """Run it once."""
         data = json.dumps(_with(told, tried)).encode()
-        with tempfile.TemporaryDirectory(prefix="leadhand-plan-") as place:
-            folder = Path(place) / "work"
-            folder.mkdir()
-            try:
+        try:
+            with tempfile.TemporaryDirectory(prefix="leadhand-plan-") as place:
+                folder = Path(place) / "work"
+                folder.mkdir()
                 done = await self._run(data, folder, Path(place) / "home")
-            except (LeadhandError, OSError) as error:
-                raise MindFailed(f"{self.name} could not be run: {error}") from error
+        except (LeadhandError, OSError) as error:
+            raise MindFailed(f"{self.name} could not be run: {error}") from error
         if done.exit_code != 0:
             said = done.stderr.data[-2000:].decode("utf-8", "backslashreplace")
             how = f"code {done.exit_code}" if done.signal is None else f"signal {done.signal}"
@@ -143,18 +150,39 @@ class CommandMind:
             raise
 
 
+class _Counted:
+    """Tells what each call cost, however it ended, and lets somebody else pay for it."""
+
+    def __init__(self, behind: Payer, paid: Callable[[float], None]) -> None:
+        self._behind, self._paid = behind, paid
+
+    async def reserve(self, wanted: float, least: float) -> float:
+        return await self._behind.reserve(wanted, least)
+
+    def settle(self, reserved: float, call: Call) -> None:
+        self._behind.settle(reserved, call)
+        if call.cost:
+            self._paid(call.cost)
+
+
 class ModelMind:
     """A language model; what was wrong goes back into the same conversation."""
 
-    def __init__(self, client: Client, paid: Callable[[float], None] = lambda _cost: None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        paid: Callable[[float], None] = lambda _cost: None,
+        purse: Purse | None = None,
+    ) -> None:
+        """`paid` is told what each call cost; `purse` is asked before each."""
         self.name = client.name
-        self._client, self._paid = client, paid
+        self._client, self._paid, self._purse = client, paid, purse or Purse()
         place = files("leadhand.fleet.planning").joinpath("prompts", "system.md")
         self._system = place.read_text(encoding="utf-8")
         self._digest = digest(self._system.encode())[:16]
 
     async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
-        """Ask; a provider that is at fault is asked again, a little later."""
+        """Ask, when money may be spent; a provider that is at fault is waited for."""
         turns: list[Turn] = [Told(as_text(told))]
         for each in tried:
             wrong = "\n".join(f"- {finding}" for finding in each.findings)
@@ -167,18 +195,25 @@ class ModelMind:
             max_tokens=ANSWER_TOKENS,
             timeout_s=MODEL_S,
         )
-        for wait in (*BACKOFF_S, None):
+        await self._purse.open()  # what is waited for money is no trouble of the provider
+        patience = Patience()
+        while True:
             try:
-                said = await self._client.ask(request, prompt=self._digest)
-                self._paid(said.cost)
-                return said.data
+                return await self._asked(request)
             except ModelFailure as failure:
                 if failure.failure_class == "invalid_output":
                     return failure.text or "(nothing that could be read)"
-                if failure.failure_class not in PASSING or wait is None:
+                passing = failure.failure_class in PASSING
+                if not passing or not await patience.pause(failure.retry_after_s):
                     raise MindFailed(f"{self.name}: {failure}") from failure
-                await asyncio.sleep(wait)
-        raise AssertionError("the last try returns or raises")
+
+    async def _asked(self, request: Request) -> Any:
+        await self._purse.open()
+        paying = payer.set(_Counted(payer.get(), self._paid))
+        try:
+            return (await self._client.ask(request, prompt=self._digest)).data
+        finally:
+            payer.reset(paying)
 
 
 Given = Mind | Callable[[Doc], Any] | Sequence[str] | str
@@ -192,19 +227,23 @@ def mind_of(
     *,
     network: bool = False,
     paid: Callable[[float], None] = lambda _cost: None,
+    purse: Purse | None = None,
 ) -> Mind:
-    """The planner that was meant; `paid` is told what a model's answers cost."""
+    """The planner that was meant; `paid` is told what a model's answers cost.
+
+    A model is not asked while the purse is shut.
+    """
     if isinstance(given, str):
         if not book.knows(given):
             raise UsageError(
                 f"{given!r} is no planner of epics: name a model or a tier, or give a command as a "
                 "list, or a function"
             )
-        return ModelMind(book.client(given), paid)
+        return ModelMind(book.client(given), paid, purse)
     if hasattr(given, "answer"):
         return given  # type: ignore[return-value]
     if hasattr(given, "ask"):
-        return ModelMind(book.client(given), paid)  # type: ignore[arg-type]
+        return ModelMind(book.client(given), paid, purse)  # type: ignore[arg-type]
     if callable(given):
         return FunctionMind(given)
     return CommandMind(given, processes, sandbox, network=network)
