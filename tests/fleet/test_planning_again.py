@@ -13,7 +13,11 @@ from leadhand.app.fleet import run_of
 from leadhand.app.reader import Reader
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
+from leadhand.core.state import State
+from leadhand.fleet.git import GitFailed
 from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.planning.standing import read_notes
+from leadhand.fleet.planning.survey import survey
 from tests.fleet.places import commit_all, run_git, write
 from tests.fleet.planned import (
     Script,
@@ -92,6 +96,81 @@ async def test_who_asks_again_and_again_is_answered_by_a_person(planned, tmp_pat
             await at_work.idle()
         assert run.state.ended.status == "succeeded", run.state.ended
         assert landed(await at_work.shop.hub.commits()) == ["a-4"]
+
+
+async def test_each_of_two_questions_that_wait_is_answered_by_its_own_answer(planned, tmp_path):
+    def answered(told):
+        answers = [{"task": each["task"], "text": "any"} for each in told["matters"]]
+        return {"kind": "wave", "because": "?", "answers": answers}
+
+    asks = {name: ["asks"] for name in ("a", "a-2", "a-3", "b-2", "b-3")} | {"b": ["asks later"]}
+    script = Script(wave(task("a"), task("b")), *[answered] * 4, done())
+    async with planned(script, asks) as at_work:
+        ident = at_work.submit(epic(tmp_path, there("a.py", "b.py")))
+        async with asyncio.timeout(90):
+            while len(getattr(at_work._runs.get(ident), "state", State()).questions) < 1:
+                await asyncio.sleep(0.05)
+            (tmp_path / "told" / "go").touch()
+            await at_work.idle()
+            run = at_work._runs[ident]
+            first, second = run.state.questions.values()
+            assert "Task a-3 asks" in first.text
+            assert "Task b-3 asks" in second.text
+            await say(run, first, "again", "blue")
+            await at_work.idle()
+            assert landed(await at_work.shop.hub.commits()) == ["a-4"]
+            assert [each.id for each in run.state.questions.values()] == [second.id]
+            await say(run, second, "again", "blue")
+            await at_work.idle()
+        assert run.state.ended.status == "succeeded", run.state.ended
+        assert landed(await at_work.shop.hub.commits()) == ["a-4", "b-4"]
+
+
+def test_a_question_in_the_notes_of_an_older_log_is_still_known():
+    notes = read_notes({"waves": 2, "asked": {"about": "question", "text": "?", "tasks": ["a"]}})
+    assert (notes.waves, [asked.tasks for asked in notes.asked]) == (2, [["a"]])
+
+
+async def test_a_repository_that_cannot_be_read_for_a_while_is_waited_for(
+    planned, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("leadhand.fleet.planning.patience.PAUSES_S", (0.0,) * 4)
+    troubles = [OSError("no room"), GitFailed(["ls-tree"], 128, "killed")] * 2
+    script = Script(wave(task("a")), done())
+    async with planned(script) as at_work:
+        with _broken(monkeypatch, troubles):
+            run = await settled(at_work, epic(tmp_path, there("a.py")))
+            events = [event for _, event in at_work.events(run.id)]
+        assert run.state.ended.status == "succeeded", run.state.ended
+        assert not any(isinstance(event, ev.PlannerFailed) for event in events)
+    assert troubles == []
+
+
+async def test_a_repository_that_stays_unreadable_is_a_question(planned, tmp_path, monkeypatch):
+    monkeypatch.setattr("leadhand.fleet.planning.patience.PAUSES_S", (0.0,) * 4)
+    async with planned(Script(wave(task("a")), done())) as at_work:
+        with _broken(monkeypatch, [GitFailed(["ls-tree"], 128, "bad object")] * 99):
+            run = await settled(at_work, epic(tmp_path, there("a.py")))
+            (question,) = run.state.questions.values()
+            assert "bad object" in question.text
+        await say(run, question, "again")
+        async with asyncio.timeout(60):
+            await at_work.idle()
+        assert run.state.ended.status == "succeeded", run.state.ended
+
+
+@contextlib.contextmanager
+def _broken(monkeypatch, troubles):
+    """Looking at the repository ends with these troubles, one after the other."""
+
+    async def looks(hub):
+        if troubles:
+            raise troubles.pop(0)
+        return await survey(hub)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("leadhand.fleet.planning.planner.survey", looks)
+        yield
 
 
 async def test_what_others_changed_meanwhile_goes_back_to_the_planner(planned, tmp_path, user):

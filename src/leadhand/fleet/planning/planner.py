@@ -27,9 +27,11 @@ from leadhand.core.report import Ask, Finish, GiveUp, Propose
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.epics import Epic
+from leadhand.fleet.git import GitFailed
 from leadhand.fleet.planning import shaping
 from leadhand.fleet.planning.lint import Ground, wrong
 from leadhand.fleet.planning.minds import MindFailed, Tried
+from leadhand.fleet.planning.patience import patiently
 from leadhand.fleet.planning.record import by_size
 from leadhand.fleet.planning.reply import Misread, read
 from leadhand.fleet.planning.rules import PlanRules
@@ -46,7 +48,7 @@ from leadhand.fleet.planning.telling import told
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from leadhand.core.report import Decision, PlannerView
     from leadhand.fleet.hub import Hub
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from leadhand.fleet.planning.survey import Survey
 
 NOTES_CHARS = 4000
+TROUBLES = (GitFailed, OSError)
+"""Of the machine, not of the epic."""
 AGAIN, DROP, GIVE_UP = "again", "drop", "give up"
 
 
@@ -84,9 +88,15 @@ class EpicPlanner:
         self._seen: Survey | None = None
 
     async def decide(self, view: PlannerView) -> Decision:
-        """What to do next."""
-        notes = read_notes(view.notes)
-        decision = await self._decide(view, epic_of(view), notes)
+        """What to do next; a repository that cannot be read is waited for, then a person asked."""
+        notes, epic = read_notes(view.notes), epic_of(view)
+        try:
+            decision = await self._decide(view, epic, notes)
+        except TROUBLES as trouble:
+            notes = read_notes(view.notes)  # nothing of what was begun
+            text = f"The epic cannot be planned: {scrub(str(trouble))[:1500]}. Answer {AGAIN} when "
+            text += f"it is mended, or {GIVE_UP}."
+            decision = _asking(notes, "plan", text, (), (AGAIN, GIVE_UP))
         return replace(decision, notes=msgspec.to_builtins(notes))
 
     async def _decide(self, view: PlannerView, epic: Epic, notes: Notes) -> Decision:
@@ -199,7 +209,7 @@ class EpicPlanner:
 
     async def _survey(self) -> Survey:
         if self._seen is None or self._seen.main != self._hub.main():
-            self._seen = await survey(self._hub)
+            self._seen = await patiently(lambda: survey(self._hub), TROUBLES)
         return self._seen
 
     # --- people ---
@@ -222,28 +232,33 @@ class EpicPlanner:
         return _asking(notes, matter.kind, text, (step.id,), (AGAIN, DROP, GIVE_UP))
 
     def _answered(self, view: PlannerView, notes: Notes) -> Decision | None:
-        """What follows at once from what a person said; None: the mind is to hear it."""
-        asked = notes.asked
-        if asked is None:
-            return None
-        found = [each for each in view.answers if each.get("question") == asked.text]
-        if not found:
-            waits = "a person was asked, and has not answered"
-            return Propose((), because=waits) if asked.about == "plan" else None
-        notes.asked = None
-        choice, text = str(found[-1].get("choice", "")), str(found[-1].get("text") or "")
-        if choice == GIVE_UP:
-            return GiveUp(f"{found[-1].get('actor', 'a person')} gave it up: {text or asked.text}")
-        if choice == DROP:
-            notes.dropped += asked.tasks
-        if choice != AGAIN or not asked.tasks:
-            return None
+        """What follows at once from what people said; None: the mind is to hear it."""
+        answers = {str(each.get("question", "")): each for each in view.answers}
+        answered = [(asked, answers[asked.text]) for asked in notes.asked if asked.text in answers]
+        notes.asked = [asked for asked in notes.asked if asked.text not in answers]
+        steps: list[Any] = []
+        for asked, said in answered:
+            choice, text = str(said.get("choice", "")), str(said.get("text") or "")
+            if choice == GIVE_UP:
+                return GiveUp(f"{_who(said)} gave it up: {text or asked.text}")
+            if choice == DROP:
+                notes.dropped += asked.tasks
+            if choice == AGAIN:
+                steps += self._again(view, asked, text, notes)
+        if steps:
+            names = listed(list(dict.fromkeys(_who(said) for _, said in answered)))
+            return Propose(tuple(steps), because=f"{names} said so")
+        if any(asked.about == "plan" for asked in notes.asked):
+            return Propose((), because="a person was asked, and has not answered")
+        return None
+
+    def _again(self, view: PlannerView, asked: Asked, text: str, notes: Notes) -> list[Any]:
+        """The tasks that a person wants to be tried again, with what they say."""
         main, told = self._hub.main(), text or "A person wants it to be tried again."
-        steps = [
+        return [
             shaping.told_step(view.steps[name], f"A person says: {told}", notes, main, anew=True)
             for name in asked.tasks
         ]
-        return Propose(tuple(steps), because=f"{found[-1].get('actor', 'a person')} said so")
 
     # --- the end ---
 
@@ -253,9 +268,10 @@ class EpicPlanner:
         """An entry in the changelog, the epic's acceptance, and the result: whatever comes next."""
         last, path = stand.check, self.rules.changelog
         if last is not None and last.status == "succeeded":
-            return Finish(
-                await result_of(self._hub, view, epic, notes, stand), "its acceptance holds"
+            result = await patiently(
+                lambda: result_of(self._hub, view, epic, notes, stand), TROUBLES
             )
+            return Finish(result, "its acceptance holds")
         entries = [step for step in stand.tasks if step.id.startswith(f"{CHANGELOG}-")]
         if path and not entries and stand.landed:
             entry = shaping.changelog_step(path, entry_of(epic, notes), 1, self._hub.main())
@@ -275,5 +291,9 @@ def epic_of(view: PlannerView) -> Epic:
 def _asking(
     notes: Notes, about: str, text: str, tasks: Sequence[str], choices: Sequence[str]
 ) -> Ask:
-    notes.asked = Asked(about, text, list(tasks))
+    notes.asked.append(Asked(about, text, list(tasks)))
     return Ask(text, tuple(choices))
+
+
+def _who(said: Mapping[str, Any]) -> str:
+    return str(said.get("actor", "a person"))

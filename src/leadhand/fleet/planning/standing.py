@@ -59,7 +59,8 @@ class Notes(msgspec.Struct, omit_defaults=True):
     """For a task that took another's place: the first of the line."""
     rungs: dict[str, dict[str, int]] = {}
     """The counters, by the first task of a line."""
-    asked: Asked | None = None
+    asked: list[Asked] = []
+    """What people were asked and have not answered."""
     reds: int = 0
     """How often it was seen that the epic's acceptance does not hold."""
     heard: int = 0
@@ -83,9 +84,12 @@ class Notes(msgspec.Struct, omit_defaults=True):
 
 
 def read_notes(notes: Any) -> Notes:
-    """Notes from the log."""
+    """Notes from the log; in older ones a single question stands by itself."""
+    given = dict(notes) if isinstance(notes, dict) else {}
+    if isinstance(given.get("asked"), dict):
+        given["asked"] = [given["asked"]]
     try:
-        return msgspec.convert(notes or {}, Notes)
+        return msgspec.convert(given, Notes)
     except msgspec.ValidationError:
         return Notes()
 
@@ -149,7 +153,7 @@ class Standing:
 def standing(view: PlannerView, notes: Notes) -> Standing:
     """Read it."""
     found = Standing()
-    settled = {*notes.dropped, *(notes.asked.tasks if notes.asked else ())}
+    settled = {*notes.dropped, *(task for asked in notes.asked for task in asked.tasks)}
     for ident in view.steps:
         step = view.steps[ident]
         if step.worker == EXAMINER:
