@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from leadhand.app.fleet_service import config_of, crew_of, priced
+from leadhand.errors import UsageError
 from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.sandbox import Sandbox
 from leadhand.models.talk import Usage
@@ -84,20 +85,33 @@ def test_without_a_sandbox_each_program_finds_its_key_where_it_looks(tmp_path):
 def test_settings_reach_the_fleet(tmp_path):
     more = (
         'gate_time = "5 s"\nagents = 9\ngates = 5\nstrict = true\nbatch = 4\ncache = "wheels"\n'
-        'setup = ["make deps"]\nprotected = ["a/**"]\nreviewer = "fast"\ndaily_spend = 3\n'
+        'setup = ["make deps"]\nprotected = ["a/**"]\nreviewer = "able"\ndaily_spend = 3\n'
         'time = "1 min"\nturns = 7\ncost = 2\nepics = "wishes"\n'
     )
-    config, _crew = made(tmp_path, more + CLAUDE, "auto")
+    config, _crew = made(tmp_path, more + CLAUDE + CODEX, "auto")
     assert config.gate.commands == (("true",),)
     assert (config.gate.time_s, config.gate.setup) == (5.0, (("make", "deps"),))
     assert config.gate.env["LEADHAND_CACHE"] == str(tmp_path / "wheels")
     assert config.readable == (tmp_path / "wheels",)
     assert (config.agents, config.gates, config.rules.slots) == (9, 5, 5)
     assert (config.rules.strict, config.rules.batch_max) == (True, 4)
-    assert (config.reviewer, config.daily, config.protected) == ("fast", 3.0, ("a/**",))
+    assert (config.reviewer, config.daily, config.protected) == ("able", 3.0, ("a/**",))
     assert config.limits[:2] == (60.0, 300.0)
     assert (config.limits.turns, config.limits.cost) == (7, 2.0)
     assert config.epics == tmp_path / "wishes"
+
+
+@pytest.mark.parametrize(
+    ("coders", "whose"),
+    [
+        (CODEX + CLAUDE + "tier = 2\n", '"fast"'),
+        (CODEX + CLAUDE + "tier = 3\n", '"fast"'),
+        (CODEX, "itself"),
+    ],
+)
+def test_a_reviewer_that_is_no_stronger_than_who_writes_is_refused(tmp_path, coders, whose):
+    with pytest.raises(UsageError, match=f'"able" is no stronger than {whose}.*Fix: '):
+        made(tmp_path, 'reviewer = "able"\n' + coders, "auto")
 
 
 @pytest.mark.parametrize(("kind", "model"), [("codex", "gpt-5"), ("claude", "claude-haiku-4-5")])

@@ -12,7 +12,7 @@ from leadhand.core import control
 from leadhand.fleet import journal, transcripts
 from leadhand.fleet.coder.base import CoderEvent, CoderResult
 from leadhand.fleet.gate import GateRules
-from leadhand.fleet.reviewing import opinion
+from leadhand.fleet.reviewing import TooLarge, opinion, patch_of
 from leadhand.fleet.spending import DAY_S, MICRO, Spending
 from tests.fleet.places import commit_all, run_git, write
 from tests.fleet.standing import GATE, epic, standing
@@ -244,6 +244,35 @@ async def test_the_coder_that_is_named_reviews_what_is_protected(tmp_path, user,
         await settled(fleet)
         assert bool(fleet.shop.hub.landed(ident, "a")) is lands
         assert fleet.shop.hub.landed(ident, "b"), "what is not protected needs no review"
+
+
+async def test_nobody_reviews_what_it_wrote_itself(tmp_path, user):
+    more = {"protected": ("guarded/**",), "reviewer": "big"}
+    opened = standing(tmp_path, user, '{"a": ["guarded"]}', **more)
+    path = epic(tmp_path, "first", "a")
+    path.write_text(path.read_text().replace("{id: a,", "{id: a, tier: big,"))
+    async with opened() as fleet:
+        ident = fleet.submit(path)
+        await settled(fleet)
+        assert fleet.questions(ident) == ["a"], "a person is asked"
+        assert not fleet.shop.hub.landed(ident, "a")
+    assert [note["coder"] for note in noted(tmp_path, "agent")] == ["big"]
+    assert noted(tmp_path, "reviewed") == []
+
+
+async def test_a_reviewer_sees_every_line_whatever_bytes_a_file_has(hub, slots):
+    async with slots.lease(hub.main()) as slot:
+        (slot.path / "gate.sh").write_bytes(b"exit 0\n\0\x1b\xff\n")
+        (slot.path / ".gitattributes").write_text("*.txt -diff\n")
+        (slot.path / "a.txt").write_text("hidden?\n")
+        taken = await slot.take("x")
+        patch = await patch_of(hub, slot.base, taken.head, ["gate.sh"])
+        assert "+exit 0\n+\\x00\\x1b\\xff\n" in patch
+        assert "+hidden?" in patch
+        (slot.path / "gate.sh").write_bytes(b"\0" * 70_000)
+        taken = await slot.take("x")
+        with pytest.raises(TooLarge):
+            await patch_of(hub, slot.base, taken.head, ["gate.sh"])
 
 
 def test_only_a_plain_approval_is_one():

@@ -141,11 +141,13 @@ def _check_reviewer(settings: Settings) -> None:
         return
     place = settings.origin("fleet.reviewer")
     if name in settings.coders:
-        best = ordered(settings)[-1]
-        if settings.coders[name].tier < best.tier:
+        others = [coder for coder in ordered(settings) if coder.name != name]
+        if not others or others[-1].tier >= settings.coders[name].tier:
+            whose = shown(others[-1].name) if others else "itself"
             raise UsageError(
-                f"{place}: [fleet] reviewer: {shown(name)} is weaker than {shown(best.name)}, "
-                f'whose work it would review. Fix: write reviewer = "{best.name}"'
+                f"{place}: [fleet] reviewer: {shown(name)} is no stronger than {whose}, whose work "
+                "it would review. Fix: name a coder whose tier is above all others, or write "
+                f'reviewer = "{PERSON}"'
             )
         return
     meant = closest(name, settings.coders)

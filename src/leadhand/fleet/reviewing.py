@@ -1,5 +1,8 @@
 """What is protected needs a stronger reviewer than the gate: a person, or a coder that is named.
 
+A coder that reviews is above all others that write, as the settings see to; what it wrote itself
+is for a person.
+
     change ─► touches what is protected? ─► reviewer: approve ─► the train, cleared for those paths
                                                │ reject: back to its author, with the reason
                                             a person: the change is kept, and a question waits
@@ -18,7 +21,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.fleet.coder.base import Assignment
-from leadhand.fleet.git import shown
+from leadhand.fleet.git import GitFailed, shown
 from leadhand.fleet.patterns import within
 from leadhand.fleet.spending import Purse
 from leadhand.fleet.transcripts import Transcript, place
@@ -75,6 +78,11 @@ class Opinion(NamedTuple):
     cost: float
     trouble: str = ""
     """A failure class, where there is no opinion."""
+
+
+def other_than(reviewer: Reviewer | None, author: Coder) -> Reviewer | None:
+    """Who reviews what this coder wrote: never itself; nobody: a person does."""
+    return None if reviewer is None or reviewer.coder.name == author.name else reviewer
 
 
 def touched(paths: Iterable[str], protected: Sequence[str]) -> tuple[str, ...]:
@@ -161,12 +169,29 @@ def opinion(result: CoderResult) -> Opinion:
 
 
 async def patch_of(hub: Hub, base: str, head: str, paths: Sequence[str]) -> str:
-    """The difference, bounded; a change too large to be read is not read in part."""
-    found = await hub.patch(base, head, (), PATCH_CHARS + 1)
+    """The difference, bounded; a change too large to be read is not read in part.
+
+    Everything is shown as text: a byte that is none, or an attribute, must hide no line of a file.
+    """
+    named = ", ".join(map(shown, paths[:5]))
+    how = ("-p", "--text", "--no-ext-diff", "--no-textconv", "--full-index")
+    try:
+        said = await hub.git("diff-tree", *how, base, head, "--")
+    except GitFailed as error:
+        if error.code is not None:
+            raise
+        raise TooLarge(f"the change is too large to be reviewed ({named})") from error
+    found = "".join(
+        map(_visible, said.out[: 4 * PATCH_CHARS + 4].decode("utf-8", "backslashreplace"))
+    )
     if len(found) > PATCH_CHARS:
-        named = ", ".join(map(shown, paths[:5]))
         raise TooLarge(f"the change is too large to be reviewed ({named})")
     return found
+
+
+def _visible(character: str) -> str:
+    plain = character in "\n\t" or character >= " "
+    return character if plain else f"\\x{ord(character):02x}"
 
 
 class TooLarge(Exception):

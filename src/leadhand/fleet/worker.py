@@ -137,8 +137,7 @@ class CoderWorker:
             risk="medium",
             idempotent=True,
             probe=True,
-            # The clocks of the coder end an agent; this one is for when they fail, and the queue,
-            # where it may wait for a new day's money.
+            # The coder's clocks end an agent; this one is for when they fail, the queue, the money.
             timeout_s=self.limits.time_s * 2 + 7200 + DAY_S,
         )
         self.spec = WorkerSpec(
@@ -245,7 +244,8 @@ class CoderWorker:
     ) -> Report | None:
         """None when it may land; otherwise why not, or that a person is to look at it."""
         shop, named = self.shop, ", ".join(map(shown, kept[:5]))
-        if shop.reviewer is None:
+        reviewer = reviewing.other_than(shop.reviewer, self.coder)
+        if reviewer is None:
             ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
             await shop.hub.submit(ref, left.head)
             words = (
@@ -256,12 +256,12 @@ class CoderWorker:
             held = {"head": left.head, "base": left.base, "paths": [*map(shown, kept)]}
             return paid.failed("policy", words, None, {**handoff, "held": held})
         context.progress("under review")
-        said = await reviewing.judged(shop, shop.reviewer, assignment, left, kept)
+        said = await reviewing.judged(shop, reviewer, assignment, left, kept)
         paid.add(said.cost)
         if said.trouble:
             return paid.failed(said.trouble, f"no review: {said.words}", None, handoff)
         if not said.approved:
-            words = f"{shop.reviewer.coder.name} does not let it pass ({named}):\n{said.words}"
+            words = f"{reviewer.coder.name} does not let it pass ({named}):\n{said.words}"
             return paid.failed("criteria_unmet", words, None, handoff)
         return None
 
