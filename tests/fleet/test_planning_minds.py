@@ -11,6 +11,7 @@ import pytest
 from leadhand.core import events as ev
 from leadhand.errors import UsageError
 from leadhand.fleet.conductor import Change
+from leadhand.fleet.gate import GateRules
 from leadhand.fleet.planning.minds import CommandMind, FunctionMind, MindFailed, ModelMind
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.sandbox import choose
@@ -183,6 +184,19 @@ async def test_settings_say_where_and_with_what(planned, tmp_path):
     assert run.state.ended.status == "succeeded", run.state.ended
     assert "is outside of src" in script.told[1]["findings"][0]
     assert "'git' may not be used" in script.told[2]["findings"][0]
+
+
+async def test_acceptance_may_start_what_the_gate_finds_by_its_own_path(planned, tmp_path):
+    tool = tmp_path / "tools" / "own-tool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nexit 0\n")
+    tool.chmod(0o755)
+    gate = GateRules(commands=(("true",),), env={"PATH": f"{tool.parent}:/usr/bin:/bin"})
+    script = Script(wave(task("a", acceptance=[["own-tool"]])), done())
+    async with planned(script, gate=gate) as at_work:
+        run = await settled(at_work, epic(tmp_path))
+    assert run.state.ended.status == "succeeded", run.state.ended
+    assert script.told[0]["findings"] == script.told[1]["findings"] == []
 
 
 async def test_a_conflict_goes_back_with_both_differences_and_both_goals(planned, tmp_path):

@@ -9,6 +9,7 @@ import msgspec
 from leadhand.errors import UsageError
 from leadhand.fleet.planning.minds import mind_of
 from leadhand.fleet.planning.planner import EpicPlanner
+from leadhand.fleet.planning.programs import is_there
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.sandbox import PLANNER
 from leadhand.fleet.spending import DAY_S
@@ -91,6 +92,7 @@ def epic_planner(
         protected=config.protected,
         tiers=tiers,
         past=past,
+        has_program=lambda name: is_there(name, shop.sandbox, config.gate.env),
     )
 
 

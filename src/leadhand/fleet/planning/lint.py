@@ -6,10 +6,9 @@ by files of the repository cannot widen what it may do.
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from leadhand.core import paths
@@ -21,7 +20,7 @@ from leadhand.fleet.patterns import within
 from leadhand.fleet.planning.standing import MOVABLE, REPLACEABLE, Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.core.report import StepView
     from leadhand.fleet.planning.reply import Planned, Reply
@@ -48,6 +47,8 @@ class Ground:
     tiers: tuple[str, ...] = ()
     budget_left: float | None = None
     waves: int = 0
+    has_program: Callable[[str], bool] = lambda name: shutil.which(name) is not None
+    """Whether the gate finds a program: by its name, or at its whole path."""
 
 
 def wrong(reply: Reply, ground: Ground) -> list[str]:
@@ -187,10 +188,8 @@ def _shell(argv: Sequence[str]) -> bool:
 
 
 def _exists(name: str, ground: Ground, tasks: Sequence[Planned]) -> bool:
-    if "/" not in name:
-        return shutil.which(name) is not None
-    if name.startswith("/"):
-        return Path(name).is_file() and os.access(name, os.X_OK)
+    if "/" not in name or name.startswith("/"):
+        return ground.has_program(name)
     plain = "/".join(paths.parts(name))
     return plain in ground.files or any(within(plain, task.writes) for task in tasks)
 

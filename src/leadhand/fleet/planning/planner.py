@@ -18,6 +18,7 @@ is killed and started again plans nothing twice.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,10 @@ class EpicPlanner:
         protected: Sequence[str] = (),
         tiers: Sequence[str] = (),
         past: Callable[[], list[Done]] = list,
+        has_program: Callable[[str], bool] = lambda name: shutil.which(name) is not None,
     ) -> None:
+        """`has_program` tells whether acceptance commands find a program where they run."""
+        self._has_program = has_program
         self._hub, self._mind, self.rules = hub, mind, rules or PlanRules()
         self._protected, self._tiers, self._past = tuple(protected), tuple(tiers), past
         self._seen: Survey | None = None
@@ -168,6 +172,7 @@ class EpicPlanner:
             tiers=self._tiers,
             budget_left=view.budget_left,
             waves=notes.waves,
+            has_program=self._has_program,
         )
 
     async def _decided(

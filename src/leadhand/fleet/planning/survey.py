@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.fleet.git import name_of, shown
 from leadhand.fleet.history import read_log
+from leadhand.fleet.patterns import within
 from leadhand.models.guard import scrub
 from leadhand.planners.model.telling import clean
 
@@ -28,6 +29,8 @@ FOLDERS_TOLD = 200
 HISTORY = 30
 SUBJECT_CHARS = 120
 DRIFT_MAX = 50
+PATHS_AT_ONCE = 200
+"""Names of files that git is given on one command line."""
 
 
 class Found(NamedTuple):
@@ -77,15 +80,19 @@ async def survey(hub: Hub) -> Survey:
 
 
 async def drifted(hub: Hub, run: str, since: str, paths: Iterable[str]) -> list[dict[str, Any]]:
-    """What others have changed under these paths since a commit."""
+    """What others have changed of what these paths mean since a commit."""
     wanted = [path.rstrip("/") for path in paths]
     main = hub.main()
     if not wanted or since in ("", main):
         return []
-    plain = [_fixed(path) for path in wanted]
-    found = await hub.commits_between(since, main, [] if "" in plain else plain)
-    others = [each for each in found if each.trailers.get("Leadhand-Run") != run]
-    return [_commit(each) for each in others[-DRIFT_MAX:]]
+    meant = [path for path in await hub.changed(since, main) if within(path, wanted)]
+    others: dict[str, Commit] = {}
+    for at in range(0, len(meant), PATHS_AT_ONCE):
+        for each in await hub.commits_between(since, main, meant[at : at + PATHS_AT_ONCE]):
+            if each.trailers.get("Leadhand-Run") != run:
+                others[each.sha] = each
+    found = sorted(others.values(), key=lambda each: each.at)
+    return [_commit(each) for each in found[-DRIFT_MAX:]]
 
 
 async def _files(hub: Hub, main: str) -> dict[str, Found]:
@@ -124,17 +131,6 @@ def _folders(files: Mapping[str, Found]) -> list[dict[str, Any]]:
         entry[1] += each.bytes
     largest = sorted(sums.items(), key=lambda pair: -pair[1][1])[:FOLDERS_TOLD]
     return [{"path": _text(p), "files": n, "bytes": size} for p, (n, size) in largest]
-
-
-def _fixed(path: str) -> str:
-    """The part of a pattern before its first wildcard: git is asked about names only."""
-    parts = []
-    for part in path.split("/"):
-        if "*" in part or "?" in part:
-            break
-        if part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts)
 
 
 def _text(name: str) -> str:
