@@ -64,14 +64,33 @@ async def test_after_stop_nobody_starts_until_it_goes_on():
     ],
 )
 async def test_a_machine_without_room_starts_no_second_agent(room, words):
-    chief, log = governor(room=room), []
+    rooms, log = [PLENTY], []
+    chief = Governor(3, stagger_s=0.0, room=lambda _folder: rooms[0])
     async with chief.place("a"):
+        rooms[0] = room
         task = asyncio.create_task(hold(chief, log, "second"))
         await asyncio.sleep(0.05)
         assert log == []
         assert words in chief.held_back
+    if words != "load":  # that may be somebody else's, and one always may
+        await asyncio.sleep(0.05)
+        assert (log, words in chief.held_back) == ([], True)
+        rooms[0] = PLENTY
+        chief.go_on()
     await task
-    assert log == ["second"], "one always may"
+    assert log == ["second"]
+
+
+async def test_the_first_agent_too_waits_for_memory_and_disk():
+    rooms, log = [Room(1e6, 10, 0), PLENTY], []
+    chief = Governor(3, stagger_s=0.0, room=lambda _folder: rooms[0])
+    task = asyncio.create_task(hold(chief, log, "a"))
+    await asyncio.sleep(0)
+    assert (log, chief.held_back) == ([], "10 MB of disk are left")
+    rooms.pop(0)
+    chief.go_on()
+    await task
+    assert (log, chief.held_back) == (["a"], "")
 
 
 async def test_a_train_that_is_behind_holds_starts_back():
@@ -93,6 +112,32 @@ async def test_a_kind_that_fails_again_and_again_is_tried_one_at_a_time():
     async with chief.place("bad"):
         assert "fails again and again" in chief._not_now("bad")
         assert chief._not_now("good") == ""
+
+
+async def test_who_is_of_a_kind_that_works_goes_past_those_of_one_that_fails():
+    chief = governor(8)
+    for _ in range(6):
+        chief.heard("bad", "unavailable")
+    chief.limit = 8
+    async with chief.place("bad"):
+        waiting = asyncio.create_task(chief.place("bad", 9).__aenter__())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(20), chief.place("good"):
+            assert not waiting.done()
+            assert chief.busy == 2
+    async with asyncio.timeout(20):
+        await waiting
+    assert chief.busy == 1, "one of them is tried, though others are at work"
+
+
+async def test_a_pause_has_its_reason():
+    chief, log = governor(), []
+    chief.pause("the disk is full", 0.1)
+    chief.pause("a shorter one", 0.01)
+    task = asyncio.create_task(hold(chief, log, "a"))
+    await asyncio.sleep(0)
+    assert (log, chief.held_back) == ([], "the disk is full")
+    await task
 
 
 async def test_one_who_gives_up_leaves_the_line():

@@ -5,6 +5,9 @@ The number of places rises by one after a stretch without trouble and is halved 
 more agents would make worse: a provider that says "too many", a machine short of memory or disk,
 a load far above its cores, a train that falls behind. Starts are staggered. A stop flag is read
 by whoever wants a place, so that "stop" means no new start.
+
+Places are given in the order of the line, the most urgent first. A kind of agent that fails again
+and again is tried one at a time; whoever is of another kind goes past those who wait for that.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import os
 import shutil
 import time
 from bisect import insort
-from collections import deque
+from collections import Counter, deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,6 +50,14 @@ class Needs(NamedTuple):
     memory_mb: float = 300.0
     disk_mb: float = 500.0
     load: float = 8.0
+
+
+class Ticket(NamedTuple):
+    """Somebody's place in the line."""
+
+    rank: int
+    number: int
+    kind: str
 
 
 class Overtaken(Exception):
@@ -82,10 +93,11 @@ class Governor:
         self._folder, self._room = folder, room or room_of
         self._stagger_s, self._last = stagger_s, 0.0
         self._behind, self._behind_max = behind, behind_max
-        self._until = 0.0
+        self._until, self._why = 0.0, ""
         self._outcomes: dict[str, deque[bool]] = {}
         self._changed = asyncio.Event()
-        self._line: list[tuple[int, int]] = []
+        self._line: list[Ticket] = []
+        self._at_work: Counter[str] = Counter()
         self._came = 0
 
     @asynccontextmanager
@@ -97,29 +109,31 @@ class Governor:
         `Overtaken` when `unless` says so before there is one.
         """
         self._came += 1
-        ticket = (-priority, self._came)
+        ticket = Ticket(-priority, self._came, kind)
         insort(self._line, ticket)
         try:
-            await self._turn(kind, ticket, unless)
+            await self._turn(ticket, unless)
         finally:
             self._line.remove(ticket)
             self._changed.set()
         self._last = time.monotonic()
         self.busy += 1
+        self._at_work[kind] += 1
         self.peak = max(self.peak, self.busy)
         try:
             yield
         finally:
             self.busy -= 1
+            self._at_work[kind] -= 1
             self._changed.set()
 
-    async def _turn(self, kind: str, ticket: tuple[int, int], unless: Callable[[], bool]) -> None:
-        """Wait to be first in line, with a place free and nothing against it."""
+    async def _turn(self, ticket: Ticket, unless: Callable[[], bool]) -> None:
+        """Wait to be the first in line who may start, with a place free and nothing against it."""
         while True:
             if unless():
                 raise Overtaken
-            first = self._line[0] == ticket
-            why = self._not_now(kind) if first else ""
+            first = self._first() == ticket
+            why = self._not_now(ticket.kind) if first else ""
             if first and not why and self.busy < int(self.limit):
                 self.held_back = ""
                 return
@@ -130,6 +144,16 @@ class Governor:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.01, soon)):
                     await self._changed.wait()
+
+    def _first(self) -> Ticket:
+        tried = {kind for kind in self._outcomes if self._fails(kind)}
+        return next((each for each in self._line if each.kind not in tried), self._line[0])
+
+    def _fails(self, kind: str) -> bool:
+        """Whether enough of a kind are at work, seeing how they fare."""
+        seen = self._outcomes.get(kind, ())
+        bad = len(seen) >= SAMPLES_MIN and sum(seen) > BAD_SHARE * len(seen)
+        return bad and self._at_work[kind] > 0
 
     @property
     def waiting(self) -> int:
@@ -142,10 +166,16 @@ class Governor:
         self._outcomes.setdefault(kind, deque(maxlen=SAMPLES)).append(crowded)
         if crowded:
             self.limit = max(1.0, self.limit / 2)
-            self._until = max(self._until, time.monotonic() + min(retry_after_s or 0.0, 600.0))
+            self.pause("a provider asked for a pause", min(retry_after_s or 0.0, 600.0))
         else:
             self.limit = min(float(self.most), self.limit + 1 / max(1.0, self.limit))
         self._changed.set()
+
+    def pause(self, why: str, seconds: float) -> None:
+        """Nobody starts for a while."""
+        until = time.monotonic() + seconds
+        if until > self._until:
+            self._until, self._why = until, why
 
     def stop(self) -> None:
         """Nobody starts any more."""
@@ -163,15 +193,14 @@ class Governor:
         if why := self._against():
             return why
         if now < self._until:
-            return "a provider asked for a pause"
+            return self._why
         if now - self._last < self._stagger_s:
             return STAGGERED
-        seen = self._outcomes.get(kind, ())
-        if self.busy and len(seen) >= SAMPLES_MIN and sum(seen) > BAD_SHARE * len(seen):
+        if self._fails(kind):
             return f"{kind} fails again and again"
         if self._behind() > self._behind_max:
             return "the train is behind"
-        return self._no_room() if self.busy else ""
+        return self._no_room()
 
     def _no_room(self) -> str:
         room, needs = self._room(self._folder), self._needs
@@ -179,7 +208,9 @@ class Governor:
             return f"{room.memory_mb:.0f} MB of memory are left"
         if room.disk_mb < needs.disk_mb:
             return f"{room.disk_mb:.0f} MB of disk are left"
-        return f"the load is {room.load:.0f} for each core" if room.load > needs.load else ""
+        # The load may be somebody else's, and passes: one agent may always start.
+        high = self.busy and room.load > needs.load
+        return f"the load is {room.load:.0f} for each core" if high else ""
 
 
 def room_of(folder: Path | None) -> Room:
