@@ -16,6 +16,7 @@ import pytest
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.coder.template import TemplateCoder
+from leadhand.fleet.git import GitFailed
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
 from leadhand.workers.processes import Processes
 
@@ -216,11 +217,30 @@ async def test_silence_is_ended_and_work_in_progress_saved_before(coder, slot):
     assert not alive_in(slot.path)
 
 
-async def test_saving_that_fails_keeps_no_agent_alive(coder, slot):
+async def test_work_is_saved_before_an_agent_is_ended_by_a_cancellation(coder, slot):
+    """One that cleans up when it is told to end takes nothing with it."""
+    saved, up = [], asyncio.Event()
+
+    async def ending(why):
+        saved.append(sorted(path.name for path in slot.path.iterdir()))
+
+    script = "trap 'rm half; exit' TERM; touch half; echo up; while :; do sleep 0.1; done"
+    work = coder(*shell(script)).work
+    working = asyncio.create_task(work(assignment(), slot, OPEN, lambda _: up.set(), ending=ending))
+    await up.wait()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert saved == [["half"]]
+    assert not alive_in(slot.path)
+
+
+@pytest.mark.parametrize("error", [OSError("no space"), GitFailed(["commit-tree"], 128, "full")])
+async def test_saving_that_fails_keeps_no_agent_alive(coder, slot, error):
     """It is the fleet's concern, and ends in its own way."""
 
     async def ending(why):
-        raise OSError("no space")
+        raise error
 
     done, _ = await work(coder(*shell("sleep 100")), slot, silence_s=0.3, ending=ending)
     assert done.ended == "silent"

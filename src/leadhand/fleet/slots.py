@@ -23,6 +23,10 @@ Laws
        of the same attempt keeps the earlier one as its parent.
     6. Who dies while slots are held has left a note of each in the hub: ``rescue`` saves what is
        in them, before they are handed to anybody else.
+    7. A slot whose work could not be saved, as on a full disk, keeps its note and is handed to
+       nobody. Saving is tried again, later and later, until it succeeds; ``told`` says so.
+    8. A slot is free again when nothing of ours is at work in it any more, also after a
+       cancellation: a thread cannot be stopped, so it is awaited.
 """
 
 import asyncio
@@ -36,19 +40,23 @@ from pathlib import Path
 from zlib import crc32
 
 from leadhand.errors import LeadhandError
+from leadhand.fleet.finishing import to_the_end
 from leadhand.fleet.git import GitFailed, shown
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.scrubbing import make_git_folder, remove, remove_foreign
 from leadhand.fleet.taking import Limits, Mark, Taken, marks, read_files
 
 COPY_S = 1800.0
+AGAIN_S = 5.0
+AGAIN_S_MAX = 300.0
+"""How long it takes until saving is tried again, at first and at most."""
 
 
 class SlotGone(LeadhandError):
     """The slot is no longer a folder with files in it: the agent removed or replaced it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Slot:
     """A folder at a commit, held by one task."""
 
@@ -59,6 +67,8 @@ class Slot:
     limits: Limits
     prepared: dict[str, Mark] = field(default_factory=dict)
     """What the set-up left among the files: no work of the agent's, as long as it stays so."""
+    saved: bool = False
+    """Whether what is in it is kept, and whoever wrote it has ended."""
 
     @property
     def index(self) -> Path:
@@ -84,9 +94,11 @@ class Slot:
     async def save(self, ref: str) -> str | None:
         """Keep what is there now under a name in the hub; None: nothing differs from the base."""
         taken = await self.take("Work in progress")
-        if not (taken.head or any(taken.elsewhere.values())):
-            return None
         before = (await self.hub.kept(ref)).get(ref)
+        if not (taken.head or any(taken.elsewhere.values())):
+            return before  # an agent that cleans up when it is told to end takes nothing back
+        if before and not taken.elsewhere and await self.hub.tree(before) == taken.tree:
+            return before
         older = [sha for sha in (before, *taken.elsewhere.values()) if sha]
         parents = tuple(dict.fromkeys((self.base, *older)))
         notes = [f"not taken: {shown(path)}: {why}" for path, why in taken.left_out.items()]
@@ -94,6 +106,17 @@ class Slot:
         sha = await self.hub.commit(taken.tree, parents, text)
         await self.hub.submit(ref, sha)
         return sha
+
+    async def settle(self, ref: str) -> str:
+        """Save what an agent that has ended left: why that failed, or nothing."""
+        try:
+            await self.save(ref)
+        except SlotGone:
+            pass  # there is nothing left that could be kept
+        except (OSError, LeadhandError) as error:
+            return str(error) or type(error).__name__
+        self.saved = True
+        return ""
 
     def _check(self) -> None:
         if self.path.is_symlink() or not self.path.is_dir():
@@ -129,6 +152,8 @@ class Slots:
         names.sort(key=lambda name: not (self.folder / name).is_dir())
         self._free = deque(names)
         self._waiting = asyncio.Semaphore(size)
+        self._withheld: dict[str, str] = {}
+        self._later: set[asyncio.Task[None]] = set()
 
     @property
     def free(self) -> int:
@@ -141,36 +166,95 @@ class Slots:
         `tree` are other files for it than the commit's own. `saved_as` is the name under which
         `rescue` keeps what is in it, should this process die before the block ends.
         """
-        async with self._waiting:
-            name = self._free.popleft()
-            slot = Slot(self.hub, self.folder / name, name, base, self.limits)
-            try:
-                await self._hand_over(slot, tree or await self.hub.tree(base))
-                if self._setup is not None:
-                    await self._setup(slot)
-                    slot.prepared.update(await marks(self.hub, slot.path, slot.index, slot))
-                if saved_as:
-                    slot.note.write_text(json.dumps({"base": base, "ref": saved_as}))
-                yield slot
-            finally:
-                slot.note.unlink(missing_ok=True)
-                # The last one used is the next one given: its files are likely the same.
-                self._free.appendleft(name)
+        await self._waiting.acquire()
+        name = self._free.popleft()
+        slot, handed = Slot(self.hub, self.folder / name, name, base, self.limits), False
+        try:
+            await self._hand_over(slot, tree or await self.hub.tree(base))
+            if self._setup is not None:
+                await self._setup(slot)
+                slot.prepared.update(await marks(self.hub, slot.path, slot.index, slot))
+            if saved_as:
+                slot.note.write_text(json.dumps({"base": base, "ref": saved_as}))
+            handed = True
+            yield slot
+        finally:
+            await to_the_end(self._give_back(slot, saved_as, handed=handed))
+
+    async def _give_back(self, slot: Slot, saved_as: str, *, handed: bool) -> None:
+        why = ""
+        if handed and saved_as and not slot.saved:
+            why = await slot.settle(saved_as)
+        if why:
+            self._withhold(slot, saved_as, why)
+        else:
+            self._free_again(slot, first=handed)
+
+    def _free_again(self, slot: Slot, *, first: bool = True) -> None:
+        slot.note.unlink(missing_ok=True)
+        # The last one used is the next one given: its files are likely the same. One that could
+        # not be prepared is the last.
+        if first:
+            self._free.appendleft(slot.name)
+        else:
+            self._free.append(slot.name)
+        self._waiting.release()
+
+    # --- work that could not be saved ---
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Slots that nobody gets since what is in them could not be saved, each with the reason."""
+        return dict(self._withheld)
+
+    def _withhold(self, slot: Slot, ref: str, why: str) -> None:
+        self._tell(slot, ref, why)
+        task = asyncio.get_running_loop().create_task(self._save_later(slot, ref))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def _tell(self, slot: Slot, ref: str, why: str) -> None:
+        work = ref.removeprefix("refs/leadhand/wip/")
+        self._withheld[slot.name] = f"the work of {work} is not saved yet, which is tried: {why}"
+
+    async def _save_later(self, slot: Slot, ref: str) -> None:
+        pause_s = AGAIN_S
+        while True:
+            await asyncio.sleep(pause_s)
+            why = await slot.settle(ref)
+            if not why:
+                break
+            self._tell(slot, ref, why)
+            pause_s = min(2 * pause_s, AGAIN_S_MAX)
+        del self._withheld[slot.name]
+        self._free_again(slot)
 
     async def rescue(self) -> list[str]:
         """Save what a process that died had in its slots; the names under which it is kept."""
         found = []
         for name in list(self._free):
             slot = Slot(self.hub, self.folder / name, name, "", self.limits)
-            try:
-                held = json.loads(slot.note.read_text())
-                kept = Slot(self.hub, slot.path, name, held["base"], self.limits)
-                if await kept.save(held["ref"]):
-                    found.append(held["ref"])
-            except (OSError, ValueError, KeyError, LeadhandError):
-                pass  # no note, half a note, or nothing there that git could read
+            ref = await self._noted(slot)
+            why = await slot.settle(ref) if ref else ""
+            if why:
+                self._free.remove(name)
+                await self._waiting.acquire()
+                self._withhold(slot, ref, why)
+                continue
+            if ref and await self.hub.kept(ref):
+                found.append(ref)
             slot.note.unlink(missing_ok=True)
         return found
+
+    async def _noted(self, slot: Slot) -> str:
+        """What a note says: the base is put into the slot. Nothing when there is none, or half."""
+        try:
+            held = json.loads(slot.note.read_text())
+            slot.base, ref = str(held["base"]), str(held["ref"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
+        told = await self.hub.git("cat-file", "-e", f"{slot.base}^{{commit}}", codes=(0, 1, 128))
+        return "" if told.code else ref
 
     async def _hand_over(self, slot: Slot, tree: str) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,21 +264,25 @@ class Slots:
         except (GitFailed, OSError) as error:
             if isinstance(error, GitFailed) and error.full:
                 raise
-            await asyncio.to_thread(self._throw_away, slot)
+            await _in_thread(self._throw_away, slot)
             await self._check_out(slot, tree)
 
     async def _check_out(self, slot: Slot, tree: str) -> None:
         git, index = self.hub.git, slot.index
         index.with_name(index.name + ".lock").unlink(missing_ok=True)
         if slot.path.is_symlink() or not slot.path.is_dir():
-            await asyncio.to_thread(self._throw_away, slot)
-        await asyncio.to_thread(remove, slot.path / ".git")
+            await _in_thread(self._throw_away, slot)
+        await _in_thread(remove, slot.path / ".git")
         tracked = (await git("ls-files", "-z", index=index)).names()
-        await asyncio.to_thread(remove_foreign, slot.path, tracked, self.keep)
+        await _in_thread(remove_foreign, slot.path, tracked, self.keep)
         await git("read-tree", "--reset", "-u", tree, files=slot.path, index=index, time_s=COPY_S)
-        await asyncio.to_thread(make_git_folder, slot.path, self.hub.git.folder, slot.base, index)
+        await _in_thread(make_git_folder, slot.path, self.hub.git.folder, slot.base, index)
 
     def _throw_away(self, slot: Slot) -> None:
         remove(slot.path)
         slot.index.unlink(missing_ok=True)
         slot.path.mkdir()
+
+
+async def _in_thread(work: Callable[..., object], *given: object) -> None:
+    await to_the_end(asyncio.to_thread(work, *given))

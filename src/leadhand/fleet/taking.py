@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from leadhand.errors import LimitReached
+from leadhand.fleet.finishing import to_the_end
 from leadhand.fleet.git import GitFailed, Said, lines_of, raw_of
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.salvage import find_elsewhere
@@ -87,7 +87,7 @@ async def read_files(
         try:
             tree = await reader.tree()
         except PermissionError:  # folders that somebody closed, with files in them
-            await asyncio.to_thread(open_all, slot)
+            await to_the_end(asyncio.to_thread(open_all, slot))
             tree = await reader.tree()
     read.elsewhere = await find_elsewhere(hub, slot / ".git", base, tree)
     return tree, read
@@ -127,9 +127,12 @@ class _Reader:
     async def tree(self) -> str:
         changed = await self._changed()
         new = await self._new(self.slot)
-        if len(changed) + len(new) > self.limits.files:
-            count = len(changed) + len(new)
-            raise LimitReached(f"{count} files differ; at most {self.limits.files} are taken")
+        count, most = len(changed) + len(new), self.limits.files
+        if count > most:
+            first = (*changed, *new)[most]
+            self.read.left_out[first] = f"{count} files differ, and at most {most} are taken"
+            changed = dict(list(changed.items())[:most])
+            new = new[: most - len(changed)]
         take, drop = await asyncio.to_thread(self._sort, changed, new)
         if drop:
             zero = "0" * len(self.hub.main())
@@ -160,7 +163,7 @@ class _Reader:
         listing = ("ls-files", "-z", "--others", "--exclude-standard")
         said = await self._git(*listing, files=folder)
         if UNREADABLE in said.err:
-            await asyncio.to_thread(open_all, folder)
+            await to_the_end(asyncio.to_thread(open_all, folder))
             said = await self._git(*listing, files=folder)
         if UNREADABLE in said.err:  # too deep for a path
             self.read.left_out[f"{folder.name}/…"] = "a folder in it cannot be opened"

@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from leadhand.errors import LeadhandError
 from leadhand.fleet.coder.base import (
     Assignment,
     CoderEvent,
@@ -42,7 +43,7 @@ from leadhand.fleet.sandbox import Wrapped
 from leadhand.workers.processes import Finished, Process, Processes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
 GRACE_S = 30.0
 TERM_S = 5.0
@@ -94,6 +95,7 @@ class Attendance:
         self._looked_at = 0.0
         self._retries = 0
         self._texts = ""
+        self.started = False
         self.session, self.cost = assignment.session, 0.0
         self.tokens_in = self.tokens_out = self.turns = 0
         self._before = self._now = Fingerprint("", 0.0)
@@ -119,6 +121,7 @@ class Attendance:
             stderr_limit=KEPT_BYTES,
             on_output=self._printed,
         )
+        self.started = True
         over = asyncio.ensure_future(process.wait())
         try:
             while not over.done() and self._verdict is None:
@@ -127,7 +130,7 @@ class Attendance:
                 await self._look(wrapped)
             finished = await self._end(process, over)
         except BaseException:
-            await _gone(process, self._term_s)
+            await _all_the_same(self._leave(process, over))
             raise
         self._drain()
         self._now = await asyncio.to_thread(fingerprint, folder)
@@ -281,13 +284,23 @@ class Attendance:
     # --- the end ---
 
     async def _end(self, process: Process, over: asyncio.Future[Finished]) -> Finished:
-        if not over.done() and self._ending is not None and self._verdict is not None:
-            # Saving is the fleet's concern; that it fails must not keep an agent alive.
-            with suppress(TimeoutError, OSError, RuntimeError):
-                await asyncio.wait_for(self._ending(self._verdict[2]), ENDING_S_MAX)
+        if not over.done() and self._verdict is not None:
+            await self._save(self._verdict[2])
         if not over.done():
             await process.end(self._term_s)
         return await over
+
+    async def _leave(self, process: Process, over: asyncio.Future[Finished]) -> None:
+        """Somebody ends us: nobody will hear of it any more, and its work is kept all the same."""
+        if not over.done():
+            await self._save("its attempt was ended")
+        await process.end(self._term_s)
+
+    async def _save(self, why: str) -> None:
+        """Saving is the fleet's concern; that it fails must not keep an agent alive."""
+        if self._ending is not None:
+            with suppress(TimeoutError, OSError, RuntimeError, LeadhandError):
+                await asyncio.wait_for(self._ending(why), ENDING_S_MAX)
 
     def _judge(self, finished: Finished) -> CoderResult:
         ended, failure, why = self._verdict or ("result", "", "")
@@ -355,9 +368,9 @@ def _ended(failure: str) -> Ended:
             return "failed"
 
 
-async def _gone(process: Process, grace_s: float) -> None:
-    """End it although we are being cancelled ourselves; cancelled again, wait all the same."""
-    ending = asyncio.ensure_future(process.end(grace_s))
+async def _all_the_same(work: Coroutine[Any, Any, None]) -> None:
+    """See to it although we are being cancelled ourselves; cancelled again, wait all the same."""
+    ending = asyncio.ensure_future(work)
     while not ending.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([ending])

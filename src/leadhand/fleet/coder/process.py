@@ -21,12 +21,14 @@ from leadhand.fleet.coder.attending import GRACE_S, TERM_S, Attendance
 from leadhand.fleet.coder.base import (
     Assignment,
     CoderResult,
+    Ended,
     Ending,
     Heard,
     Launch,
     Place,
     Reading,
 )
+from leadhand.fleet.gate import OURS
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
 from leadhand.workers.processes import ProcessError, Processes, SpawnError
 
@@ -141,16 +143,13 @@ class ProcessCoder:
             )
             return await attendance.attend(self._processes, wrapped, launch.stdin)
         except (NoSandbox, OSError, SpawnError) as error:
-            return CoderResult(ended="failed", failure="unavailable", why=str(error))
+            number = getattr(error, "errno", None)
+            if number in OURS and not attendance.started:
+                raise OSError(number, str(error)) from error  # whoever comes next fares no better
+            return _trouble(attendance, "failed", "unavailable", error)
         except ProcessError as error:
             # The supervisor was lost and nothing lives on; or something could not be killed.
-            return CoderResult(
-                ended="crashed",
-                failure="lost",
-                why=str(error),
-                session=attendance.session,
-                cost=attendance.cost,
-            )
+            return _trouble(attendance, "crashed", "lost", error)
 
     def stop(self, assignment: Assignment) -> bool:
         """End the work on an assignment soon; false if there is none."""
@@ -194,6 +193,18 @@ class ProcessCoder:
     def forget(self, assignment: Assignment) -> None:
         """Its task is over: nothing of its conversations is kept."""
         shutil.rmtree(self._folder(assignment), ignore_errors=True)
+
+
+def _trouble(attendance: Attendance, ended: Ended, failure: str, error: Exception) -> CoderResult:
+    """An end that the agent did not choose; what it has cost until then was paid."""
+    return CoderResult(
+        ended=ended,
+        failure=failure,
+        why=str(error),
+        session=attendance.session,
+        cost=attendance.cost,
+        turns=attendance.turns,
+    )
 
 
 def _key(assignment: Assignment) -> tuple[str, str, int]:
