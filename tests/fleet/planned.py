@@ -12,7 +12,7 @@ from leadhand.core.policy import Policy
 from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.worker import Limits
+from leadhand.fleet.shop import Limits
 
 AGENT = textwrap.dedent(
     """

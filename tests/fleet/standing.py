@@ -6,7 +6,7 @@ from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core.policy import Policy
 from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
-from leadhand.fleet.worker import Limits
+from leadhand.fleet.shop import Limits
 
 AGENT = """
 import json, pathlib, sys, time

@@ -94,6 +94,8 @@ def test_no_two_writers_of_one_path_may_run_at_once():
         ("tasks: [{id: a, goal: long enough to read, writes: [.Git/x]}]", "outside"),
         ("tasks: [{id: a, goal: long enough to read, writes: [x], budget: -1}]", "not above 0"),
         ("tasks: [{id: a, goal: long enough to read, writes: [x], timeout: soon}]", "timeout"),
+        ("tasks: [{id: a, goal: long enough to read, writes: ['.']}]", "the whole repository"),
+        ("tasks: [{id: a, goal: long enough to read, writes: [x, '']}]", "the whole repository"),
         ("acceptance: [['', x]]", "names no program"),
         ("- a", "head of an epic"),
         ("prio: 3", "prio"),

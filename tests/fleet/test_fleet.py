@@ -12,7 +12,7 @@ from leadhand.core.policy import Policy
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
-from leadhand.fleet.worker import Limits
+from leadhand.fleet.shop import Limits
 from tests.fleet.places import run_git
 from tests.fleet.test_worker import AGENT, GATE
 

@@ -14,7 +14,7 @@ from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.hub import ref_of
 from leadhand.fleet.sandbox import choose
-from leadhand.fleet.worker import Limits
+from leadhand.fleet.shop import Limits
 from tests.fleet.places import commit_all, every_byte, make_repo, run_git, write
 
 SECRET = "SECRET-of-the-user"

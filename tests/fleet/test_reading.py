@@ -153,6 +153,8 @@ def test_codex_says_what_it_touched_and_what_was_used():
         ("Your credit balance is too low to access this service.", "budget"),
         ("Quota exceeded. Check your plan and billing details.", "budget"),
         ("API Error: 400 the model does not exist", "permanent"),
+        ("connect ECONNREFUSED 127.0.0.1:443: Connection refused", "transient"),
+        ("the model refused", "policy"),
         ("segmentation fault", ""),
     ],
 )

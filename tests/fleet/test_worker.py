@@ -1,5 +1,6 @@
 """A task from its epic to main: a real process edits, real git lands, and nobody is believed."""
 
+import asyncio
 import sys
 import textwrap
 
@@ -7,14 +8,20 @@ import msgspec
 import pytest
 
 from leadhand import Lead, Policy
+from leadhand.fleet import enduring
+from leadhand.fleet import worker as worker_module
 from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.conductor import Conductor
 from leadhand.fleet.epics import parse_epic, plan_of
-from leadhand.fleet.gate import Gate, GateRules
+from leadhand.fleet.gate import Gate, GateRules, GateTrouble
+from leadhand.fleet.git import GitFailed
 from leadhand.fleet.governor import Governor
+from leadhand.fleet.preparing import SetupFailed
 from leadhand.fleet.sandbox import choose
+from leadhand.fleet.shop import Limits, Shop
 from leadhand.fleet.slots import Slots
-from leadhand.fleet.worker import CoderWorker, Limits, Shop
+from leadhand.fleet.taking import Limits as TakingLimits
+from leadhand.fleet.worker import CoderWorker
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.processes import Processes
 from tests.fleet.places import run_git
@@ -25,10 +32,18 @@ AGENT = textwrap.dedent(
     task, attempt, brief = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3]).read_text()
     tricks = json.loads(pathlib.Path(sys.argv[4]).read_text()).get(task, [])
     trick = tricks[attempt - 1] if attempt <= len(tricks) else "good"
+    print(json.dumps({"type": "usage", "cost": 0.25}))
     if trick == "nothing":
         print("Done! Everything works.")
     elif trick == "crash":
         sys.exit(3)
+    elif trick == "refuses":
+        print(json.dumps({"type": "error", "failure": "policy", "text": "I will not"}))
+        sys.exit(1)
+    elif trick == "many":
+        pathlib.Path(f"any/{task}").mkdir(parents=True)
+        for number in range(40):
+            pathlib.Path(f"any/{task}/{number}.txt").write_text("x")
     elif trick == "outside":
         pathlib.Path("other.py").write_text("x = 1\\n")
         pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
@@ -87,13 +102,20 @@ async def shop(tmp_path, hub, slots, processes):
         yield Shop(hub, slots, gate, conductor, Governor(4, stagger_s=0.0), sandbox)
 
 
-def crew(shop, processes, tmp_path, tricks):
+@pytest.fixture
+def hasty(monkeypatch):
+    """Trouble is tried again at once."""
+    monkeypatch.setattr(enduring, "PAUSE_S", 0.01)
+    monkeypatch.setattr(enduring, "PAUSE_S_MAX", 0.01)
+
+
+def crew(shop, processes, tmp_path, tricks, **more):
     agent, plan = tmp_path / "agent.py", tmp_path / "tricks.json"
     agent.write_text(AGENT)
     plan.write_bytes(msgspec.json.encode(tricks))
     command = [sys.executable, str(agent), "{task}", "{attempt}", "{brief_file}", str(plan)]
     coder = TemplateCoder("scripted", command, processes=processes, homes=tmp_path / "homes")
-    return CoderWorker(shop, coder, limits=Limits(time_s=30, silence_s=20))
+    return CoderWorker(shop, coder, limits=Limits(time_s=30, silence_s=20), **more)
 
 
 async def run(shop, processes, tmp_path, tricks, *names):
@@ -167,3 +189,144 @@ async def test_what_is_on_main_is_adopted_not_done_again(shop, processes, tmp_pa
     assert again.data == report.data
     other = task._replace(step="never")
     assert await worker.probe(other, None) is None
+
+
+# --- trouble of the machine ---
+
+
+def events(store, run, kind):
+    bodies = [msgspec.json.decode(entry.body) for entry in store.read(run)]
+    return [body for body in bodies if body["type"] == kind]
+
+
+def failing(work, *troubles):
+    """Something that fails with each of these once, then works."""
+    left = list(troubles)
+
+    async def tried(*given, **more):
+        if left:
+            raise left.pop(0)
+        return await work(*given, **more)
+
+    return tried
+
+
+async def test_trouble_of_the_machine_is_waited_for_and_uses_no_try(
+    shop, processes, tmp_path, hasty, monkeypatch
+):
+    """Before an agent began, at the gate, and on the train: one attempt, one agent."""
+    full = GitFailed(["write-tree"], 128, "No space left on device")
+    down = SetupFailed("a slot cannot be prepared: pip ended with 1")
+    begun, paused = [], []
+    monkeypatch.setattr(shop.slots, "_setup", failing(nothing, down, down, full))
+    monkeypatch.setattr(shop.gate, "check", failing(shop.gate.check, GateTrouble("no room"), full))
+    monkeypatch.setattr(shop.conductor, "land", failing(shop.conductor.land, GateTrouble("full")))
+    monkeypatch.setattr(shop.governor, "pause", lambda why, _s: paused.append(why))
+    shop.note = lambda what, **_more: begun.append(what)
+    outcome, store = await run(shop, processes, tmp_path, {}, "a")
+    assert outcome.status == "succeeded", outcome
+    assert len(events(store, outcome.run, "AttemptStarted")) == 1
+    assert begun.count("agent") == 1, "what was finished is not done again"
+    assert len(paused) == 6
+    assert any("pip ended with 1" in why for why in paused)
+
+
+async def nothing(_slot):
+    return None
+
+
+async def test_what_is_done_and_cannot_land_is_landed_by_the_next_attempt(
+    shop, processes, tmp_path, monkeypatch
+):
+    """Trouble that does not pass is reported with what was paid; nobody is paid again."""
+    monkeypatch.setattr(enduring, "PATIENCE_S", 0.0)
+    begun = []
+    shop.note = lambda what, **_more: begun.append(what)
+    check = shop.gate.check
+    monkeypatch.setattr(shop.gate, "check", failing(check, GateTrouble("no room"), KeyError("x")))
+    workers = [
+        crew(shop, processes, tmp_path, {}, name=name, stronger=behind)
+        for name, behind in (("coder", "coder@fresh"), ("coder@fresh", "coder@b"), ("coder@b", ""))
+    ]
+    store, policy = MemoryStore(), Policy(backoff_s=0.01, jitter=0.0)
+    outcome = await Lead(workers, store=store, policy=policy).run(plan_of(epic("a")))
+    assert outcome.status == "succeeded", outcome
+    assert begun.count("agent") == 1
+    failed = [e for e in events(store, outcome.run, "AttemptReported") if not e["met"]]
+    assert [each["failure"]["class"] for each in failed] == ["unavailable"] * 2
+    assert all("finished" in each["failure"]["details"] for each in failed)
+    assert failed[0]["cost"] == 0.25
+
+
+async def test_a_model_that_refuses_is_followed_by_another(shop, processes, tmp_path):
+    workers = [
+        crew(shop, processes, tmp_path, {"a": ["refuses"]}, stronger="coder@b"),
+        crew(shop, processes, tmp_path, {"a": ["refuses"]}, name="coder@b"),
+    ]
+    store = MemoryStore()
+    outcome = await Lead(workers, store=store).run(plan_of(epic("a")))
+    assert outcome.status == "succeeded", outcome
+    (failed,) = [e for e in events(store, outcome.run, "AttemptReported") if not e["met"]]
+    assert failed["failure"]["class"] == "denied"
+
+
+async def test_who_leaves_too_many_files_is_told_so(shop, processes, tmp_path):
+    shop.slots.limits = TakingLimits(files=20)
+    outcome, store = await run(shop, processes, tmp_path, {"a": ["many"]}, "a")
+    assert (outcome.status, outcome.steps[0].attempts) == ("succeeded", 2), outcome
+    (failed,) = [e for e in events(store, outcome.run, "AttemptReported") if not e["met"]]
+    assert failed["failure"]["class"] == "criteria_unmet"
+    assert "files differ, and at most 20 are taken" in failed["failure"]["message"]
+
+
+# --- waiting ---
+
+
+async def test_waiting_in_line_takes_nothing_of_an_agents_time(shop, processes, tmp_path):
+    """A task's timeout is its agent's; a place that comes late costs no try."""
+    worker = crew(shop, processes, tmp_path, {})
+    assert worker.spec.offers[""].timeout_s > 30 * 86_400
+    wanted = epic("a")
+    task = msgspec.structs.replace(wanted.tasks[0], timeout="90 seconds")
+    plan = plan_of(msgspec.structs.replace(wanted, tasks=(task,)))
+    assert "timeout" not in plan["steps"][0]
+    given = []
+    work = worker.coder.work
+
+    async def seen(assignment, *rest, **more):
+        given.append(assignment.time_s)
+        return await work(assignment, *rest, **more)
+
+    worker.coder.work = seen
+    shop.governor.stop()
+    store = MemoryStore()
+    running = asyncio.create_task(Lead([worker], store=store).run(plan))
+    async with asyncio.timeout(30):
+        while not shop.governor.waiting:
+            await asyncio.sleep(0.01)
+    assert not given
+    shop.governor.go_on()
+    outcome = await running
+    assert (outcome.status, outcome.steps[0].attempts) == ("succeeded", 1), outcome
+    assert given == [90.0]
+
+
+async def test_an_agent_whose_own_clocks_fail_is_ended_all_the_same(
+    shop, processes, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(worker_module, "NET_S", -59.9)  # of twice the 30 s that it has
+    worker = crew(shop, processes, tmp_path, {})
+    work = worker.coder.work
+
+    async def hangs(assignment, *given, **more):
+        if assignment.attempt == 1:
+            monkeypatch.setattr(worker_module, "NET_S", 600.0)
+            await asyncio.Event().wait()
+        return await work(assignment, *given, **more)
+
+    worker.coder.work = hangs
+    store, policy = MemoryStore(), Policy(backoff_s=0.01, jitter=0.0)
+    outcome = await Lead([worker], store=store, policy=policy).run(plan_of(epic("a")))
+    (failed,) = [e for e in events(store, outcome.run, "AttemptReported") if not e["met"]]
+    assert failed["failure"]["class"] == "timeout"
+    assert outcome.status == "succeeded", outcome

@@ -46,12 +46,13 @@ from leadhand.fleet.preparing import prepared
 from leadhand.fleet.proxy import open_doors
 from leadhand.fleet.reviewing import Reviewer
 from leadhand.fleet.sandbox import SETUP, choose
+from leadhand.fleet.shop import Limits, Shop
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.sound import Soundness
 from leadhand.fleet.spending import Noting, Purse
 from leadhand.fleet.train import Rules
 from leadhand.fleet.transcripts import prune
-from leadhand.fleet.worker import CoderWorker, Limits, Shop
+from leadhand.fleet.worker import CoderWorker
 from leadhand.models.book import Book
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.workers.processes import Processes, kill_leftovers
@@ -255,7 +256,8 @@ class Fleet:
     @property
     def refused(self) -> dict[str, str]:
         """What cannot be taken or given, and why: epics, results, the user's own commits."""
-        return {**self._refused, **self._results.refused, **self._following.told}
+        told = {**self._results.refused, **self._following.told, **self.shop.slots.told}
+        return {**self._refused, **told}
 
     def running_cost(self) -> float:
         """What agents and reviewers at work have cost so far, as they say."""

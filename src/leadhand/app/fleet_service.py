@@ -25,8 +25,8 @@ from leadhand.fleet.gate import GateRules
 from leadhand.fleet.ladder import CODER
 from leadhand.fleet.proxy import Proxy, Route
 from leadhand.fleet.sandbox import PLANNER, SETUP
+from leadhand.fleet.shop import Limits
 from leadhand.fleet.train import Rules
-from leadhand.fleet.worker import Limits
 from leadhand.models.names import ModelName
 from leadhand.models.prices import cost
 from leadhand.models.talk import Usage

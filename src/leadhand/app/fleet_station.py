@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.app.fleet import Fleet
-    from leadhand.fleet.worker import AtWork
+    from leadhand.fleet.shop import AtWork
 
 Doc = dict[str, Any]
 LOOK_S = 0.5

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leadhand.fleet.coder.base import Coder
-    from leadhand.fleet.worker import Limits, Shop
+    from leadhand.fleet.shop import Limits, Shop
 
 FRESH = f"{CODER}@fresh"
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tier: str = ""
     budget: float | None = None
     timeout: str | float | None = None
+    """How long its agent may work; waiting in line, gate and train do not count."""
     brief: str = ""
     """What the agent should know besides the goal."""
 
@@ -176,6 +177,10 @@ def lint_wave(tasks: tuple[Task, ...]) -> list[str]:
         if len(task.writes) > WRITES_MAX:
             wrong.append(f"{here}: may change {len(task.writes)} paths; split it")
         wrong += [f"{here}: {path!r} is outside the repository" for path in _outside(task)]
+        for path in task.writes:
+            if not paths.parts(path):
+                words = f"{path!r} is the whole repository; name what it may change"
+                wrong.append(f"{here}: {words}")
         wrong += _wrong_commands(task, here)
         wrong += [f"{here}: {words}" for words in _wrong_limits(task)]
     for task in tasks:
@@ -187,6 +192,19 @@ def lint_wave(tasks: tuple[Task, ...]) -> list[str]:
         circle = [task.id for task in tasks if task.id not in order.number]
         wrong.append(f"tasks wait for each other in a circle: {listed(circle)}")
     return wrong
+
+
+def refuse_tiers(epic: Epic, tiers: Sequence[str]) -> None:
+    """A task that asks for agents which this fleet does not have would get others unasked."""
+    named = ", ".join(map(repr, tiers)) or "no tier but the first"
+    wrong = [
+        f"task {task.id!r}: its tier {task.tier!r} is none of this fleet's. "
+        f"Fix: leave it out, or name one of [coders.NAME]: {named}."
+        for task in epic.tasks
+        if task.tier and task.tier not in tiers
+    ]
+    if wrong:
+        raise UsageError("\n".join(wrong))
 
 
 def _outside(task: Task) -> list[str]:
@@ -242,6 +260,8 @@ def step_of(task: Task, priority: int = 0) -> dict[str, Any]:
         parameters["brief"] = task.brief
     if task.budget is not None:
         parameters["budget"] = task.budget
+    if task.timeout is not None:
+        parameters["time_s"] = seconds(task.timeout)
     step: dict[str, Any] = {
         "id": task.id,
         "worker": CODER,
@@ -251,8 +271,6 @@ def step_of(task: Task, priority: int = 0) -> dict[str, Any]:
     }
     if task.tier:
         step["tier"] = task.tier
-    if task.timeout is not None:
-        step["timeout"] = task.timeout
     return step
 
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from leadhand.fleet.coder.base import Coder, CoderEvent, CoderResult
     from leadhand.fleet.hub import Hub
+    from leadhand.fleet.shop import Shop
     from leadhand.fleet.slots import Slot
     from leadhand.fleet.tasks import Left
-    from leadhand.fleet.worker import Shop
     from leadhand.ports import Context
 
 PATCH_CHARS = 60_000

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core.report import Failure, Report
+from leadhand.fleet.git import shown
+from leadhand.fleet.patterns import outside
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
     from leadhand.fleet.coder.base import CoderResult
     from leadhand.fleet.conductor import Ejected
+    from leadhand.fleet.taking import Taken
 
 CHANGES_TOLD = 8
 OTHERS_TOLD = 3
@@ -26,6 +29,7 @@ PARAMETERS: dict[str, Any] = {
         "reads": {"type": "array", "items": {"type": "string"}},
         "brief": {"type": "string"},
         "budget": {"type": "number"},
+        "time_s": {"type": "number"},
         "priority": {"type": "integer"},
         "base": {"type": "string"},
     },
@@ -48,6 +52,8 @@ class Given(msgspec.Struct, frozen=True):
     reads: list[str] = []
     brief: str = ""
     budget: float = 0.0
+    time_s: float = 0.0
+    """How long its agent may work, where the task says so; nobody's waiting counts."""
     priority: int = 0
     base: str = ""
     """Where main was when it was planned, where that matters."""
@@ -120,3 +126,18 @@ def conflict_in(outcome: Ejected, left: Left) -> dict[str, Any]:
     ]
     onto = str(details.get("onto", ""))
     return {"base": left.base, "head": left.head, "onto": onto, "paths": paths, "others": others}
+
+
+def wrong_with(taken: Taken, given: Given) -> str:
+    """Why what was left is not the task, whatever the agent says; nothing when it may be."""
+    if not taken.head:
+        hidden = f" (but for {shown(min(taken.elsewhere))})" if taken.elsewhere else ""
+        return f"the agent says that it is done, and has changed nothing{hidden}"
+    beyond = outside(sorted(taken.changed), given.writes)
+    if beyond:
+        named = ", ".join(map(shown, beyond[:5]))
+        return f"it changed {named}, which is outside of {given.writes}"
+    if taken.left_out:
+        path, why = next(iter(taken.left_out.items()))
+        return f"{shown(path)} cannot be taken: {why}"
+    return ""

@@ -22,25 +22,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Failure, Report
+from leadhand.errors import LeadhandError
 from leadhand.fleet import briefs, reviewing
-from leadhand.fleet.boundaries import Boundaries
 from leadhand.fleet.coder.base import Assignment, Coder, CoderEvent, CoderResult
-from leadhand.fleet.conductor import Change, Conductor, Ejected
+from leadhand.fleet.conductor import Change, Ejected
+from leadhand.fleet.enduring import OUTAGE_S, TROUBLE, Patience, endure
+from leadhand.fleet.finishing import to_the_end
 from leadhand.fleet.git import shown
 from leadhand.fleet.hub import ref_of
 from leadhand.fleet.ladder import CODER
-from leadhand.fleet.patterns import outside
 from leadhand.fleet.planning.survey import drifted
-from leadhand.fleet.preparing import SetupFailed
+from leadhand.fleet.shop import AtWork, Limits, Shop
 from leadhand.fleet.slots import SlotGone
-from leadhand.fleet.spending import DAY_S
 from leadhand.fleet.tasks import (
     PARAMETERS,
     RETURNS,
@@ -49,69 +48,30 @@ from leadhand.fleet.tasks import (
     Paid,
     conflict_in,
     overtaken,
+    wrong_with,
 )
 from leadhand.fleet.transcripts import Transcript, place
 from leadhand.fleet.turns import turn
+from leadhand.fleet.unlanded import finished, put_off
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from leadhand.fleet.gate import Gate
-    from leadhand.fleet.governor import Governor
-    from leadhand.fleet.hub import Hub
-    from leadhand.fleet.sandbox import Sandbox
-    from leadhand.fleet.slots import Slot, Slots
-    from leadhand.fleet.taking import Taken
+    from leadhand.fleet.slots import Slot
     from leadhand.ports import Context
     from leadhand.ports import Task as Attempt
+
+T = TypeVar("T")
 
 SAID_CHARS = 1200
 LOG_CHARS = 3500
 """How much of a log an agent is told, and a report keeps: of its end, which says what is wrong."""
-
-
-class Limits(NamedTuple):
-    """How far an agent may go in one attempt."""
-
-    time_s: float = 1800.0
-    silence_s: float = 300.0
-    stall_s: float = 0.0
-    turns: int = 200
-    cost: float = 0.0
-
-
-@dataclass(slots=True)
-class AtWork:
-    """One agent at work."""
-
-    coder: Coder
-    assignment: Assignment
-    since: float
-    words: str = ""
-    """The last that was heard of it."""
-    cost: float = 0.0
-
-
-@dataclass(slots=True)
-class Shop:
-    """Everything that coders of one repository share."""
-
-    hub: Hub
-    slots: Slots
-    gate: Gate
-    conductor: Conductor
-    governor: Governor
-    sandbox: Sandbox
-    boundaries: Boundaries = field(default_factory=Boundaries)
-    at_work: dict[str, AtWork] = field(default_factory=dict)
-    """Agents by run and task, for whoever wants to stop or tell one something."""
-    protected: tuple[str, ...] = ()
-    reviewer: reviewing.Reviewer | None = None
-    """Who lets pass what is protected; nobody: a person is asked."""
-    note: Callable[..., None] = lambda _what, **_more: None
-    transcripts: Path | None = None
+LINE_S = 365 * 86_400.0
+"""The deadline of an attempt. All of it but waiting (for paths, a place, money, the gate, the train) has a
+clock of its own, and nobody is to lose a try by waiting."""
+NET_S = 600.0
+"""More than the time it has is given to no agent, should its own clocks fail."""
 
 
 class CoderWorker:
@@ -137,8 +97,7 @@ class CoderWorker:
             risk="medium",
             idempotent=True,
             probe=True,
-            # The coder's clocks end an agent; this one is for when they fail, the queue, the money.
-            timeout_s=self.limits.time_s * 2 + 7200 + DAY_S,
+            timeout_s=LINE_S,
         )
         self.spec = WorkerSpec(
             name=name,
@@ -156,18 +115,24 @@ class CoderWorker:
         shop, given = self.shop, msgspec.convert(task.parameters, Given)
         if landed := shop.hub.landed(task.run, task.step):
             return await self._adopted(landed)
-        since, who = given.base if task.attempt == 1 else "", (task.run, task.step, task.attempt)
-        if others := await drifted(shop.hub, task.run, since, given.writes):
-            return overtaken(others)
+        patience = Patience(shop.governor, context.progress)
+        while True:
+            try:
+                return await self._in_turn(task, given, context)
+            except TROUBLE as trouble:  # nobody has begun: it lines up again, after a pause
+                if not patience.another(trouble):
+                    return _failed("unavailable", str(trouble), OUTAGE_S)
+
+    async def _in_turn(self, task: Attempt, given: Given, context: Context) -> Report:
+        """As soon as its paths and a place are free; trouble is raised until an agent begins."""
+        shop, who = self.shop, (task.run, task.step, task.attempt)
         held = given.writes, self.coder.name, given.priority
         async with turn(shop.boundaries, shop.governor, *held):
-            try:
-                async with shop.slots.lease(shop.hub.main(), saved_as=ref_of("wip", *who)) as slot:
-                    return await self._attempt(task, given, context, slot)
-            except SetupFailed as failed:
-                return _failed("unavailable", str(failed))
-            except SlotGone as gone:
-                return _failed("transient", f"the agent destroyed its slot: {gone}")
+            since = given.base if task.attempt == 1 else ""
+            if others := await drifted(shop.hub, task.run, since, given.writes):
+                return overtaken(others)
+            async with shop.slots.lease(shop.hub.main(), saved_as=ref_of("wip", *who)) as slot:
+                return await self._attempt(task, given, context, slot)
 
     async def _attempt(self, task: Attempt, given: Given, context: Context, slot: Slot) -> Report:
         assignment = await self._assignment(task, given, context)
@@ -175,6 +140,9 @@ class CoderWorker:
         if head:
             paid = Paid(CoderResult(ended="result", said="a person let it pass"))
             return await self._land(assignment, given, context, Left(base, head), paid, {})
+        if done := await finished(self.shop.hub, context):
+            paid = Paid(CoderResult(ended="result", said="it was done before"))
+            return await self._land(assignment, given, context, done.left, paid, done.handoff)
         result = await self._work(assignment, slot, context)
         paid = Paid(result)
         wip = await self._saved(slot, assignment)
@@ -187,15 +155,27 @@ class CoderWorker:
         }
         if result.failure:
             why = scrub(result.why or result.ended)
-            return paid.failed(result.failure, why, result.retry_after_s, handoff)
-        taken = await slot.take(f"{given.goal[:72]}\n", self._author())
-        wrong = self._wrong(taken, given)
+            # A model that refuses is answered by another one, and only then by a person.
+            kind = "denied" if result.failure == "policy" else result.failure
+            return paid.failed(kind, why, result.retry_after_s, handoff)
+        message, author = f"{given.goal[:72]}\n", self._author()
+        try:
+            taken = await self._endure(context, lambda: slot.take(message, author))
+        except SlotGone as gone:
+            words = f"the agent destroyed its slot: {gone}"
+            return paid.failed("transient", words, None, handoff)
+        except TROUBLE as trouble:
+            return paid.failed("unavailable", str(trouble), OUTAGE_S, handoff)
+        wrong = wrong_with(taken, given)
         if wrong and (asked := briefs.question_in(handoff["said"])):
             return paid.failed("needs_info", asked, None, handoff)
         if wrong:
             return paid.failed("criteria_unmet", wrong, None, handoff)
         left = Left(slot.base, taken.head)
         return await self._land(assignment, given, context, left, paid, handoff)
+
+    async def _endure(self, context: Context, work: Callable[[], Awaitable[T]]) -> T:
+        return await endure(self.shop.governor, context.progress, work)
 
     async def _land(
         self,
@@ -206,23 +186,42 @@ class CoderWorker:
         paid: Paid,
         handoff: dict[str, Any],
     ) -> Report:
-        """From what was left to main: gate, review of what is protected, train."""
+        """From what was left to main; what cannot be brought there now is kept for later."""
+        try:
+            return await self._bring(assignment, given, context, left, paid, handoff)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the work is done and paid for
+            words = f"it is done, and could not be tested or landed: {error}"
+            kept = await put_off(self.shop.hub, assignment, left)
+            return paid.failed("unavailable", words, OUTAGE_S, {**handoff, **kept})
+
+    async def _bring(
+        self,
+        assignment: Assignment,
+        given: Given,
+        context: Context,
+        left: Left,
+        paid: Paid,
+        handoff: dict[str, Any],
+    ) -> Report:
+        """Gate, review of what is protected, train."""
         context.progress("gate")
-        acceptance = tuple(map(tuple, given.acceptance))
-        verdict = await self.shop.gate.check(left.head, acceptance)
+        shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
+        verdict = await self._endure(context, lambda: shop.gate.check(left.head, acceptance))
         if not verdict.ok and (asked := briefs.question_in(handoff.get("said", ""))):
             return paid.failed("needs_info", asked, None, handoff)
         if not verdict.ok:
             words = f"its change does not pass {verdict.failed[:200]}:\n{verdict.log[-LOG_CHARS:]}"
             return paid.failed("criteria_unmet", words, None, handoff)
-        changed = await self.shop.hub.changed(left.base, left.head)
-        kept = reviewing.touched(changed, self.shop.protected)
+        changed = await self._endure(context, lambda: shop.hub.changed(left.base, left.head))
+        kept = reviewing.touched(changed, shop.protected)
         if kept and handoff:
-            refused = await self._reviewed(assignment, context, left, kept, paid, handoff)
+            reviewed = (assignment, context, left, kept, paid, handoff)
+            refused = await self._endure(context, lambda: self._reviewed(*reviewed))
             if refused is not None:
                 return refused
         context.progress("on the train")
-        outcome = await self.shop.conductor.land(self._change(assignment, given, left, kept))
+        change = self._change(assignment, given, left, kept)
+        outcome = await self._endure(context, lambda: shop.conductor.land(change))
         if isinstance(outcome, Ejected):
             words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
             kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
@@ -284,7 +283,7 @@ class CoderWorker:
             handoff=briefs.handoff_of(context),
             session=str(known.get("session", "")) if resumes else "",
             model=self.model,
-            time_s=self.limits.time_s,
+            time_s=given.time_s or self.limits.time_s,
             turns=self.limits.turns,
             cost=given.budget or self.limits.cost,
             silence_s=self.limits.silence_s,
@@ -293,8 +292,8 @@ class CoderWorker:
 
     async def _work(self, assignment: Assignment, slot: Slot, context: Context) -> CoderResult:
         shop, name = self.shop, f"{assignment.run}/{assignment.task}"
-        at_work = shop.at_work[name] = AtWork(self.coder, assignment, time.time())
         transcript = self._transcript(assignment)
+        at_work = shop.at_work[name] = AtWork(self.coder, assignment, time.time())
         shop.note("agent", **assignment.about, coder=self.coder.name, model=self.model)
 
         def heard(event: CoderEvent) -> None:
@@ -306,14 +305,20 @@ class CoderWorker:
             if transcript is not None:
                 transcript.heard(event)
 
+        async def ending(_why: str) -> None:
+            await slot.save(_wip(assignment))
+
         result = CoderResult(ended="stopped", failure="lost", why="its attempt was ended")
         try:
-            if not shop.governor.stopped:  # it may have been, while the slot was prepared
-                result = await self.coder.work(assignment, slot, shop.sandbox, heard)
-        except asyncio.CancelledError:
-            # Somebody ends the attempt: what is there is kept before the slot goes to another.
-            await asyncio.shield(self._saved(slot, assignment))
-            raise
+            async with asyncio.timeout(2 * assignment.time_s + NET_S) as net:
+                if not shop.governor.stopped:  # it may have been, while the slot was prepared
+                    given = assignment, slot, shop.sandbox, heard
+                    result = await self.coder.work(*given, ending=ending)
+        except TimeoutError:
+            if not net.expired():
+                raise
+            late = f"not done after {assignment.time_s:g} s, and its clocks did not end it"
+            result = CoderResult(ended="timeout", failure="timeout", why=late, cost=at_work.cost)
         finally:
             shop.at_work.pop(name, None)
             cost = max(result.cost, at_work.cost)
@@ -333,25 +338,15 @@ class CoderWorker:
 
     async def _saved(self, slot: Slot, assignment: Assignment) -> str:
         """Where the work in progress lies; empty when there is none."""
-        ref = ref_of("wip", assignment.run, assignment.task, assignment.attempt)
+        ref = _wip(assignment)
         try:
-            return ref if await slot.save(ref) else ""
+            kept = await to_the_end(slot.save(ref))
         except SlotGone:
-            return ""
-
-    def _wrong(self, taken: Taken, given: Given) -> str:
-        """Why what was left is not the task, whatever the agent says; nothing when it may be."""
-        if not taken.head:
-            hidden = f" (but for {shown(min(taken.elsewhere))})" if taken.elsewhere else ""
-            return f"the agent says that it is done, and has changed nothing{hidden}"
-        beyond = outside(sorted(taken.changed), given.writes)
-        if beyond:
-            named = ", ".join(map(shown, beyond[:5]))
-            return f"it changed {named}, which is outside of {given.writes}"
-        if taken.left_out:
-            path, why = next(iter(taken.left_out.items()))
-            return f"{shown(path)} cannot be taken: {why}"
-        return ""
+            kept = None
+        except (OSError, LeadhandError):
+            return ""  # it is tried again when the slot is given back, and until it succeeds
+        slot.saved = True
+        return ref if kept else ""
 
     def _change(
         self, assignment: Assignment, given: Given, left: Left, cleared: tuple[str, ...]
@@ -396,5 +391,9 @@ class CoderWorker:
         """The shop is closed by whoever opened it."""
 
 
-def _failed(kind: str, words: str) -> Report:
-    return Report("failed", error=Failure(kind, words, "none"))
+def _failed(kind: str, words: str, retry_after_s: float) -> Report:
+    return Report("failed", error=Failure(kind, words, "none", retry_after_s))
+
+
+def _wip(assignment: Assignment) -> str:
+    return ref_of("wip", assignment.run, assignment.task, assignment.attempt)

@@ -16,8 +16,8 @@ from leadhand.core.policy import Policy
 from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.git import Git
+from leadhand.fleet.shop import Limits
 from leadhand.fleet.train import Rules
-from leadhand.fleet.worker import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,6 +28,7 @@ SAID: tuple[tuple[str, str], ...] = (
     ("rate_limited", r"rate[ _-]?limit|too many requests|usage limit|quota exceeded|\b429\b"),
     ("denied", r"authenticat|api[ _-]key|unauthori[sz]ed|not logged in|please run /login"),
     ("denied", r"permission_error|oauth|\b40[13]\b"),
+    ("transient", r"connection refused|ECONNREFUSED"),
     ("policy", r"usage polic|content[ _-](?:filter|policy)|refus|cyber_policy"),
     ("transient", r"overloaded|timed? ?out|connection|stream (?:disconnected|closed|error)|ECONN"),
     (

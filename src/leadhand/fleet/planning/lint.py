@@ -137,8 +137,8 @@ def _task(
         yield f"may change {len(task.writes)} paths, {rules.writes} is the most; split it"
     for path in task.writes:
         if not paths.parts(path):
-            yield f"{path!r} is the whole repository; name what it may change"
-        elif ".git" in path.lower().split("/"):
+            continue  # it is said already
+        if ".git" in path.lower().split("/"):
             yield f"{path!r} is git's own"
         elif rules.paths and not within(path.rstrip("/"), rules.paths):
             yield f"{path!r} is outside of {listed(rules.paths)}"

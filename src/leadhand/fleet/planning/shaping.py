@@ -9,7 +9,7 @@ import msgspec
 from leadhand.core.graph import Order
 from leadhand.core.plan import Goal
 from leadhand.fleet.boundaries import clash
-from leadhand.fleet.epics import plan_of, step_of
+from leadhand.fleet.epics import plan_of, refuse_tiers, step_of
 from leadhand.fleet.ladder import CODER
 from leadhand.fleet.planning.standing import CHANGELOG, EXAMINER, Standing
 
@@ -151,6 +151,7 @@ def wanted_of(epic: Epic, tiers: Sequence[str], *, planned: bool) -> Goal | Doc:
 
     Given tasks are achieved only if the epic's own acceptance holds when all of them have landed.
     """
+    refuse_tiers(epic, tiers)
     if planned:
         return Goal(text=epic.title, have={"epic": msgspec.to_builtins(epic)}, budget=epic.budget)
     plan = plan_of(epic)
