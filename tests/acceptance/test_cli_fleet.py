@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from leadhand.cli.fleet_doctor import fitting
+from leadhand.fleet import transcripts
 from tests.fleet.places import make_repo, run_git
 from tests.support.cli import Folder, finished
 
@@ -356,6 +357,20 @@ def test_what_is_missing_is_named_with_its_fix(folder):
     assert folder.run("fleet", "submit", bad.name).code == 2
     assert folder.run("fleet", "submit", "none.md").code == 2
     assert folder.run("fleet", "log", "a").code == 2
+
+
+def test_whoever_follows_an_agent_is_let_go_when_it_is_gone(folder):
+    """A fleet that was killed has no last word: no fleet is there, or a later attempt is."""
+    place = folder.path / ".leadhand/fleet/transcripts/e/a"
+    place.mkdir(parents=True)
+    line = json.dumps({"at": 1, "kind": "text", "text": "I begin"}) + "\n"
+    (place / "1.jsonl").write_text(line)
+    said = folder.run("fleet", "log", "a", "-f")
+    assert (said.code, "I begin" in said.out) == (0, True)
+    assert "its agent is gone" in said.err
+    assert transcripts.is_over(place / "1.jsonl") is False
+    (place / "2.jsonl").write_text(line)
+    assert transcripts.is_over(place / "1.jsonl") is True
 
 
 def test_a_commit_that_the_log_does_not_know_is_shown(folder):

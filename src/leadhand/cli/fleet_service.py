@@ -318,10 +318,12 @@ def log(
 
     Without TASK: of which tasks something is kept.
     """
+    from leadhand.app.fleet_evidence import live_of
     from leadhand.app.fleet_service import fleet_folder
     from leadhand.fleet import transcripts
 
-    place = fleet_folder(settings_for(folder)) / "transcripts"
+    home = fleet_folder(settings_for(folder))
+    place = home / "transcripts"
     if task is None:
         return _list(console, place)
     path = _transcript(place, task, attempt)
@@ -329,14 +331,18 @@ def log(
     older, _end = transcripts.lines(path.with_suffix(transcripts.OLDER))
     for line in older:
         _say_line(console, line)
+    left = not follow
     while True:
         fresh, shown = transcripts.lines(path, shown)
         for line in fresh:
             _say_line(console, line)
-        if not follow or any(line.get("kind") == "ended" for line in fresh):
+        if left or any(line.get("kind") == "ended" for line in fresh):
             return 0
         if path.stat().st_size < shown:
             shown = 0  # it was full, and begun again
+        if live_of(home) is None or transcripts.is_over(path):
+            console.say("its agent is gone; this is all there is")
+            left = True  # once more: its last words may have come just now
         time.sleep(0.3)
 
 

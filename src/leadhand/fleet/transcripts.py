@@ -71,6 +71,12 @@ def attempts(folder: Path, run: str, task: str) -> list[Path]:
     return sorted((path for path in found if path.stem.isdigit()), key=lambda path: int(path.stem))
 
 
+def is_over(path: Path) -> bool:
+    """Whether a later attempt of the same task is there: then this one ended, said or not."""
+    others = (each.stem for each in path.parent.glob(f"*{LIVE}"))
+    return any(stem.isdigit() and int(stem) > int(path.stem) for stem in others)
+
+
 def lines(path: Path, start: int = 0) -> tuple[list[dict[str, Any]], int]:
     """Whole lines from a place in a file on, and where they end."""
     try:
