@@ -16,6 +16,7 @@ from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Boundaries, clash
 from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic, plan_of, read_epic
 from leadhand.fleet.governor import Governor
+from leadhand.fleet.planning.shaping import wanted_of
 from leadhand.fleet.turns import turn
 
 EPIC = """# Add a search
@@ -105,6 +106,17 @@ def test_no_two_writers_of_one_path_may_run_at_once():
 def test_what_is_wrong_is_said(block, words):
     with pytest.raises(UsageError, match=words):
         parse_epic(f"# Title\n\nWords.\n\n```yaml\n{block}\n```\n", "x", "x.md")
+
+
+def test_a_tier_that_nobody_has_is_refused():
+    """Otherwise the task would go to the first agents, unasked."""
+    task = "{id: a, goal: long enough to read, writes: [x], tier: strong}"
+    epic = parse_epic(f"# Title\n\nWords.\n\n```yaml\ntasks: [{task}]\n```\n", "x", "x.md")
+    for planned in (False, True):
+        with pytest.raises(UsageError, match="'a': its tier 'strong' is none of this fleet's"):
+            wanted_of(epic, ("big",), planned=planned)
+    (step,) = wanted_of(epic, ("strong",), planned=False)["steps"]
+    assert step["worker"] == "coder@strong"
 
 
 def test_an_epic_that_cannot_be_read(tmp_path):

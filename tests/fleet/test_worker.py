@@ -40,6 +40,13 @@ AGENT = textwrap.dedent(
     elif trick == "refuses":
         print(json.dumps({"type": "error", "failure": "policy", "text": "I will not"}))
         sys.exit(1)
+    elif trick == "cleans":
+        import signal, time
+        half = pathlib.Path(f"{task}.py")
+        signal.signal(signal.SIGTERM, lambda *_: (half.unlink(), sys.exit(1)))
+        half.write_text("# the first half\\n")
+        print("at work", flush=True)
+        time.sleep(60)
     elif trick == "many":
         pathlib.Path(f"any/{task}").mkdir(parents=True)
         for number in range(40):
@@ -277,6 +284,23 @@ async def test_who_leaves_too_many_files_is_told_so(shop, processes, tmp_path):
     (failed,) = [e for e in events(store, outcome.run, "AttemptReported") if not e["met"]]
     assert failed["failure"]["class"] == "criteria_unmet"
     assert "files differ, and at most 20 are taken" in failed["failure"]["message"]
+
+
+async def test_work_is_kept_though_its_agent_cleans_up_when_it_is_told_to_end(
+    shop, processes, tmp_path
+):
+    stopping = asyncio.create_task(stopped_at_work(shop))
+    outcome, _ = await run(shop, processes, tmp_path, {"a": ["cleans", "rest"]}, "a")
+    await stopping
+    assert (outcome.status, outcome.steps[0].attempts) == ("succeeded", 2), outcome
+
+
+async def stopped_at_work(shop):
+    """Once it is heard that an agent works, it is stopped, as by `leadhand fleet stop`."""
+    while not any(each.words for each in shop.at_work.values()):
+        await asyncio.sleep(0.01)
+    (agent,) = shop.at_work.values()
+    assert agent.coder.stop(agent.assignment)
 
 
 # --- waiting ---

@@ -68,8 +68,8 @@ SAID_CHARS = 1200
 LOG_CHARS = 3500
 """How much of a log an agent is told, and a report keeps: of its end, which says what is wrong."""
 LINE_S = 365 * 86_400.0
-"""The deadline of an attempt. All of it but waiting (for paths, a place, money, the gate, the train) has a
-clock of its own, and nobody is to lose a try by waiting."""
+"""The deadline of an attempt. All of it but waiting (for paths, a place, money, gate and train) has
+a clock of its own, and nobody is to lose a try by waiting."""
 NET_S = 600.0
 """More than the time it has is given to no agent, should its own clocks fail."""
 
