@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from leadhand.app.fleet import FleetConfig
     from leadhand.core.policy import Policy
     from leadhand.fleet.planning.record import Done
+    from leadhand.fleet.shop import Shop
     from leadhand.fleet.spending import Purse
-    from leadhand.fleet.worker import Shop
     from leadhand.settings import Settings
     from leadhand.workers.processes import Processes
 
