@@ -1,6 +1,7 @@
 """The conductor on real git: what lands is what was gated, and a diff stays what it was."""
 
 import asyncio
+import errno
 import signal
 import subprocess
 import sys
@@ -8,8 +9,10 @@ import sys
 import pytest
 
 from leadhand.errors import LeadhandError
+from leadhand.fleet import git as git_module
 from leadhand.fleet.conductor import Change, Conductor, Ejected, Landed
 from leadhand.fleet.gate import GateTrouble, Verdict
+from leadhand.fleet.git import GitFailed
 from leadhand.fleet.history import read_log
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.patterns import outside, within
@@ -248,6 +251,65 @@ async def test_trouble_is_no_verdict(hub, slots, judge):
             await conductor.land(more)
         judge.trouble = 0
         assert isinstance(await conductor.land(more), Landed)
+
+
+def scarce(monkeypatch, word, times):
+    """A machine that has no room for a git with this word, so many times."""
+    real, left = git_module._run, [times]
+
+    async def run(command, *more):
+        if word in command and left[0]:
+            left[0] -= 1
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await real(command, *more)
+
+    monkeypatch.setattr(git_module, "_run", run)
+    return left
+
+
+async def test_a_machine_without_room_for_git_does_not_stop_the_train(
+    hub, slots, judge, monkeypatch
+):
+    """Main moves when there is room again; or those who wait are told, and the next one lands."""
+    one, two = [await change(slots, name, {name: "x\n"}) for name in ("one", "two")]
+    for word in ("merge-tree", "update-ref"):
+        scarce(monkeypatch, word, 3)
+    notes = []
+    note = lambda what, **more: notes.append((what, more.get("task")))  # noqa: E731
+    async with Conductor(hub, judge, pause_s=0.01, patience_s=60, note=note) as conductor:
+        assert isinstance(await conductor.land(one), Landed)
+        assert conductor.trouble == ""
+    left = scarce(monkeypatch, "update-ref", 1_000_000)
+    async with Conductor(hub, judge, pause_s=0.01, patience_s=0.05, note=note) as conductor:
+        with pytest.raises(GitFailed, match=r"could not be run: .*temporarily unavailable"):
+            await conductor.land(two)
+        assert "temporarily unavailable" in conductor.trouble
+        left[0] = 0
+        assert isinstance(await conductor.land(two), Landed)
+        assert conductor.trouble == ""
+    assert [each for each in notes if each[0] in ("queued", "landed", "withdrawn")] == [
+        ("queued", "one"),
+        ("landed", "one"),
+        ("queued", "two"),
+        ("withdrawn", "two"),
+        ("queued", "two"),
+        ("landed", "two"),
+    ]
+
+
+async def test_who_is_ended_while_it_waits_is_in_line_no_more(hub, slots, judge):
+    """The journal says so, and the train forgets it."""
+    judge.trouble = 10_000
+    mine, notes = await change(slots, "t", {"f": "x\n"}), []
+    note = lambda what, **_more: notes.append(what)  # noqa: E731
+    async with Conductor(hub, judge, pause_s=0.01, note=note) as conductor:
+        waiting = asyncio.create_task(conductor.land(mine))
+        while not conductor.waiting:
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        while conductor.waiting:
+            await asyncio.sleep(0.01)
+    assert notes == ["queued", "withdrawn"]
 
 
 async def test_those_who_wait_when_it_stops_are_told(hub, slots, judge):

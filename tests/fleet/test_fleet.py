@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from leadhand.app.fleet import Fleet, FleetConfig, _mark, run_of
+from leadhand.app.fleet import Fleet, FleetConfig, _mark
+from leadhand.app.fleet_submitting import run_of
 from leadhand.core.policy import Policy
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.template import TemplateCoder

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -492,6 +493,22 @@ async def test_git_is_bounded(hub, monkeypatch):
     monkeypatch.setattr(git_module, "OUTPUT_BYTES_MAX", 10)
     with pytest.raises(GitFailed, match="too much"):
         await hub.git("cat-file", "-p", "HEAD")
+
+
+async def test_a_machine_without_room_for_git_is_its_trouble(hub, tmp_path, monkeypatch):
+    """In the one error that callers know; a folder that is gone is its owner's to explain."""
+    with pytest.raises(FileNotFoundError):
+        await hub.git("status", files=tmp_path / "gone")
+
+    async def no_room(*_words, **_more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_room)
+    with pytest.raises(GitFailed, match="could not be run") as caught:
+        await hub.git("cat-file", "-p", "HEAD")
+    assert caught.value.full
+    with pytest.raises(GitFailed, match="could not be run"):
+        await check_version()
 
 
 async def test_an_old_git_is_refused(monkeypatch, tmp_path):

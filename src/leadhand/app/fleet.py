@@ -15,24 +15,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.fleet_evidence import left_behind
+from leadhand.app.fleet_intake import Intake
 from leadhand.app.fleet_planning import epic_planner, epic_policy
 from leadhand.app.fleet_results import Results
-from leadhand.app.fleet_submitting import data_of, run_of, submit
+from leadhand.app.fleet_submitting import submit
+from leadhand.app.fleet_watching import watch
 from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
-from leadhand.errors import LeadhandError, UsageError
+from leadhand.errors import UsageError
 from leadhand.fleet.conductor import Conductor
 from leadhand.fleet.crew import crew, tiers_of
-from leadhand.fleet.epics import parse_epic, text_of
 from leadhand.fleet.following import Following
 from leadhand.fleet.gate import Gate, GateRules
-from leadhand.fleet.git import GitFailed
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.journal import Journal
@@ -66,12 +65,11 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.fleet.coder.base import Coder
+    from leadhand.fleet.epics import Epic
     from leadhand.fleet.planning.record import Done
     from leadhand.fleet.proxy import Proxy
     from leadhand.fleet.sandbox import Sandbox
 
-LOOK_S = 1.0
-"""How often the folder of epics and the user's branch are looked at."""
 BEHIND_MIN = 50
 """Changes that may wait for the train before nobody new starts, in a small fleet."""
 
@@ -127,11 +125,11 @@ class Fleet:
         self._coders = coders
         self._stack = contextlib.AsyncExitStack()
         self._runs: dict[str, Run] = {}
-        self._refused: dict[str, str] = {}
+        self._trouble: dict[str, str] = {}
+        self._intake = Intake(self.epics, self._known, self._begin)
         self._done: list[Done] = []
         self._tiers: tuple[str, ...] = ()
         self._ended: dict[str, State] = {}
-        self._seen: dict[str, tuple[int, int]] = {}
         self._following: Following
         self._results: Results
         self._looked = asyncio.Event()
@@ -211,8 +209,18 @@ class Fleet:
             if header.run.startswith(EPIC):
                 await self._take_up(header.run)
         self._results.begin(self._ended)
-        for watch in (self._watch(), self._follow(), self.sound.watch()):
-            watching = asyncio.get_running_loop().create_task(watch)
+        # A train that cannot go on ends the fleet: nothing would ever land.
+        self.host.spawn(conductor.ended())
+        loops = [
+            watch("the folder of epics", self._look, self._trouble),
+            self.sound.watch(),
+        ]
+        if config.pull_request:
+            loops.append(watch("pull requests", self._give, self._trouble))
+        if config.follow:
+            loops.append(watch("your branch", self._following.look, self._trouble))
+        for loop in loops:
+            watching = asyncio.get_running_loop().create_task(loop)
             stack.push_async_callback(_ended, watching)
 
     def _shop(
@@ -256,8 +264,15 @@ class Fleet:
     @property
     def refused(self) -> dict[str, str]:
         """What cannot be taken or given, and why: epics, results, the user's own commits."""
-        told = {**self._results.refused, **self._following.told, **self.shop.slots.told}
-        return {**self._refused, **told}
+        train = self.shop.conductor.trouble
+        return {
+            **self._intake.refused,
+            **self._results.refused,
+            **self._following.told,
+            **self.shop.slots.told,
+            **({"the train": train} if train else {}),
+            **self._trouble,
+        }
 
     def running_cost(self) -> float:
         """What agents and reviewers at work have cost so far, as they say."""
@@ -294,45 +309,25 @@ class Fleet:
         """Hand in an epic; the name of the run that it will be."""
         return submit(self.epics, path)[0]
 
-    async def _watch(self) -> None:
-        while True:
-            for path in sorted(self.epics.glob("*.md")):
-                if not path.name.startswith(".") and self._is_whole(path):
-                    await self._begin(path)
-            await self._results.give(self._succeeded)
+    async def _look(self) -> None:
+        """Take what was handed in, and give what has landed."""
+        try:
+            await self._intake.look()
+            await self._results.give_branch()
+        finally:  # whoever waits for a look has to see also one that failed
             self._looked.set()
-            await asyncio.sleep(LOOK_S)
 
-    async def _follow(self) -> None:
-        while self.config.follow:
-            with contextlib.suppress(GitFailed):
-                await self._following.look()
-            await asyncio.sleep(LOOK_S)
+    async def _give(self) -> None:
+        await self._results.give(self._succeeded)
 
-    async def _begin(self, path: Path) -> None:
-        try:
-            data = await asyncio.to_thread(data_of, path)
-            ident = run_of(path.stem, data)
-            if ident in self._runs or self.host.store.header(ident) is not None:
-                return
-            epic = parse_epic(text_of(data), path.stem, str(path))
-            if not epic.tasks and self.lead.planner is None:
-                raise UsageError(f"{path}: names no tasks, and this fleet has no planner")
-            wanted = wanted_of(epic, self._tiers, planned=self.lead.planner is not None)
-            self._runs[ident] = await self.lead.begin(self.host, wanted, run_id=ident)
-            self._refused.pop(path.name, None)
-        except (OSError, UnicodeDecodeError, LeadhandError) as error:
-            self._refused[path.name] = str(error)
+    async def _begin(self, ident: str, path: Path, epic: Epic) -> None:
+        if not epic.tasks and self.lead.planner is None:
+            raise UsageError(f"{path}: names no tasks, and this fleet has no planner")
+        wanted = wanted_of(epic, self._tiers, planned=self.lead.planner is not None)
+        self._runs[ident] = await self.lead.begin(self.host, wanted, run_id=ident)
 
-    def _is_whole(self, path: Path) -> bool:
-        """Whether nobody is writing the file just now: half an epic would be another one."""
-        try:
-            about = path.stat()
-        except OSError:
-            return False
-        mark = (about.st_size, about.st_mtime_ns)
-        before, self._seen[path.name] = self._seen.get(path.name), mark
-        return mark == before or time.time() - about.st_mtime > LOOK_S
+    def _known(self, ident: str) -> bool:
+        return ident in self._runs or self.host.store.header(ident) is not None
 
     def _succeeded(self) -> list[State]:
         """Epics that are done, those of earlier days too."""
@@ -345,7 +340,7 @@ class Fleet:
         await self._looked.wait()
         for run in list(self._runs.values()):
             await run.settled()
-        await self._results.give(self._succeeded)
+        await self._give()
 
     def events(self, ident: str) -> list[tuple[int, Event]]:
         """Everything that happened in an epic."""

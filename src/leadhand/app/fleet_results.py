@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Doc = dict[str, Any]
 BRANCH = "the branch of results"
+RECORD = "the record of pull requests"
 PLACES = ("base", "body_file", "branch", "commit", "repo", "run", "title")
 TIME_S = 600.0
 PAUSE_S = 30.0
@@ -58,36 +59,40 @@ class Results:
     ) -> None:
         self._hub, self.branch, self._command = hub, branch, tuple(command)
         self._processes, self._folder, self._note = processes, folder, note
-        self._published, self._lock = "", asyncio.Lock()
+        self._published, self._lock, self._offering = "", asyncio.Lock(), asyncio.Lock()
         self._path = folder / "pulls.json"
         self._made: dict[str, str] | None = None
+        self._unwritten = False
         self._again: dict[str, tuple[int, float]] = {}
         self.refused: dict[str, str] = {}
         """What could not be given, and why."""
 
     async def give(self, ended: Callable[[], Iterable[State]]) -> None:
-        """Bring the branch up to main, and make the pull requests that are due."""
-        async with self._lock:
+        """Bring the branch up to main, and make the pull requests that are due, one by one.
+
+        A command may take its time: the branch can be given meanwhile.
+        """
+        async with self._offering:
             over = list(ended())  # before main is looked at: what ends meanwhile may not be on it
-            if not await self._published_all() or (made := self._made) is None:
-                return  # without the record of what was made, the next might be a second one
-            for state in over:
+            if not await self.give_branch() or (made := self._made) is None:
+                return
+            for state in (each for each in over if each.run not in made):
+                if not self._recorded():
+                    return  # without the record of what was made, the next might be a second one
                 await self._offer(state, made)
+            self._recorded()
 
-    async def give_branch(self) -> None:
-        """Bring the branch up to main, and no more: the fleet ends, and waits for nobody."""
+    async def give_branch(self) -> bool:
+        """Bring the branch up to main, and no more; whether it is there."""
         async with self._lock:
-            await self._published_all()
-
-    async def _published_all(self) -> bool:
-        try:
-            if self.branch and self._hub.main() != self._published:
-                self._published = await self._hub.publish(self.branch)
-        except LeadhandError as error:  # the next look tries again
-            self.refused[BRANCH] = str(error)
-            return False
-        self.refused.pop(BRANCH, None)
-        return True
+            try:
+                if self.branch and self._hub.main() != self._published:
+                    self._published = await self._hub.publish(self.branch)
+            except LeadhandError as error:  # the next look tries again
+                self.refused[BRANCH] = str(error)
+                return False
+            self.refused.pop(BRANCH, None)
+            return True
 
     # --- pull requests ---
 
@@ -99,8 +104,8 @@ class Results:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             self._made = {str(run): str(said) for run, said in found.items()}
         except FileNotFoundError:
-            self._made = dict.fromkeys(ended, "")
-            self._write()
+            self._made, self._unwritten = dict.fromkeys(ended, ""), True
+            self._recorded()
         except (OSError, ValueError, AttributeError, RecursionError) as error:
             fix = "Fix: mend it, or remove it; then epics that ended get no pull request"
             raise LeadhandError(f"{self._path}: cannot be read ({error}). {fix}") from None
@@ -108,14 +113,13 @@ class Results:
     async def _offer(self, state: State, made: dict[str, str]) -> None:
         run = state.run
         tries, due = self._again.get(run, (0, 0.0))
-        if run in made or time.monotonic() < due:
+        if time.monotonic() < due:
             return
         code, said = await self._run(state)
         self._note("pull request", run=run, code=code, said=said)
         name = f"the pull request of {run}"
         if code == 0:
-            made[run] = said
-            self._write()
+            made[run], self._unwritten = said, True
             self.refused.pop(name, None)
             return
         pause = PAUSE_S * 2 ** min(tries, PAUSES_MAX)
@@ -123,10 +127,7 @@ class Results:
         self.refused[name] = f"{self._command[0]} ended with {code}: {said}"
 
     async def _run(self, state: State) -> tuple[int, str]:
-        body = self._folder / "pulls" / f"{state.run}.md"
-        body.parent.mkdir(mode=0o700, exist_ok=True)
-        body.write_text(body_of(state), encoding="utf-8")
-        user = self._hub.user
+        body, user = self._folder / "pulls" / f"{state.run}.md", self._hub.user
         places = {
             "base": user.ref.removeprefix("refs/heads/"),
             "body_file": str(body),
@@ -138,6 +139,8 @@ class Results:
         }
         argv = [fill(word, places) for word in self._command]
         try:
+            body.parent.mkdir(mode=0o700, exist_ok=True)
+            body.write_text(body_of(state), encoding="utf-8")
             process = await self._processes.spawn(argv, cwd=user.repo, env=dict(os.environ))
         except (SpawnError, ProcessError, OSError) as error:
             return 127, str(error)
@@ -156,10 +159,20 @@ class Results:
         )
         return code, scrub(text.strip().rpartition("\n")[2])[-SAID_CHARS:]
 
-    def _write(self) -> None:
+    def _recorded(self) -> bool:
+        """Whether what was made is on the disk; it is put there if not."""
+        if not self._unwritten:
+            return True
         fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps(self._made), encoding="utf-8")
-        fresh.replace(self._path)
+        try:
+            fresh.write_text(json.dumps(self._made), encoding="utf-8")
+            fresh.replace(self._path)
+        except OSError as error:
+            self.refused[RECORD] = f"{error}; no more are made until it can be written"
+            return False
+        self._unwritten = False
+        self.refused.pop(RECORD, None)
+        return True
 
 
 def fill(word: str, places: Mapping[str, str]) -> str:

@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.fleet_evidence import Evidence, live_of, write_live
+from leadhand.app.fleet_watching import watch
 from leadhand.core.moments import iso
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet import transcripts
@@ -55,11 +56,13 @@ class Station:
         """Somebody wants the fleet to end."""
         self._looking: asyncio.Task[None] | None = None
         self._held = ""
+        self._trouble: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         (self.folder / "orders").mkdir(mode=0o700, exist_ok=True)
         write_live(self.folder, self.live())
-        self._looking = asyncio.create_task(self._look())
+        looking = watch("orders", self._look, self._trouble, LOOK_S)
+        self._looking = asyncio.create_task(looking)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -69,16 +72,14 @@ class Station:
         (self.folder / "live.json").unlink(missing_ok=True)
 
     async def _look(self) -> None:
-        while True:
-            for path in sorted((self.folder / "orders").glob("*.order")):
-                self._carry_out(path)
-            with contextlib.suppress(OSError):  # a full disk hides us, and stops nobody
-                write_live(self.folder, self.live())
-            held = self.fleet.held_back
-            if held.partition(" ")[2] != self._held.partition(" ")[2]:
-                self.fleet.shop.note("held", why=held)
-            self._held = held
-            await asyncio.sleep(LOOK_S)
+        with contextlib.suppress(OSError):  # a full disk hides us, and stops nobody
+            write_live(self.folder, self.live())
+        held = self.fleet.held_back
+        if held.partition(" ")[2] != self._held.partition(" ")[2]:
+            self.fleet.shop.note("held", why=held)
+        self._held = held
+        for path in sorted((self.folder / "orders").glob("*.order")):
+            self._carry_out(path)
 
     # --- what goes on ---
 
@@ -96,7 +97,7 @@ class Station:
             "waiting": shop.governor.waiting,
             "held_back": self.fleet.held_back,
             "draining": shop.governor.stopped,
-            "refused": self.fleet.refused,
+            "refused": {**self.fleet.refused, **self._trouble},
             "train": shop.conductor.status(),
             "sandbox": shop.sandbox.kind,
             "daily_spend": config.daily,
@@ -112,7 +113,7 @@ class Station:
             told = self.order(*words)
         except LeadhandError as error:
             told = {"error": str(error)}
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             told = {"error": f"that is no order ({error})"}
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)

@@ -15,66 +15,31 @@ Laws
     4. Trouble of git or of the gate is nobody's fault: it is tried again after a while, and when it
        does not pass, those who wait are told of the trouble (an exception), not of a verdict.
     5. A newer attempt of a task takes the place of an older one.
+    6. Only a bug of ours stops the train, and then it says so (`ended`): a fleet whose changes
+       wait for nobody must not look alive.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from leadhand.errors import Bug, LeadhandError
 from leadhand.fleet import signals
+from leadhand.fleet.changes import Change, Ejected, Landed
 from leadhand.fleet.gate import Command, Verdict
 from leadhand.fleet.git import GitFailed, shown
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.patterns import outside, within
-from leadhand.fleet.signals import Kind
 from leadhand.fleet.train import Rules, Train
+
+__all__ = ["Change", "Checks", "Conductor", "Ejected", "Landed"]
 
 PATIENCE_S = 120.0
 PAUSE_S = 0.5
 LOG_MAX = 60_000
 LOGS_MAX = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One commit (`head`) on its base, that wants to be on main."""
-
-    run: str
-    task: str
-    attempt: int
-    base: str
-    head: str
-    goal: str
-    paths: tuple[str, ...] = ()
-    """What it may write; nothing said: anything."""
-    cleared: tuple[str, ...] = ()
-    """Protected paths it may write all the same."""
-    acceptance: tuple[Command, ...] = ()
-    trailers: Mapping[str, str] = field(default_factory=dict)
-    author: str = ""
-    joins: bool = False
-    """Whether `head` is history to be kept, and becomes a parent: what people did themselves."""
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """On main: its commit, and the tip that was gated with it."""
-
-    sha: str
-    tip: str
-    waited_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ejected:
-    """Back to its owner, and why."""
-
-    kind: Kind
-    log: str
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Checks(Protocol):
@@ -123,6 +88,8 @@ class Conductor:
         self._trouble_since: float | None = None
         self._count = 0
         self.counts: dict[str, int] = {}
+        self.trouble = ""
+        """What keeps git or the gate from answering, while something does."""
 
     async def __aenter__(self) -> Self:
         self._serving = asyncio.create_task(self._serve())
@@ -143,20 +110,29 @@ class Conductor:
         told = self._before(change) or await self._refusal(change)
         if told is not None:
             return self._counted(told, change, 0.0)
+        if self._serving is None or self._serving.done():
+            raise Bug("the conductor is not running")
         self._count += 1
         name = f"{self._count}"
         answer: asyncio.Future[Landed | Ejected] = asyncio.get_running_loop().create_future()
         self._replace_older(change)
         self._waiting[name] = _Waiting(change, self._clock(), answer)
-        if self._serving is None or self._serving.done():
-            raise Bug("the conductor is not running")
         self._events.put_nowait(signals.Added(name))
-        self._note("queued", **_named(change))
+        self._note("queued", **change.about)
         try:
-            return self._counted(await answer, change, self._clock() - began)
+            told = await answer
+        except BaseException:  # whoever waited was ended, or told of trouble: it is in line no more
+            self._note("withdrawn", **change.about)
+            raise
         finally:
             if name in self._waiting:
                 self._events.put_nowait(signals.Withdrawn(name))
+        return self._counted(told, change, self._clock() - began)
+
+    async def ended(self) -> None:
+        """Until the train has stopped; raises what stopped it."""
+        if self._serving is not None:
+            await asyncio.shield(self._serving)
 
     @property
     def waiting(self) -> int:
@@ -204,16 +180,16 @@ class Conductor:
             return Ejected("empty", "nothing differs from the base")
         foreign = outside(paths, change.paths) if change.paths else []
         if foreign:
-            return _told("foreign", "it touches what is not its own", foreign)
+            return Ejected.over("foreign", "it touches what is not its own", foreign)
         kept = [path for path in outside(paths, change.cleared) if within(path, self._protected)]
-        return _told("protected", "it touches what is protected", kept) if kept else None
+        return Ejected.over("protected", "it touches what is protected", kept) if kept else None
 
     def _counted(self, told: Landed | Ejected, change: Change, waited_s: float) -> Landed | Ejected:
         kind = told.kind if isinstance(told, Ejected) else "landed"
         self.counts[kind] = self.counts.get(kind, 0) + 1
         more = {"kind": kind} if isinstance(told, Ejected) else {"sha": told.sha}
         what = "ejected" if isinstance(told, Ejected) else "landed"
-        self._note(what, **_named(change), waited_s=round(waited_s, 3), **more)
+        self._note(what, **change.about, waited_s=round(waited_s, 3), **more)
         return told
 
     # --- what the train wants --------------------------------------------------------------
@@ -225,9 +201,10 @@ class Conductor:
                 await self._do(self.train.step(event))
                 if isinstance(event, signals.Withdrawn):
                     self._waiting.pop(event.change, None)
-            except Exception as error:
-                self._give_up(error, list(self._waiting))
-                raise
+            except Exception as error:  # noqa: BLE001 - it is told, and ends the train
+                bug = Bug.behind(error)
+                self._give_up(bug, list(self._waiting))
+                raise bug from bug.__cause__
 
     async def _do(self, actions: Sequence[signals.Action]) -> None:
         for action in actions:
@@ -262,7 +239,7 @@ class Conductor:
         """Build a prefix and gate its tip."""
         try:
             event = await self._verdict(test, names, main)
-            self._trouble_since = None
+            self._trouble_since, self.trouble = None, ""
         except Exception as error:  # noqa: BLE001 — whatever it is, it is no verdict
             event = signals.Trouble(test)
             await self._endure(error, names)
@@ -272,6 +249,7 @@ class Conductor:
     async def _endure(self, error: Exception, names: Sequence[str]) -> None:
         """Wait a little; after a long time without any verdict, tell those who wait."""
         since = self._trouble_since = self._trouble_since or self._clock()
+        self.trouble = str(error) or type(error).__name__
         if self._clock() - since >= self._patience_s:
             self._give_up(error, names)
         await asyncio.sleep(self._pause_s)
@@ -365,7 +343,7 @@ class Conductor:
                     raise Bug(f"what was tested cannot be built again: {made.log}")
                 commits[name] = tip = made
             moved = await self._advance(tip, old)
-        except LeadhandError as error:
+        except (LeadhandError, OSError) as error:
             self._give_up(error, names)
             moved = False
         self._main = self._hub.main()
@@ -384,17 +362,12 @@ class Conductor:
         until = self._clock() + self._patience_s
         while True:
             try:
-                return await self._hub.advance(new, old)
-            except GitFailed:
+                moved = await self._hub.advance(new, old)
+            except (GitFailed, OSError) as error:
+                self.trouble = str(error)
                 if self._clock() >= until:
                     raise
                 await asyncio.sleep(self._pause_s)
-
-
-def _named(change: Change) -> dict[str, Any]:
-    return {"run": change.run, "task": change.task, "attempt": change.attempt}
-
-
-def _told(kind: Kind, why: str, paths: Sequence[str]) -> Ejected:
-    named = [shown(path) for path in paths[:100]]
-    return Ejected(kind, f"{why}: {', '.join(named)}", {"paths": named})
+            else:
+                self.trouble = ""
+                return moved

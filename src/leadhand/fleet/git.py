@@ -12,7 +12,8 @@ Laws
        process group of its own. It is asked to end before it is killed: git takes its lock files
        away when asked, and leaves them behind when killed.
     4. What a failure means is for the caller to say; here it is a ``GitFailed`` with the exit
-       code and the end of what git said. ``full`` tells that the disk had no room.
+       code and the end of what git said. ``full`` tells that the disk had no room. A machine
+       that has no process, descriptor or memory left for git is one, too.
     5. File names are bytes. They are handed around as text with surrogate escapes; ``shown`` makes
        a text of one that can be printed and stored.
 """
@@ -36,6 +37,8 @@ GRACE_S = 3.0
 OUTPUT_BYTES_MAX = 256 << 20
 SAID_BYTES_MAX = 16 << 10
 AT_ONCE = 8
+OF_THE_FOLDER = (FileNotFoundError, NotADirectoryError, PermissionError)
+"""What starting git in a folder comes to that is gone, or closed."""
 
 SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -79,9 +82,12 @@ _FULL = re.compile(rb"no space left on device|disk quota exceeded|file too large
 class GitFailed(LeadhandError):
     """Git could not do what it was asked to do: trouble of the machine or of the repository."""
 
-    def __init__(self, arguments: Sequence[str], code: int | None, err: str) -> None:
+    def __init__(
+        self, arguments: Sequence[str], code: int | None, err: str, *, begun: bool = True
+    ) -> None:
         self.arguments, self.code, self.err = tuple(arguments), code, err
         ended = "did not end in time" if code is None else f"ended with {code}"
+        ended = ended if begun else "could not be run"
         super().__init__(f"git {arguments[0]} {ended}: {err.strip() or 'it said nothing'}")
 
     @property
@@ -144,8 +150,15 @@ class Git:
         command = [program(), f"--git-dir={self.folder}"]
         for setting in SETTINGS:
             command += ["-c", setting]
-        async with self.room:
-            said = await _run([*command, *arguments], files, variables, stdin, time_s, self.held)
+        try:
+            async with self.room:
+                said = await _run(
+                    [*command, *arguments], files, variables, stdin, time_s, self.held
+                )
+        except OSError as error:
+            if files is not None and isinstance(error, OF_THE_FOLDER):
+                raise  # whoever owns the files knows what that means
+            raise GitFailed(arguments, None, str(error), begun=False) from error
         if said is None:
             raise GitFailed(arguments, None, f"no answer within {time_s:g} s, or too much of it")
         if said.code not in codes:
@@ -188,7 +201,11 @@ def program() -> str:
 
 async def check_version() -> str:
     """The version of git; one that is too old is said so in words."""
-    said = await _run([program(), "version"], None, environment(Path(os.devnull)), b"", TIME_S, ())
+    env = environment(Path(os.devnull))
+    try:
+        said = await _run([program(), "version"], None, env, b"", TIME_S, ())
+    except OSError as error:
+        raise GitFailed(("version",), None, str(error), begun=False) from error
     found = re.search(r"(\d+)\.(\d+)\S*", said.text if said else "")
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
         version = found[0] if found else "unknown"

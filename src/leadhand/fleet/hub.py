@@ -197,21 +197,21 @@ class Hub:
             )
             if ancestor.code:
                 raise Bug(f"main would lose commits: {new} does not come after {old}")
+            found, commits = new, await read_log(self.git, f"{old}..{new}")
             try:
                 await self.git("update-ref", "-m", "advance", MAIN, new, old)
             except GitFailed:
                 # It may have moved all the same, or another was first, or git met trouble.
-                self._main = await self.resolve(MAIN)
-                if self._main == old:
+                found = await self.resolve(MAIN)
+                if found == old:
                     # Nobody else writes main, so a lock on it is of a git that was killed.
                     (self.git.folder / f"{MAIN}.lock").unlink(missing_ok=True)
                     raise
-                if self._main != new:
-                    return False
-            self._main = new
-            for commit in await read_log(self.git, f"{old}..{new}"):
+                commits = await read_log(self.git, f"{old}..{found}")
+            self._main = found
+            for commit in commits:
                 self._note(commit)
-        return True
+        return found == new
 
     def landed(self, run: str, task: str) -> str | None:
         """The commit on main with the work of a task, if there is one."""

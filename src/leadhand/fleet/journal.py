@@ -7,6 +7,7 @@ a file, written at once and never changed, so that a process that is killed lose
     opened, closed                    a fleet began, and ended in order
     agent, agent ended                one agent's process, with what it cost
     queued, landed, ejected           a change at the train
+    withdrawn                         one whose owner was ended, or told of trouble
     tested, moved                     a prefix that was gated; main that moved over some changes
     held                              why nobody starts, or that somebody may again
 
@@ -15,6 +16,7 @@ A file that grows beyond `BYTES_MAX` becomes the older one, and the one before t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -64,16 +66,26 @@ class Journal:
         except OSError:
             return
         if self._size > self._bytes_max:
-            os.close(self._file)
-            self._path.replace(older(self._path))
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Where no new file can be had, the old one goes on: it is closed last."""
+        full = self._file
+        try:
+            with contextlib.suppress(FileNotFoundError):  # it was moved the last time
+                self._path.replace(older(self._path))
             self._open()
+        except OSError:
+            return
+        os.close(full)
 
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o600)
         self._size = os.fstat(self._file).st_size
         if self._size:
-            os.write(self._file, b"\n")  # the last line may have been cut off
+            with contextlib.suppress(OSError):
+                os.write(self._file, b"\n")  # the last line may have been cut off
 
 
 def older(path: Path) -> Path:

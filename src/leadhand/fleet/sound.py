@@ -13,8 +13,6 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from leadhand.errors import LeadhandError
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
 
 AGAIN_S = 300.0
 """A main that is red is looked at again when it has moved, or after this long."""
+TROUBLE_S = 10.0
+"""A main that could not be tested is looked at again after this long."""
 LOOK_S = 1.0
 TRIES = 3
 SAID_CHARS = 1200
@@ -46,19 +46,20 @@ class Soundness:
         """Look until main is green; then there is nothing left to do."""
         while self.against:
             main = self._hub.main()
-            await self._look(main)
+            pause = AGAIN_S
+            try:
+                await self._look(main)
+            except Exception as error:  # noqa: BLE001 - nobody would ever start: it is said
+                self.against = f"main could not be tested: {str(error) or type(error).__name__}"
+                pause = TROUBLE_S
             waited = 0.0
-            while self.against and waited < AGAIN_S and self._hub.main() == main:
+            while self.against and waited < pause and self._hub.main() == main:
                 await asyncio.sleep(LOOK_S)
                 waited += LOOK_S
 
     async def _look(self, main: str) -> None:
         for _ in range(TRIES):  # gates are flaky; what is broken is red each time
-            try:
-                verdict = await self._gate.check(main)
-            except LeadhandError as error:
-                self.against = f"main could not be tested: {error}"
-                return
+            verdict = await self._gate.check(main)
             self._note("looked", sha=main, ok=verdict.ok, failed=verdict.failed)
             if verdict.ok:
                 break
