@@ -2,9 +2,11 @@
 
 import pytest
 
+from leadhand.errors import UsageError
 from leadhand.fleet.conductor import Conductor
 from leadhand.fleet.following import Following
 from leadhand.fleet.history import read_log
+from leadhand.fleet.hub import Hub
 from tests.fleet.places import commit_all, files_of, run_git, write
 from tests.fleet.test_conductor import Judge, change
 
@@ -69,3 +71,56 @@ async def test_another_history_is_not_joined(user, hub, conductor):
     await following.look()
     assert "no commit in common" in following.refused
     assert hub.main() == main
+
+
+async def test_the_branch_that_is_followed_is_that_of_the_beginning(tmp_path, user):
+    """A checkout goes from branch to branch; what is tried on one of them is nobody's yet."""
+    hub = await Hub.open(tmp_path / "fleet", user)
+    assert hub.user.aside == ""
+    hub.close()
+    begun = run_git(user, "rev-parse", "HEAD")
+    run_git(user, "checkout", "-q", "-b", "experiment")
+    write(user, {"tried": "x\n"})
+    tried = commit_all(user, "Try something")
+    for _ in range(2):
+        async with await Hub.open(tmp_path / "fleet", user) as hub:
+            assert (await hub.fetch_user()).tip == begun
+            assert "main is followed" in hub.user.aside
+            assert "experiment is checked out" in hub.user.aside
+        run_git(user, "checkout", "-q", "--detach")
+        async with await Hub.open(tmp_path / "fleet", user) as hub:
+            assert (await hub.fetch_user()).tip == begun
+            assert "names no branch" in hub.user.aside
+        run_git(user, "checkout", "-q", "experiment")
+    async with await Hub.open(tmp_path / "fleet", user, "experiment") as hub:
+        assert ((await hub.fetch_user()).tip, hub.user.aside) == (tried, "")
+    run_git(user, "branch", "-q", "-D", "main")
+    with pytest.raises(
+        UsageError, match=r"no branch 'main'.*Fix: name another in \[fleet\] branch"
+    ):
+        await Hub.open(tmp_path / "fleet", user)
+
+
+async def test_a_head_that_names_no_branch_is_a_place_to_start_from(tmp_path, user):
+    run_git(user, "checkout", "-q", "--detach")
+    begun = run_git(user, "rev-parse", "HEAD")
+    async with await Hub.open(tmp_path / "fleet", user) as hub:
+        assert "no branch is followed" in hub.user.aside
+        write(user, {"tried": "x\n"})
+        commit_all(user, "Try something")
+        assert await hub.user_tip() == (await hub.fetch_user()).tip == begun
+    async with await Hub.open(tmp_path / "fleet", user) as hub:
+        assert (await hub.fetch_user()).relation == "same"
+    async with await Hub.open(tmp_path / "fleet", user, "HEAD") as hub:
+        assert (await hub.fetch_user()).relation == "ahead", "asked for by name it is followed"
+
+
+async def test_a_hub_from_before_branches_were_recorded_follows_what_it_finds(tmp_path, user):
+    async with await Hub.open(tmp_path / "fleet", user) as hub:
+        await hub.git("config", "--unset", "leadhand.followed")
+    run_git(user, "checkout", "-q", "-b", "other")
+    async with await Hub.open(tmp_path / "fleet", user) as hub:
+        assert hub.user.ref == "refs/heads/other"
+    run_git(user, "checkout", "-q", "main")
+    async with await Hub.open(tmp_path / "fleet", user) as hub:
+        assert hub.user.ref == "refs/heads/other"

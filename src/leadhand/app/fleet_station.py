@@ -92,6 +92,8 @@ class Station:
             "url": self.url,
             "repo": str(config.repo),
             "publish": config.publish,
+            "follows": shop.hub.user.ref.removeprefix("refs/heads/") if config.follow else "",
+            "aside": shop.hub.user.aside,
             "agents": [_agent(each) for each in list(shop.at_work.values())],
             "places": {"most": shop.governor.most, "now": int(shop.governor.limit)},
             "waiting": shop.governor.waiting,

@@ -63,6 +63,8 @@ def lines(doc: Doc) -> Iterator[str]:
     yield f"fleet      {_fleet_word(live)}"
     if live and live["held_back"]:
         yield f"           held back: {clean(live['held_back'])}"
+    if live and live.get("aside"):
+        yield f"           {clean(live['aside'])}"
     yield f"agents     {agents['now']} now, {agents['peak']} at most, {agents['runs']} in all"
     tasks = ", ".join(f"{number} {name}" for name, number in doc["tasks"].items())
     yield f"tasks      {tasks or 'none'}"

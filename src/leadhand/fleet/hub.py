@@ -25,7 +25,6 @@ touches are the paths it lands on.
 import asyncio
 import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +35,7 @@ from leadhand.errors import Bug, StoreCorrupt, UsageError
 from leadhand.fleet.git import Git, GitFailed, check_version, name_of
 from leadhand.fleet.history import Commit, read_log
 from leadhand.fleet.locking import hold, tidy
+from leadhand.fleet.making import make
 from leadhand.fleet.sameness import Entry, same_lines, strangers
 from leadhand.fleet.trailers import message_of
 from leadhand.fleet.user import Fetched, User
@@ -51,14 +51,6 @@ CONFIGURATION = """\
 [safe]
 \tdirectory = *
 """
-REPOSITORY = (
-    ("gc.auto", "0"),
-    ("gc.pruneExpire", "never"),
-    ("receive.autogc", "false"),
-    ("core.logAllRefUpdates", "true"),
-    ("receive.denyNonFastForwards", "true"),
-    ("uploadpack.allowAnySHA1InWant", "true"),
-)
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -93,7 +85,8 @@ class Hub:
     async def open(cls, path: Path, repo: Path, branch: str = "") -> Self:
         """The hub in a folder, made from the user's repository the first time.
 
-        `branch` is the user's branch it starts from; by default the one that is checked out.
+        `branch` is the user's branch it starts from and follows; by default the one that was
+        checked out when it was made.
         """
         await check_version()
         path = Path.cwd() / path
@@ -108,13 +101,14 @@ class Hub:
             user = await User.find(repo, branch, git)
             hub = cls(path, git, user, lock)
             if not git.folder.exists():
-                await hub._make()
+                await make(git, user, MAIN, (MAIN, START))
             elif not await user.has(await hub.resolve(START)):
                 raise UsageError(
                     f"the fleet in {path.parent} began with another repository than {repo}. "
                     "Fix: give this one a folder of its own with --folder PATH"
                 )
             await asyncio.to_thread(tidy, path, git.folder)
+            await user.record(git)
             await hub._read()
         except BaseException:
             os.close(lock)
@@ -150,21 +144,6 @@ class Hub:
         if self._lock < 0 or self._user is None:
             raise Bug("this hub is closed, or was opened for reading only")
         return self._user
-
-    async def _make(self) -> None:
-        """In a folder beside, which then gets its name: half a hub is none."""
-        half = self.git.folder.with_suffix(".new")
-        shutil.rmtree(half, ignore_errors=True)
-        git = Git(half, self.git.configuration, self.git.held)
-        form = await self._own().object_format()
-        await git("init", "--quiet", "--bare", "--template=", f"--object-format={form}", str(half))
-        for name, value in REPOSITORY:
-            await git("config", name, value)
-        fetched = await self._own().fetch(git)
-        for ref in (MAIN, START):
-            await git("update-ref", ref, fetched)
-        await git("symbolic-ref", "HEAD", MAIN)
-        half.rename(self.git.folder)
 
     async def _read(self) -> None:
         try:

@@ -5,6 +5,10 @@ there, from the hub, with everything switched off that a fetch might set going (
 tags, submodules, FETCH_HEAD): objects arrive, one ref appears or moves forward, and a branch that
 is checked out anywhere is refused. No file of a checkout, no index, no configuration is opened
 for writing; whether the tree is dirty, HEAD detached or the history shallow makes no difference.
+
+Which branch is followed is written into the hub when it is made. A checkout goes from branch to
+branch, and what somebody tries on one of them must not come to main because a fleet was started
+anew meanwhile. A HEAD that named no branch then is a commit to start from, and nothing is followed.
 """
 
 from dataclasses import dataclass
@@ -16,6 +20,7 @@ from leadhand.fleet.git import Git, GitFailed
 
 USER = "refs/leadhand/user"
 COPY_S = 3600.0
+FOLLOWED = "leadhand.followed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +35,48 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Where the user's repository is, and what is taken from it: a branch, or HEAD."""
+    """Where the user's repository is, and what is taken from it: a branch, or one commit."""
 
     repo: Path
     git: Git
     ref: str
+    aside: str = ""
+    """What is to be said where something else is checked out than what is followed."""
 
     @classmethod
-    async def find(cls, repo: Path, branch: str, git: Git) -> Self:
-        """The repository a path lies in: a checkout, a linked worktree, or a bare one."""
+    async def find(cls, repo: Path, branch: str, hub: Git) -> Self:
+        """The repository a path lies in: a checkout, a linked worktree, or a bare one.
+
+        `branch` is the one to take; by default the one that the hub was made with, and for one
+        that is yet to be made, the one that is checked out.
+        """
         repo = Path.cwd() / repo
         if not repo.exists():  # git would look for one further up
             raise UsageError(f"there is no {repo}. Fix: name the folder of a git repository")
-        folder = await _git_folder(repo, git)
-        theirs = Git(folder, git.configuration, git.held)
-        if not branch:
-            said = await theirs("symbolic-ref", "--quiet", "HEAD", codes=(0, 1))
-            ref = said.text or "HEAD"
-        else:
+        folder = await _git_folder(repo, hub)
+        theirs = Git(folder, hub.configuration, hub.held)
+        here = (await theirs("symbolic-ref", "--quiet", "HEAD", codes=(0, 1))).text
+        known, aside = "" if branch else await _recorded(hub), ""
+        if branch:
             whole = branch == "HEAD" or branch.startswith("refs/")
             ref = branch if whole else f"refs/heads/{branch}"
+        else:
+            ref = known or here or "HEAD"
         found = await theirs("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", codes=(0, 1))
         if found.code:
-            name = ref.removeprefix("refs/heads/")
-            raise UsageError(f"{repo} has no branch {name!r} with a commit on it")
-        return cls(repo, theirs, ref)
+            since = ", which this fleet follows. Fix: name another in [fleet] branch"
+            words = f"{repo} has no branch {_short(ref)!r} with a commit on it"
+            raise UsageError(words + since * bool(known))
+        if ref == "HEAD" and not branch:
+            ref = found.text
+        if not branch and ref != here:
+            aside = _aside(ref, here)
+        return cls(repo, theirs, ref, aside)
+
+    async def record(self, hub: Git) -> None:
+        """What the hub follows from now on, unless it knows already."""
+        if not await _recorded(hub):
+            await hub("config", FOLLOWED, self.ref)
 
     async def has(self, sha: str) -> bool:
         """Whether it holds a commit."""
@@ -128,3 +150,21 @@ async def _git_folder(repo: Path, git: Git) -> Path:
         except GitFailed as error:
             raise UsageError(f"{place} is not a repository git can read: {error.err}") from error
     raise UsageError(f"{repo} is in no git repository")
+
+
+async def _recorded(hub: Git) -> str:
+    if not hub.folder.exists():
+        return ""
+    return (await hub("config", "--get", FOLLOWED, codes=(0, 1, 128))).text
+
+
+def _aside(ref: str, here: str) -> str:
+    other = _short(here) if here else "HEAD, which names no branch,"
+    fix = "Fix: to have another followed, name it in [fleet] branch"
+    if not ref.startswith("refs/"):
+        return f"no branch is followed: none was checked out when this fleet began. {fix}"
+    return f"{_short(ref)} is followed, as since this fleet began; {other} is checked out. {fix}"
+
+
+def _short(ref: str) -> str:
+    return ref.removeprefix("refs/heads/")
