@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadhand.app import fleet_results
-from leadhand.app.fleet_submitting import submit
+from leadhand.app.fleet_submitting import run_of, submit
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet import journal
 from leadhand.fleet.spending import Spending
@@ -188,6 +188,31 @@ def test_an_epic_that_becomes_more_urgent_is_the_same(tmp_path, text):
     (tmp_path / "a.md").write_text(text.replace("Words", "Other words"))
     assert submit(tmp_path / "in", tmp_path / "a.md", 7)[0] not in runs
     assert submit(tmp_path / "in", tmp_path / "a.md", 7)[1].priority == 7
+
+
+def test_an_epic_that_waits_is_not_written_over(tmp_path):
+    """Two files of one name are two epics, and each stays one however often it is handed in."""
+    folder, wanted = tmp_path / "in", {}
+    for place, words in (("x", "Words of x."), ("y", "Words of y.")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "plan.md").write_text(f"# Plan\n\n{words}\n")
+        wanted[submit(folder, tmp_path / place / "plan.md").run] = words
+    for place in "xyyx":
+        assert submit(folder, tmp_path / place / "plan.md", 3).run in wanted
+    found = {run_of(path.stem, path.read_bytes()): path for path in folder.glob("*.md")}
+    assert len(list(folder.iterdir())) == 2
+    assert found.keys() == wanted.keys()
+    assert all(words in found[run].read_text() for run, words in wanted.items())
+
+
+def test_what_was_taken_makes_room_for_the_next(tmp_path):
+    folder, path = tmp_path / "in", tmp_path / "plan.md"
+    path.write_text("# Plan\n\nFirst.\n")
+    first = submit(folder, path).run
+    path.write_text("# Plan\n\nSecond.\n")
+    assert submit(folder, path, taken=lambda run: run == first).place == folder / "plan.md"
+    (folder / "plan.md").write_bytes(b"\xff half a file")
+    assert submit(folder, path).place != folder / "plan.md", "whatever it is, it is somebody's"
 
 
 # --- money -------------------------------------------------------------------------------------

@@ -307,7 +307,7 @@ class Fleet:
 
     def submit(self, path: Path) -> str:
         """Hand in an epic; the name of the run that it will be."""
-        return submit(self.epics, path)[0]
+        return submit(self.epics, path, taken=self._known)[0]
 
     async def _look(self) -> None:
         """Take what was handed in, and give what has landed."""

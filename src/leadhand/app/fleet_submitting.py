@@ -7,24 +7,41 @@ import os
 import re
 import stat
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.errors import UsageError
 from leadhand.fleet.epics import EPIC_BYTES_MAX, Epic, parse_epic, text_of
 from leadhand.settings.folders import EPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SETTLED_S = 5.0
+STEM_BYTES = 200
+"""What is kept of a long name, so that there is room for a digest."""
 _BLOCK = re.compile(r"^```ya?ml\n", re.MULTILINE)
 _PRIORITY = re.compile(r"^priority:.*$", re.MULTILINE)
 
 
-def submit(folder: Path, path: Path, priority: int | None = None) -> tuple[str, Epic]:
-    """Put an epic into the folder; the run that it will be, and what it says.
+class HandedIn(NamedTuple):
+    """An epic in the folder."""
 
-    The same words under the same name are the same epic, and it is not done twice.
+    run: str
+    epic: Epic
+    place: Path
+
+
+def submit(
+    folder: Path,
+    path: Path,
+    priority: int | None = None,
+    taken: Callable[[str], object] = lambda _run: False,
+) -> HandedIn:
+    """Put an epic into the folder; the run that it will be, what it says, and where it lies.
+
+    The same words under the same name are the same epic, and it is not done twice. Other words
+    that wait there under that name, and are not `taken` yet, are left: this one goes beside them.
     """
     data = data_of(path)
     if path.suffix != ".md":
@@ -43,8 +60,23 @@ def submit(folder: Path, path: Path, priority: int | None = None) -> tuple[str, 
     fresh.write_text(text, encoding="utf-8")
     before = time.time() - SETTLED_S
     os.utime(fresh, (before, before))  # it is whole: nobody need wait and see
-    fresh.replace(folder / path.name)
-    return run_of(path.stem, text.encode()), epic
+    run = run_of(path.stem, text.encode())
+    place = folder / path.name
+    if _waits(place, run, taken):
+        place = folder / f"{os.fsdecode(os.fsencode(path.stem)[:STEM_BYTES])}-{digest_of(text)}.md"
+    fresh.replace(place)
+    return HandedIn(run, epic, place)
+
+
+def _waits(place: Path, run: str, taken: Callable[[str], object]) -> bool:
+    """Whether a file holds another epic, which nobody has taken."""
+    try:
+        other = run_of(place.stem, data_of(place))
+    except UnicodeDecodeError:
+        return True
+    except UsageError:
+        return place.exists()
+    return other != run and not taken(other)
 
 
 def data_of(path: Path) -> bytes:
@@ -63,12 +95,19 @@ def data_of(path: Path) -> bytes:
 def run_of(name: str, data: bytes) -> str:
     """The run that an epic is: the same file with the same words is the same epic.
 
-    How urgent it is makes no other one of it.
+    How urgent it is makes no other one of it, nor does the digest that tells it from another of
+    the same name.
     """
+    digest = digest_of(text_of(data))
+    name = name.removesuffix(f"-{digest}")
     letters = (each if each.isascii() and each.isalnum() else "-" for each in name)
     plain = "".join(letters)[:40].strip("-")
-    words = _without_priority(text_of(data)).encode()
-    return f"{EPIC}{plain or 'x'}-{hashlib.sha256(words).hexdigest()[:8]}".lower()
+    return f"{EPIC}{plain or 'x'}-{digest}".lower()
+
+
+def digest_of(text: str) -> str:
+    """Tells the words of one epic from those of another."""
+    return hashlib.sha256(_without_priority(text).encode()).hexdigest()[:8]
 
 
 def _without_priority(text: str) -> str:

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -234,9 +235,9 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
 
     settings = settings_for(folder)
     make_store_folder(fleet_folder(settings))
-    run, found = handed_in(epics_folder(settings), Path(epic), priority)
-    alive = live_of(fleet_folder(settings)) is not None
-    known = status_of(fleet_folder(settings), run)
+    begun = partial(status_of, fleet_folder(settings))
+    run, found, place = handed_in(epics_folder(settings), Path(epic), priority, begun)
+    alive, known = live_of(fleet_folder(settings)) is not None, begun(run)
     doc = {
         "run": run,
         "title": found.title,
@@ -251,6 +252,8 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
     console.out(run)
     tasks = count(len(found.tasks), "task") if found.tasks else "to be planned"
     console.say(f"{clean(found.title)}: {tasks}")
+    if place.name != Path(epic).name:
+        console.say(f"another {Path(epic).name} waits there; both are done, this one is {place}")
     if known:
         console.say(f"it was handed in before ({known}); it is not done twice")
         console.say("other words, or another name of the file, make another epic of it")
