@@ -3,11 +3,19 @@
 import asyncio
 import json
 import random
+import shutil
 
 from leadhand.app.fleet_evidence import Evidence
+from leadhand.core import control
 from leadhand.fleet.facts import EpicFacts, TaskFacts
 from leadhand.fleet.figures import figures, intervals, peak
 from leadhand.fleet.sources import HOUR, SECOND, Landing, Sources
+from leadhand.fleet.spending import Spending
+from tests.fleet.places import run_git
+from tests.fleet.planned import Script, wave
+from tests.fleet.planned import epic as planned_epic
+from tests.fleet.planned import settled as planned_settled
+from tests.fleet.planned import task as given
 from tests.fleet.standing import epic, standing
 
 RUN = "epic-a"
@@ -96,6 +104,51 @@ def test_the_trains_figures_are_those_of_the_journal():
     assert (queue["waiting"], queue["oldest_s"], queue["wait_s"]["p50"]) == (1, 10.0, 3.0)
 
 
+def test_a_change_that_was_withdrawn_waits_no_more():
+    """By whoever ended its attempt, or for trouble of the gate."""
+    notes = [note(1, "queued", "a"), note(2, "queued", "b"), note(9, "withdrawn", "a")]
+    known = [task("a", "running"), task("b", "running")]
+    found = figures(sources(known, notes, now=16, alive=True))
+    assert (found["queue"]["waiting"], found["queue"]["oldest_s"]) == (1, 14.0)
+    assert found["queue"]["names"] == [f"{RUN}/b/1"]
+    assert (found["flow"]["train"], found["flow"]["gate"]) == (1, 1)
+
+
+def test_what_nobody_is_waited_for_is_no_dead_letter():
+    tasks = [
+        task("dropped", "failed", settled=True),
+        task("asked", "waiting_for_person", question="q1", settled=True),
+        task("dead", "failed"),
+    ]
+    found = figures(sources(tasks))
+    assert [letter["task"] for letter in found["dead_letters"]] == ["dead"]
+    assert (found["flow"]["dead"], found["flow"]["dropped"]) == (1, 2)
+    assert found["tasks"]["dead letter"] == 1
+
+
+def test_what_was_spent_is_what_the_days_limit_counts():
+    """The log knows nothing of what lost, cancelled and broken attempts cost; the journal does."""
+    notes = [
+        note(10, "opened"),
+        note(19, "agent ended", cost=2.0),
+        note(21, "reviewed", cost=0.5),
+        note(30, "agent ended", attempt=2, cost=0.75),
+        note(40, "lost", attempt=3, cost=0.25),
+        {"at": 41 * SECOND, "what": "planned", "cost": 4.0},
+        note(42, "agent", attempt=4, cost=100.0),
+    ]
+    given = sources([task("t")], notes, now=50)
+    facts = given.epics[0]
+    facts.spent = [(5 * SECOND, 1.0), (22 * SECOND, 2.5), (41 * SECOND, 4.0)]
+    facts.paid = {("t", 1)}
+    found = figures(given)
+    assert found["spend"]["total"] == 1.0 + 2.0 + 0.5 + 0.75 + 0.25 + 4.0
+    clock = lambda: 50.0  # noqa: E731
+    assert found["spend"]["total"] - 1.0 == Spending(notes, clock).today()
+    assert found["epics"][0]["cost"] == 1.0 + 2.5 + 4.0 + 0.75 + 0.25
+    assert figures(given._replace(notes=[]))["spend"]["total"] == 7.5, "without a journal, the log"
+
+
 def test_a_task_is_recovered_when_it_landed_and_no_person_was_needed():
     late = 9 * SECOND
     tasks = [
@@ -155,6 +208,7 @@ def test_each_way_to_disagree_is_said():
     assert said(done, landings=[landing("a", 20)]) == []
     assert "is not on main" in said(done)[0]
     assert "on main 2 times" in said(done, landings=[landing("a", 20), landing("a", 30)])[0]
+    assert said(done, older=[landing("a", 20)]) == [], "an earlier fleet's, in the history"
     assert "by the log, and" in said(done, landings=[landing("a", 20, "0" * 40)])[0]
     assert "knows no such task" in said([], landings=[landing("a", 20)])[0]
     assert "the log says failed" in said([task("a", "failed")], landings=[landing("a", 20)])[0]
@@ -184,3 +238,39 @@ async def test_a_real_fleets_figures_are_the_same_after_a_restart(tmp_path, user
     for changing in ("at", "queue"):
         before.pop(changing), after.pop(changing)
     assert after == before
+    async with opened() as fleet:
+        (run,) = fleet._runs.values()
+        await run.said(lambda state, now: control.cancel(state, "ann", "enough", now))
+        async with asyncio.timeout(60):
+            await fleet.idle()
+    ended = await Evidence(tmp_path / "fleet").document()
+    assert (ended["dead_letters"], ended["flow"]["dead"]) == ([], 0), "its epic has ended"
+    assert ended["disagreements"] == []
+
+
+async def test_a_task_that_was_dropped_is_no_dead_letter(planned, tmp_path):
+    """Also while its epic goes on."""
+    ask = {"kind": "ask", "because": "not known", "question": "What else is wanted?"}
+    script = Script(wave(given("a"), given("b")), wave(given("c"), drop=["a"]), ask)
+    async with planned(script, {"a": ["asks"]}) as at_work:
+        await planned_settled(at_work, planned_epic(tmp_path))
+        assert at_work.open_epics == 1
+    found = await Evidence(tmp_path / "fleet").document()
+    assert (found["dead_letters"], found["flow"]["dropped"]) == ([], 1)
+    assert found["landed"]["total"] == 2
+
+
+async def test_what_an_earlier_fleet_landed_agrees_with_a_new_ones_log(tmp_path, user):
+    """Its folder is gone, its commits are in the user's history: nothing is done again."""
+    opened = standing(tmp_path, user, publish="leadhand/main")
+    for _ in range(2):
+        async with opened() as fleet:
+            fleet.submit(epic(tmp_path, "first", "a"))
+            async with asyncio.timeout(60):
+                await fleet.idle()
+        found = await Evidence(tmp_path / "fleet").document()
+        assert (found["tasks"], found["disagreements"]) == ({"landed": 1}, [])
+        run_git(user, "merge", "-q", "--ff-only", "leadhand/main")
+        shutil.rmtree(tmp_path / "fleet")
+    assert found["landed"]["total"] == 0
+    assert found["agents"]["runs"] == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.app.fleet import run_of
+from leadhand.app.fleet_submitting import run_of
 from leadhand.app.reader import Reader
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy

@@ -29,11 +29,12 @@ from leadhand.fleet.facts import EpicFacts, facts_of
 from leadhand.fleet.figures import figures
 from leadhand.fleet.git import Git
 from leadhand.fleet.history import Commit, read_log
-from leadhand.fleet.hub import MAIN, START
-from leadhand.fleet.sources import SECOND, Landing, Sources
+from leadhand.fleet.hub import MAIN, OLDER_MAX, START
+from leadhand.fleet.sources import DONE, SECOND, Landing, Sources
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 Doc = dict[str, Any]
@@ -50,6 +51,7 @@ class Evidence:
         self.folder = folder
         self._facts: dict[str, tuple[int, EpicFacts]] = {}
         self._commits: tuple[str, list[Commit]] = ("", [])
+        self._older: list[Landing] | None = None
 
     async def document(self, since_s: float = 0.0) -> Doc:
         """All figures and what goes on now; flows of the last `since_s` seconds, 0: of all time."""
@@ -71,6 +73,7 @@ class Evidence:
             since=now - round(since_s * SECOND) if since_s else 0,
             alive=live is not None,
             others=len(commits) - len(landings),
+            older=await self._before(epics, landings),
         )
         flaky = await asyncio.to_thread(flaky_tests, self.folder)
         return {**figures(sources), "flaky": flaky, "live": live, "folder": str(self.folder)}
@@ -100,6 +103,22 @@ class Evidence:
         if main != self._commits[0]:
             self._commits = (main, await read_log(git, "--first-parent", f"{START}..{MAIN}"))
         return self._commits[1]
+
+    async def _before(self, epics: Sequence[EpicFacts], landings: list[Landing]) -> list[Landing]:
+        """What was on main before the hub was made, read once, and only where it matters.
+
+        A fleet whose folder was lost finds its own commits there, and takes its tasks as done.
+        """
+        here = {(each.run, each.task) for each in landings}
+        done = [task for epic in epics for task in epic.tasks.values() if task.status == DONE]
+        if all((task.run, task.task) in here for task in done):
+            return []
+        hub = self.folder / "hub"
+        if self._older is None and (hub / "hub.git").is_dir():
+            git = Git(hub / "hub.git", hub / "gitconfig")
+            commits = await read_log(git, "--max-count", str(OLDER_MAX), START)
+            self._older = [_landing(each) for each in commits if "Leadhand-Task" in each.trailers]
+        return self._older or []
 
 
 def _facts(reader: Reader, run: str) -> EpicFacts:

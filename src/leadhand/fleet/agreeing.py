@@ -29,7 +29,10 @@ def disagreements(sources: Sources) -> list[str]:
     found = [
         f"{name} is on main {len(each)} times" for name, each in landings.items() if len(each) > 1
     ]
-    found += [line for task in known.values() for line in _checked(task, landings)]
+    older: dict[str, list[Landing]] = {}
+    for each in sources.older:
+        older.setdefault(f"{each.run}/{each.task}", []).append(each)
+    found += [line for task in known.values() for line in _checked(task, landings, older)]
     for name, (first, *_more) in landings.items():
         task = known.get(name)
         old = first.at < sources.now - GRACE
@@ -40,10 +43,14 @@ def disagreements(sources: Sources) -> list[str]:
     return found + _unlogged(sources)
 
 
-def _checked(task: TaskFacts, landings: Mapping[str, Sequence[Landing]]) -> list[str]:
+def _checked(
+    task: TaskFacts,
+    landings: Mapping[str, Sequence[Landing]],
+    older: Mapping[str, Sequence[Landing]],
+) -> list[str]:
     if task.status != DONE or (task.person and not task.commit):
         return []  # a person may have done it elsewhere, and said so
-    found = landings.get(task.name)
+    found = [*landings.get(task.name, ()), *older.get(task.name, ())]
     if not found:
         return [f"{task.name} has succeeded by the log, and is not on main"]
     if task.commit and task.commit not in [each.sha for each in found]:

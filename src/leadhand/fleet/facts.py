@@ -17,7 +17,7 @@ from leadhand.core.views import run_status
 from leadhand.fleet.ladder import CODER, ladder, roots
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from leadhand.core.state import State, StepState
 
@@ -46,6 +46,8 @@ class TaskFacts(msgspec.Struct, kw_only=True):
     person: bool = False
     """A person answered for it, or is asked."""
     question: str = ""
+    settled: bool = False
+    """Nobody is waited for any more: it was dropped, or its epic has ended."""
     why: str = ""
     root: str = ""
     """The first task of its line, where it took another's place; else its own name."""
@@ -73,6 +75,8 @@ class EpicFacts(msgspec.Struct, kw_only=True):
     attempts: dict[tuple[str, int], tuple[int, int]] = {}
     """By task and number: when it began and ended (0: it goes on)."""
     spent: list[tuple[int, float]] = []
+    paid: set[tuple[str, int]] = set()
+    """Attempts whose cost the log knows; not those that were lost, cancelled or broke off."""
     answers: list[tuple[int, Answer]] = []
     """Every answer to a failure, with when it was given."""
     ladder: list[dict[str, Any]] = []
@@ -94,6 +98,9 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
     for at, event in log:
         if not isinstance(event, ATTEMPTS) or event.step in found.tasks:
             _take(found, asked, at, event)
+    for name in found.tasks if found.ended else _dropped(event for _at, event in log):
+        if name in found.tasks:
+            found.tasks[name].settled = True
     found.ladder = ladder(event for _at, event in log)
     for task, root in roots(event for _at, event in log).items():
         if task in found.tasks:
@@ -101,6 +108,15 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
     times = [at for at, event in log if isinstance(event, ev.RecoveryDecided)]
     found.answers = list(zip(times, recoveries(event for _at, event in log), strict=True))
     return found
+
+
+def _dropped(log: Iterable[ev.Event]) -> list[str]:
+    """Tasks that the planner or a person let go, by the notes that stand in the log."""
+    found: Any = ()
+    for event in log:
+        if isinstance(event, ev.PlannerAnswered) and isinstance(event.decision.get("notes"), dict):
+            found = event.decision["notes"].get("dropped")
+    return [str(name) for name in found] if isinstance(found, list) else []
 
 
 def _task(state: State, step: StepState) -> TaskFacts:
@@ -140,8 +156,7 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
                 task.started = at
         case ev.AttemptReported():
             _ended(found, event.step, event.attempt, at)
-            if event.cost:
-                found.spent.append((at, event.cost))
+            _paid(found, event, at)
             task = found.tasks.get(event.step)
             if task is not None and event.met:
                 task.ended = at
@@ -155,7 +170,9 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
                 found.tasks[event.step].lost[event.attempt] = at
         case ev.ProbeReported() if event.met and event.step in found.tasks:
             found.tasks[event.step].ended = at
-        case ev.ReportIgnored() | ev.PlannerAnswered() | ev.ModelCalled() if event.cost:
+        case ev.ReportIgnored():
+            _paid(found, event, at)
+        case ev.PlannerAnswered() | ev.ModelCalled() if event.cost:
             found.spent.append((at, event.cost))
         case ev.QuestionAsked() if event.step:
             asked[event.id] = event.step
@@ -164,8 +181,16 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
                 found.tasks[asked[event.id]].person = True
         case ev.RunEnded():
             found.ended = at
+        case ev.RunReopened():
+            found.ended = 0
         case _:
             pass
+
+
+def _paid(found: EpicFacts, event: ev.AttemptReported | ev.ReportIgnored, at: int) -> None:
+    if event.cost:
+        found.spent.append((at, event.cost))
+        found.paid.add((event.step, event.attempt))
 
 
 def _ended(found: EpicFacts, step: str, attempt: int, at: int) -> None:

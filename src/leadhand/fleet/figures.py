@@ -1,7 +1,7 @@
 """The fleet's figures: from the log, the journal and git, and whether these agree. PURE.
 
-    log       tasks, attempts, failures and answers, cost       (`facts.py`)
-    journal   agents' processes, the train, waits               (`journal.py`)
+    log       tasks, attempts, failures and answers             (`facts.py`)
+    journal   agents' processes and cost, the train, waits      (`journal.py`)
     git       what is on main, by the trailers of its commits
 
 Each figure has one source, and none is kept in memory: after a restart they are the same. Where
@@ -26,6 +26,7 @@ from leadhand.fleet.sources import (
     DONE,
     HOUR,
     OVER,
+    PAID,
     REPLACED,
     SECOND,
     WEEK,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
     from leadhand.fleet.facts import EpicFacts, TaskFacts
 
+LEFT = ("landed", "ejected", "withdrawn")
+"""Notes of changes that are at the train no more."""
 HOURS_SHOWN = 48
 SHOWN_MAX = 200
 
@@ -48,12 +51,15 @@ def figures(sources: Sources) -> Doc:
     """All of them, as one document."""
     tasks = [task for epic in sources.epics for task in epic.tasks.values()]
     agents = _agents(sources)
+    of_run: dict[str, list[Doc]] = {}
+    for note in sources.notes:
+        of_run.setdefault(str(note.get("run", "")), []).append(note)
     return {
         "at": iso(sources.now),
         "since": iso(sources.since) if sources.since else None,
         "alive": sources.alive,
         "agents": agents,
-        "epics": [_epic(epic, sources.notes) for epic in sources.epics],
+        "epics": [_epic(epic, of_run.get(epic.run, ())) for epic in sources.epics],
         "tasks": dict(sorted(Counter(map(_state, tasks)).items())),
         "flow": _flow(tasks, sources),
         "landed": _landed(sources),
@@ -133,6 +139,8 @@ def _state(task: TaskFacts) -> str:
 
 def _is_dead(task: TaskFacts) -> bool:
     """Nobody goes on with it before a person does something."""
+    if task.settled:
+        return False
     return task.status == "failed" or (bool(task.question) and task.status not in OVER)
 
 
@@ -147,7 +155,7 @@ def _flow(tasks: Sequence[TaskFacts], sources: Sources) -> Doc:
             continue  # those who took its place are counted
         elif _is_dead(task):
             counts["dead"] += 1
-        elif task.status in OVER:
+        elif task.settled or task.status in OVER:
             counts["dropped"] += 1
         elif task.status == "running":
             counts[places.get(f"{task.name}/{task.attempts}", "waiting")] += 1
@@ -160,7 +168,7 @@ def _flow(tasks: Sequence[TaskFacts], sources: Sources) -> Doc:
 def _places(notes: Iterable[Doc]) -> dict[str, str]:
     """Where each attempt is that has begun: at work, at the gate, on the train."""
     steps = {"agent": "working", "agent ended": "gate", "queued": "train"}
-    steps |= {"landed": "gate", "ejected": "gate"}
+    steps |= dict.fromkeys(LEFT, "gate")
     found: dict[str, str] = {}
     for note in notes:
         if note["what"] == "opened":
@@ -171,7 +179,8 @@ def _places(notes: Iterable[Doc]) -> dict[str, str]:
 
 
 def _epic(epic: EpicFacts, notes: Iterable[Doc]) -> Doc:
-    pulls = [n for n in notes if n["what"] == "pull request" and n.get("run") == epic.run]
+    pulls = [n for n in notes if n["what"] == "pull request"]
+    unlogged = sum(_cost(n) for n in notes if (n.get("task"), n.get("attempt")) not in epic.paid)
     done = sum(task.status == DONE for task in epic.tasks.values())
     return {
         "run": epic.run,
@@ -181,7 +190,7 @@ def _epic(epic: EpicFacts, notes: Iterable[Doc]) -> Doc:
         "landed": done,
         "started": iso(epic.started),
         "ended": iso(epic.ended) if epic.ended else None,
-        "cost": round(sum(cost for _at, cost in epic.spent), 6),
+        "cost": round(sum(cost for _at, cost in epic.spent) + unlogged, 6),
         "pull_request": str(pulls[-1].get("said", "")) if pulls and not pulls[-1]["code"] else None,
     }
 
@@ -236,7 +245,7 @@ def _queue(sources: Sources) -> Doc:
             waiting.clear()
         elif note["what"] == "queued":
             waiting[attempt_name(note)] = note["at"]
-        elif note["what"] in ("landed", "ejected"):
+        elif note["what"] in LEFT:
             waiting.pop(attempt_name(note), None)
             if note["what"] == "landed" and note["at"] >= sources.since:
                 waits.append(float(note.get("waited_s", 0.0)))
@@ -337,7 +346,13 @@ def _ended_badly(line: Sequence[TaskFacts]) -> bool:
 
 
 def _spend(sources: Sources) -> Doc:
-    spent = [each for epic in sources.epics for each in epic.spent]
+    """By the notes that the day's limit counts, too; before the first that is kept, by the log.
+
+    The log does not know what an attempt cost that was lost, cancelled or broke off.
+    """
+    known = sources.notes[0]["at"] if sources.notes else sources.now + 1
+    spent = [each for epic in sources.epics for each in epic.spent if each[0] < known]
+    spent += [(note["at"], _cost(note)) for note in sources.notes]
     inside = sum(cost for at, cost in spent if at >= sources.since)
     landed = sum(each.at >= sources.since for each in sources.landings)
     today = sources.now // DAY * DAY
@@ -347,6 +362,10 @@ def _spend(sources: Sources) -> Doc:
         "today": round(sum(cost for at, cost in spent if at >= today), 6),
         "per_landed": round(inside / landed, 6) if landed else None,
     }
+
+
+def _cost(note: Doc) -> float:
+    return float(note.get("cost") or 0.0) if note["what"] in PAID else 0.0
 
 
 # --- small things --------------------------------------------------------------------------

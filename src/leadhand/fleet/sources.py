@@ -18,6 +18,8 @@ DONE = "succeeded"
 REPLACED = "superseded"
 """Others took its place: they are counted, not it."""
 OVER = ("succeeded", "failed", "skipped", "cancelled")
+PAID = frozenset({"agent ended", "reviewed", "planned", "lost"})
+"""Notes of the journal that say what somebody cost."""
 
 
 class Landing(NamedTuple):
@@ -45,6 +47,8 @@ class Sources(NamedTuple):
     """Whether a fleet is at work: only then somebody can be at work now."""
     others: int = 0
     """Commits on main that no task made: people's own."""
+    older: Sequence[Landing] = ()
+    """Those that were there before the hub was made: an earlier fleet's, in the user's history."""
 
 
 def attempt_name(note: Doc) -> str:

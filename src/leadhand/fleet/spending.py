@@ -11,14 +11,14 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from leadhand.fleet.sources import PAID
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from leadhand.fleet.journal import Journal, Note
 
 DAY_S = 86_400
-PAID = frozenset({"agent ended", "reviewed", "planned", "lost"})
-"""Notes of the journal that say what somebody cost."""
 MICRO = 1_000_000
 LOOK_S = 2.0
 
