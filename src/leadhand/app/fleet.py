@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.fleet_evidence import left_behind
 from leadhand.app.fleet_intake import Intake
+from leadhand.app.fleet_keeping import LOOK_S as KEEP_S
+from leadhand.app.fleet_keeping import Keeping
 from leadhand.app.fleet_planning import epic_planner, epic_policy
 from leadhand.app.fleet_results import Results
 from leadhand.app.fleet_submitting import submit
-from leadhand.app.fleet_watching import watch
+from leadhand.app.fleet_watching import stop, watch
 from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
@@ -131,6 +133,7 @@ class Fleet:
         self._tiers: tuple[str, ...] = ()
         self._ended: dict[str, State] = {}
         self._following: Following
+        self._keeping: Keeping
         self._results: Results
         self._looked = asyncio.Event()
         self.shop: Shop
@@ -195,6 +198,7 @@ class Fleet:
         await asyncio.to_thread(prune, config.folder / "transcripts")
         workers = self._crew(processes)
         self._tiers = tiers_of(workers)
+        self._keeping = Keeping(hub, (worker.coder for worker in workers))
         self.lead = Lead(
             [*workers, Examiner(hub, gate)],
             epic_planner(config, self.shop, processes, self.purse, self._tiers, self._past),
@@ -213,6 +217,7 @@ class Fleet:
         self.host.spawn(conductor.ended())
         loops = [
             watch("the folder of epics", self._look, self._trouble),
+            watch("what is put away", self._put_away, self._trouble, KEEP_S),
             self.sound.watch(),
         ]
         if config.pull_request:
@@ -220,8 +225,7 @@ class Fleet:
         if config.follow:
             loops.append(watch("your branch", self._following.look, self._trouble))
         for loop in loops:
-            watching = asyncio.get_running_loop().create_task(loop)
-            stack.push_async_callback(_ended, watching)
+            stack.push_async_callback(stop, asyncio.get_running_loop().create_task(loop))
 
     def _shop(
         self, hub: Hub, gate: Gate, conductor: Conductor, sandbox: Sandbox, noting: Noting
@@ -300,6 +304,7 @@ class Fleet:
         run = self.host.load(ident, self.lead.registry)
         if run.state.ended is not None:
             self._done += done_in(run.state)
+            self._keeping.heard(run.state)
             if self.config.pull_request:
                 self._ended[ident] = run.state
         else:
@@ -316,6 +321,11 @@ class Fleet:
             await self._results.give_branch()
         finally:  # whoever waits for a look has to see also one that failed
             self._looked.set()
+
+    async def _put_away(self) -> None:
+        for run in self._runs.values():
+            self._keeping.heard(run.state)
+        await self._keeping.look()
 
     async def _give(self) -> None:
         await self._results.give(self._succeeded)
@@ -377,8 +387,3 @@ class Fleet:
 
 def _mark(folder: Path) -> str:
     return hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

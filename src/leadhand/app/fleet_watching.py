@@ -32,3 +32,9 @@ async def watch(
         else:
             told.pop(name, None)
             await asyncio.sleep(every_s)
+
+
+async def stop(watching: asyncio.Task[None]) -> None:
+    """End a loop, and see it ended."""
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)

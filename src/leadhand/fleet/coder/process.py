@@ -10,7 +10,6 @@ on a standard input that stays open. The clocks and limits go on as they were.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from leadhand.fleet.coder.base import (
 )
 from leadhand.fleet.gate import OURS
 from leadhand.fleet.sandbox import NoSandbox, Sandbox
+from leadhand.fleet.scrubbing import remove
 from leadhand.workers.processes import ProcessError, Processes, SpawnError
 
 GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
@@ -185,14 +185,17 @@ class ProcessCoder:
         return given
 
     def _folder(self, assignment: Assignment) -> Path:
-        named = f"{assignment.run}\0{assignment.task}\0{self.name}"
-        folder = self._homes / sha256(named.encode()).hexdigest()[:20]
+        folder = self._place(assignment)
         (folder / "home").mkdir(parents=True, exist_ok=True)
         return folder
 
+    def _place(self, assignment: Assignment) -> Path:
+        named = f"{assignment.run}\0{assignment.task}\0{self.name}"
+        return self._homes / sha256(named.encode()).hexdigest()[:20]
+
     def forget(self, assignment: Assignment) -> None:
         """Its task is over: nothing of its conversations is kept."""
-        shutil.rmtree(self._folder(assignment), ignore_errors=True)
+        remove(self._place(assignment))
 
 
 def _trouble(attendance: Attendance, ended: Ended, failure: str, error: Exception) -> CoderResult:
