@@ -134,7 +134,7 @@ def test_whatever_ends_its_lines_an_epic_is_the_same(tmp_path):
     for ending in ("\n", "\r\n"):
         for mark in (b"", b"\xef\xbb\xbf"):
             (tmp_path / "t.md").write_bytes(mark + text.replace("\n", ending).encode())
-            run, found = submit(tmp_path / "epics", tmp_path / "t.md")
+            run, found, _ = submit(tmp_path / "epics", tmp_path / "t.md")
             assert [task.id for task in found.tasks] == ["a"]
             runs |= {run, run_of("t", data_of(tmp_path / "t.md"))}
     assert len(runs) == 1
@@ -145,11 +145,15 @@ def test_whatever_an_epic_is_called_its_run_has_a_name_and_its_plan_is_sound(tmp
     """What `submit` takes, the fleet takes."""
     text = "# T\n\n```yaml\ntasks: [{id: a, goal: long enough to read, writes: [x]}]\n```\n"
     (tmp_path / name).write_text(text)
-    run, found = submit(tmp_path / "epics", tmp_path / name)
+    run, found, _ = submit(tmp_path / "epics", tmp_path / name)
     assert RUN_ID.fullmatch(run)
     assert [each.name for each in (tmp_path / "epics").iterdir()] == [name]
     parse_epic(text, "\udcff", "x.md").name.encode()
     assert found.name.encode()
+    (tmp_path / name).write_text(text.replace("long", "still longer"))
+    beside = submit(tmp_path / "epics", tmp_path / name)
+    assert run_of(beside.place.stem, beside.place.read_bytes()) == beside.run != run
+    assert len(list((tmp_path / "epics").iterdir())) == 2
     (tmp_path / ".hidden.md").write_text(text)
     with pytest.raises(UsageError, match=r"call it hidden\.md"):
         submit(tmp_path / "epics", tmp_path / ".hidden.md")
