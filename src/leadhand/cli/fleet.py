@@ -10,7 +10,8 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.fleet_capacity import capacity
 from leadhand.cli.fleet_figures import report, status
-from leadhand.cli.fleet_service import drain, log, message, start, stop, submit
+from leadhand.cli.fleet_log import log
+from leadhand.cli.fleet_service import drain, message, start, stop, submit
 from leadhand.cli.group import command
 from leadhand.errors import UsageError
 
