@@ -12,6 +12,8 @@ from leadhand.core.host import (
     HostState,
     StopAllLifted,
     StopAllRequested,
+    TemporalLeft,
+    TemporalOpened,
     evolve_host,
 )
 from leadhand.errors import Bug
@@ -25,6 +27,7 @@ def folded(*events):
     return state
 
 
+THERE = TemporalOpened("t:7233", "default", "p")
 TABLE = [
     ([], HostState(0, 1000, False, "", 0)),
     ([HostOpened(1, 42, "0.1")], HostState(1, 1000, False, "", 1)),
@@ -38,6 +41,9 @@ TABLE = [
     ([StopAllRequested("ann"), StopAllLifted("bob")], HostState(0, 1000, False, "", 2)),
     ([ApprovalUsed("a", "r1", "ann")], HostState(seq=1, used={"a": "r1"})),
     ([StopAllLifted("bob")], HostState(0, 1000, False, "", 1)),
+    ([THERE], HostState(seq=1, temporal=THERE)),
+    ([THERE, HostOpened(1, 42, "0.1")], HostState(1, 1000, seq=2, temporal=THERE)),
+    ([THERE, TemporalLeft("ann", "home")], HostState(seq=2)),
 ]
 
 

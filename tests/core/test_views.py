@@ -13,6 +13,8 @@ from leadhand.core.host import (
     HostOpened,
     StopAllLifted,
     StopAllRequested,
+    TemporalLeft,
+    TemporalOpened,
 )
 from leadhand.core.ledger import LINES, describe, ledger_of
 from leadhand.core.library import LIBRARY_EVENTS, PlanRemoved, PlanSaved
@@ -545,6 +547,8 @@ LEDGER = [
     (CircuitOpened("w", 9, 1, "it asked for 9 s"), "worker w is left alone: it asked for 9 s"),
     (CircuitClosed("w"), "worker w is called again"),
     (ApprovalUsed("a1", "r1", "ann"), "approval a1 by ann used up by run r1"),
+    (TemporalOpened("t:7", "ns", "p"), "runs are hosted by Temporal at t:7 (ns)"),
+    (TemporalLeft("ann", "home"), "runs taken back from Temporal by ann: home"),
     (
         PlanSaved(name="deploy", version=3, hash="h", document={}, actor="ann"),
         "plan deploy@3 saved by ann",

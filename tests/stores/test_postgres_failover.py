@@ -6,7 +6,7 @@ import time
 import pytest
 
 from leadhand.audit.chain import verify_batches
-from leadhand.errors import StoreBroken
+from leadhand.errors import StoreBroken, StoreError
 from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.store import PostgresStore
@@ -97,3 +97,29 @@ async def test_a_follower_that_lacks_the_last_commit_is_not_written_to(pair):
     with pytest.raises(StoreBroken, match="lost what it had confirmed"):
         await asyncio.wait_for(store.append("r", 2, entries[2:]), 120)
     await store.close()
+
+
+async def test_a_log_that_is_a_copy_is_written_again_after_its_server_was_away_too_long(
+    postgres_programs, tmp_path
+):
+    """Whoever writes it compares first, so that a commit nobody saw end is no reason to stop."""
+    with serving(postgres_programs) as server:
+        address = server.new(tmp_path)
+        store = PostgresStore(address, shared=True, patience_s=1)
+        one, two = chained("r", 2)
+        other = server.connect(address.dsn.rpartition("/")[2])
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM leadhand.tail FOR UPDATE")  # so that it is under way
+        first = store.append("r", 0, [one])
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        await asyncio.to_thread(until, server, waits, 1)
+        server.kill()
+        other.close()
+        with pytest.raises(StoreError):
+            await first
+        assert store.refusal is None
+        server.start()
+        await store.append("r", 0, [one])
+        await store.append("r", 1, [two])
+        assert [entry.seq for entry in store.read("r")] == [1, 2]
+        await store.close()

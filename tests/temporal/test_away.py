@@ -12,7 +12,7 @@ from leadhand.app.hosting import Hosting
 from leadhand.app.reader import Reader
 from leadhand.errors import Unreachable, UsageError
 from leadhand.stores.sqlite import SqliteStore
-from leadhand.temporal import client as distant
+from leadhand.temporal import distant
 from leadhand.temporal.client import connect
 from leadhand.temporal.cluster import Cluster
 from leadhand.temporal.orders import Ways

@@ -7,7 +7,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leadhand.app.opening import host_folded, open_store
 from leadhand.app.planning import taken_up
+from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
+from leadhand.core.state import Now
+from leadhand.engine import shelf
 from leadhand.stores.places import need_driver, there
 from leadhand.stores.postgres.address import Address
 from leadhand.stores.reader import SqliteReader
@@ -17,7 +21,9 @@ if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.core.plan import Doc
     from leadhand.core.state import State
-    from leadhand.ports import Planner, Store
+    from leadhand.engine.host import Host
+    from leadhand.ports import Entry, Planner, Store
+    from leadhand.stores.log import KeptStore
     from leadhand.stores.places import Place
     from leadhand.temporal.activities import Engine
     from leadhand.temporal.client import Distant
@@ -32,19 +38,29 @@ async def distant(cluster: Cluster, place: Place | Store) -> Distant:
     require()
     from leadhand.temporal.client import Distant, connect
 
-    store = await log_of(place)
-    client = await connect(cluster.address, cluster.namespace, store)
+    store = await log_of(place, speaks=True)
+    try:
+        known = host_folded(store.read(HOST_STREAM))
+        refuse_other(known, cluster.namespace, cluster.ways.prefix)
+        client = await connect(cluster.address, cluster.namespace, store)
+    except BaseException:
+        if store is not place:
+            await store.close()
+        raise
     return Distant(client, store, cluster.ways, lent=store is place)
 
 
-async def log_of(place: Place | Store) -> Any:
+async def log_of(place: Place | Store, *, speaks: bool = False) -> Any:
     """The log, for reading, and for what is too large to cross.
 
+    `speaks`: also to tell of what goes for all runs; no process of ours may host it meanwhile.
     An engine that has just begun may still be making the file.
     """
     if not isinstance(place, (Path, Address)):
         return place
     if isinstance(place, Address):
+        if speaks:
+            return open_store(place, for_temporal=True, beside=True)[0]
         need_driver()
         from leadhand.stores.postgres.store import PostgresStore
 
@@ -53,6 +69,41 @@ async def log_of(place: Place | Store) -> Any:
     while not await asyncio.to_thread(there, place) and time.monotonic() < until:  # noqa: ASYNC110 - a file
         await asyncio.sleep(LOOK_S)
     return _Beside(place)
+
+
+async def mark(host: Host | Scribe, cluster: Cluster) -> None:
+    """Write down who hosts the runs of a log, for those who look when no engine is there."""
+    namespace, prefix = cluster.namespace, cluster.ways.prefix
+    wanted = TemporalOpened(cluster.address, namespace, prefix)
+    if isinstance(host, Scribe):
+
+        def decide(entries: list[Entry]) -> TemporalOpened | None:
+            known = host_folded(entries)
+            refuse_other(known, namespace, prefix)
+            return None if known.temporal == wanted else wanted
+
+        await shelf.append_to(host, HOST_STREAM, decide)  # type: ignore[arg-type]
+        return
+    refuse_other(host.shared, namespace, prefix)
+    if host.shared.temporal != wanted:
+        await host.tell_host(wanted)
+
+
+class Scribe:
+    """As much of a host as it takes to append to the host's own stream, beside others."""
+
+    in_flight = 0
+
+    def __init__(self, store: KeptStore) -> None:
+        self.store = store
+
+    def time(self) -> Now:
+        """This machine's clock."""
+        wall = time.time_ns() // 1000
+        return Now(wall, wall)
+
+    def fail(self, error: BaseException) -> None:
+        """Whoever waits hears of it."""
 
 
 class _Beside(SqliteReader):
@@ -70,6 +121,17 @@ async def distant_say(
     host = await distant(cluster, place)
     try:
         return await host.say(run, verb, actor, details)
+    finally:
+        await host.close()
+
+
+async def give_up_workflow(
+    cluster: Cluster, place: Place, run: str, actor: str, reason: str
+) -> None:
+    """End the workflow of a run, whatever it still meant to do: its log is what counts."""
+    host = await distant(cluster, place)
+    try:
+        await host.give_up(run, f"given up by {actor}: {reason}")
     finally:
         await host.close()
 

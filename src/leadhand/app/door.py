@@ -15,6 +15,7 @@ from leadhand.app.anchoring import Anchorer
 from leadhand.app.opening import ask_host, open_store
 from leadhand.audit.anchors import Anchoring
 from leadhand.codec.events import escaped
+from leadhand.engine import shelf
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import Host
 from leadhand.engine.service import word
@@ -44,7 +45,8 @@ async def say(
     answer = await _ask(place, request)
     if answer is not None:
         return {**answer, "hosted": True}
-    store, lock = open_store(place)
+    # The library is no run's: nobody's workflow is forked by what is written there.
+    store, lock = open_store(place, for_temporal=verb in shelf.VERBS)
     try:
         host = Host(store)
         await host.open()

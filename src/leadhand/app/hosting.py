@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 2.0
 """A Temporal server is asked no more often than this."""
+PARKED_MAX = 20
+"""So many runs are asked how far they are when all are listed: each may have to be replayed."""
 WORKERS_MAX = 20
 """So many workers, of steps that wait for a machine, are asked about."""
 
@@ -38,11 +40,21 @@ class Hosting:
         """Who drives this run, or all runs."""
         cluster = self._settings.temporal
         if cluster is None:
-            return Driver.of(self._settings.store, self._reader)
+            return self._told()
         if time.monotonic() >= self._due:
             self._seen = await self._asked(cluster, state)
             self._due = time.monotonic() + LOOK_S
         return self._seen
+
+    def _told(self) -> Driver:
+        """As far as the log knows: a process of ours, or a server that we are not to speak to."""
+        there = self._reader.host_state().temporal
+        if there is None:
+            return Driver.of(self._settings.store, self._reader)
+        note = f"runs here are hosted by Temporal at {there.address}, which was not asked."
+        fix = f"Fix: give --temporal {there.address}, or set [temporal] address"
+        self.notes = [f"{note} {fix}"]
+        return Driver(f"temporal {there.address}", every=True)
 
     async def _asked(self, cluster: Cluster, state: State | None) -> Driver:
         name, prefix = f"temporal {cluster.address}", cluster.ways.prefix
@@ -59,14 +71,53 @@ class Hosting:
             if self._client is None:
                 self._client = await connect(cluster.address, cluster.namespace)
             run = state.run if state is not None else ""
+            ends = self._ends(run)
             runs = await hosted_runs(self._client, prefix, run)
             self.notes = []
             if runs:
                 waits = await not_begun(self._client, prefix, run) if run else set()
                 self.notes = await missing(self._client, prefix, _workers_of(state, waits))
+            if not self.notes:
+                self.notes = await self._parked(prefix, {r: ends[r] for r in runs if r in ends})
         except (UsageError, RPCError) as error:
             return self._unsure(name, error)
         return Driver(name, runs=runs)
+
+    def _ends(self, run: str) -> dict[str, tuple[int, str]]:
+        """Where the logs of runs end: read before their workflows are asked how far they are."""
+        headers = [self._reader.store.header(run)] if run else self._reader.runs()
+        return {each.run: (each.seq, each.hash.hex()) for each in headers if each is not None}
+
+    async def _parked(self, prefix: str, ends: dict[str, tuple[int, str]]) -> list[str]:
+        """Runs whose log is not what their workflow wrote: they take no word, and do not go on."""
+        from leadhand.temporal.looking import parked, way_out
+
+        some = {run: ends[run] for run in sorted(ends)[-PARKED_MAX:]}
+        found = await parked(self._client, prefix, some)
+        return [f"run {run} is parked: {why}. {way_out(run)}" for run, why in found.items()]
+
+    async def forks(self, run: str = "") -> dict[str, str]:
+        """Open runs whose log is not what their workflow wrote, and what is wrong.
+
+        Raises UsageError or Unreachable when nobody can tell.
+        """
+        cluster = self._settings.temporal
+        if cluster is None:
+            return {}
+        require()
+        from temporalio.service import RPCError
+
+        from leadhand.temporal.client import connect
+        from leadhand.temporal.distant import unanswered
+        from leadhand.temporal.looking import hosted_runs, parked
+
+        prefix, ends = cluster.ways.prefix, self._ends(run)
+        try:
+            client = await connect(cluster.address, cluster.namespace)
+            runs = await hosted_runs(client, prefix, run)
+            return await parked(client, prefix, {r: ends[r] for r in sorted(runs) if r in ends})
+        except RPCError as error:
+            raise unanswered(error) from None
 
     def _unsure(self, name: str, error: Exception) -> Driver:
         """The log can be read all the same; that nobody hosts a run would be a guess."""

@@ -10,6 +10,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leadhand.codec.events import decode
+from leadhand.core import host as hosting
 from leadhand.engine.service import LINE_BYTES_MAX, Answers, Service, socket_path
 from leadhand.errors import Conflict, UsageError
 from leadhand.settings.folders import FOLDER
@@ -17,8 +19,10 @@ from leadhand.stores.places import need_driver, place_of, there
 from leadhand.stores.postgres.address import Address, is_address
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from leadhand.engine.host import Host
-    from leadhand.ports import Store
+    from leadhand.ports import Entry, Store
     from leadhand.stores.log import KeptStore, Lock, Log
     from leadhand.stores.places import Place
 
@@ -44,16 +48,24 @@ def as_place(store: str | Path | Address | Store) -> Place | Store:
     return Path(store) if isinstance(store, str) else store
 
 
-def open_store(place: Place) -> tuple[KeptStore, Lock]:
-    """A store to write to, made when it is not there yet, with the lock that its host holds."""
+def open_store(
+    place: Place, *, for_temporal: bool = False, beside: bool = False
+) -> tuple[KeptStore, Lock]:
+    """A store to write to, made when it is not there yet, with the lock that its host holds.
+
+    Conflict when a Temporal server hosts its runs, unless it is opened for that; `beside`: next
+    to other processes that do the same, where the store lets several write.
+    """
     if isinstance(place, Address):
         need_driver()
         from leadhand.stores.postgres.lock import PostgresLock
         from leadhand.stores.postgres.store import PostgresStore
 
-        store = PostgresStore(place)
-        shared = PostgresLock(store)
+        store = PostgresStore(place, shared=beside)
+        shared = PostgresLock(store, shared=beside)
         try:
+            if not for_temporal:
+                hosting.refuse_elsewhere(host_state(store))
             shared.acquire()
         except BaseException:
             store.close_now()
@@ -63,12 +75,48 @@ def open_store(place: Place) -> tuple[KeptStore, Lock]:
     from leadhand.stores.sqlite import SqliteStore
 
     lock = HostLock(place)
-    lock.acquire(str(socket_path(place)))
     try:
-        return SqliteStore(place), lock
+        lock.acquire(str(socket_path(place)))
+    except Conflict:
+        _refuse_marked(place, for_temporal=for_temporal)
+        raise
+    try:
+        kept = SqliteStore(place)
     except BaseException:
         lock.release()
         raise
+    try:
+        if not for_temporal:
+            hosting.refuse_elsewhere(host_state(kept))
+    except BaseException:
+        kept.close_now()
+        lock.release()
+        raise
+    return kept, lock
+
+
+def host_state(log: Log) -> hosting.HostState:
+    """What all runs of a log share."""
+    return host_folded(log.read(hosting.HOST_STREAM))
+
+
+def host_folded(entries: Iterable[Entry]) -> hosting.HostState:
+    """The host's own stream, folded."""
+    state = hosting.HostState()
+    for entry in entries:
+        hosting.evolve_host(state, decode(entry.version, entry.body))
+    return state
+
+
+def _refuse_marked(place: Path, *, for_temporal: bool) -> None:
+    """The process that holds a file may be an engine: then the way is to speak to Temporal."""
+    if for_temporal or not there(place):
+        return
+    log = open_reader(place)
+    try:
+        hosting.refuse_elsewhere(host_state(log))
+    finally:
+        log.close_reader()
 
 
 def open_reader(place: Place) -> Log:

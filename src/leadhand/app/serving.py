@@ -6,17 +6,18 @@ there are machines. A machine only reads and writes what is too large for the lo
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.distributed import log_of
+from leadhand.app.distributed import Scribe, log_of, mark
 from leadhand.app.loading import registry_of, reviewers_of, telemetry_of
 from leadhand.app.opening import open_store
 from leadhand.app.taking_up import planner_again
 from leadhand.engine.host import Host
-from leadhand.errors import UsageError
+from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.postgres.address import Address
 from leadhand.temporal.cluster import require
 from leadhand.workers.machine import LocalMachine
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from leadhand.stores.log import KeptStore
     from leadhand.temporal.activities import Machine
     from leadhand.temporal.serving import Serving
+
+LOOK_S = 0.5
+"""How often it is looked whether the log still takes what this process writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +52,31 @@ class Up:
     """A process that serves."""
 
     def __init__(
-        self, serving: Serving, machine: Machine, names: list[str], store: KeptStore
+        self,
+        serving: Serving,
+        machine: Machine,
+        names: list[str],
+        store: KeptStore,
+        *,
+        writes: bool,
     ) -> None:
+        """`writes`: it is an engine, and the log is written by it."""
         self.serving, self.machine, self.names, self.store = serving, machine, names, store
+        self._writes = writes
 
     @property
     def ready(self) -> bool:
-        """Whether it takes work."""
-        return self.serving.ready
+        """Whether it takes work, and could write down what comes of it."""
+        return self.serving.ready and self._refusal() is None
+
+    async def failed(self) -> None:
+        """Until the log takes nothing more from this process; raises why."""
+        while (refusal := self._refusal()) is None:  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(LOOK_S)
+        raise refusal
+
+    def _refusal(self) -> LeadhandError | None:
+        return self.store.refusal if self._writes else None
 
 
 @asynccontextmanager
@@ -80,6 +101,8 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
     async with AsyncExitStack() as stack:
         store = await _store(stack, wanted)
         client = await connect(cluster.address, cluster.namespace, store)
+        if wanted.engine:
+            await _own(stack, wanted, store)
         local = LocalMachine(_mark(settings))
         await local.clear()
         local.attach(registry)
@@ -103,22 +126,31 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
             )
             workers.append(engine_worker(client, prefix, engine))
         serving = await stack.enter_async_context(Serving(workers))
-        yield Up(serving, machine, names, store)
+        yield Up(serving, machine, names, store, writes=wanted.engine)
 
 
 async def _store(stack: AsyncExitStack, wanted: Wanted) -> Any:
     """The log: held by an engine on a file, shared on PostgreSQL, read by a machine."""
-    place = wanted.settings.store
-    if not wanted.engine or isinstance(place, Address):
-        store = await log_of(place)
+    if not wanted.engine:
+        store = await log_of(wanted.settings.store)
         stack.push_async_callback(store.close)
         return store
-    kept, lock = open_store(place)
+    kept, lock = open_store(wanted.settings.store, for_temporal=True, beside=True)
     stack.callback(lock.release)
-    host = Host(kept)  # it drives nothing: it owns the file, and says so there
-    stack.push_async_callback(host.close)
-    await host.open()
+    stack.push_async_callback(kept.close)
     return kept
+
+
+async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore) -> None:
+    """Say in the log who hosts its runs from now on: this is an engine of a server that answers."""
+    cluster = wanted.settings.temporal
+    assert cluster is not None
+    host = None
+    if not isinstance(wanted.settings.store, Address):
+        host = Host(store)  # it drives nothing: it owns the file, and says so there
+        stack.push_async_callback(host.close)
+        await host.open()
+    await mark(host or Scribe(store), cluster)
 
 
 def _mark(settings: Settings) -> str:

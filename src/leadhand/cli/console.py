@@ -17,16 +17,22 @@ from typing import IO, Any
 
 from leadhand.cli.text import clean_lines, escaped_json
 
+TEMPORAL = "leadhand.temporal"
+"""Where the context of a command keeps its `--temporal`."""
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
 
 
 class Console:
     """One command's output."""
 
-    def __init__(self, data: IO[str], *, as_json: bool, store: str = "") -> None:
+    def __init__(
+        self, data: IO[str], *, as_json: bool, store: str = "", temporal: str = ""
+    ) -> None:
         self._data = data
         self.store = store
         """The database when it is not the default one: commands that are named must name it."""
+        self.temporal = temporal
+        """The same for the Temporal server that hosts runs."""
         self.json = as_json
         self.terminal = _is_terminal(sys.stderr) and not os.environ.get("CI")
         """Whether a person sees stderr live: cursor movement and a `Next:` line make sense."""
@@ -76,7 +82,9 @@ class Console:
 
     def command(self, words: str) -> str:
         """A command to be typed as it stands: with `--store` where that is needed."""
-        return f"leadhand {words}" + (f" --store {shlex.quote(self.store)}" if self.store else "")
+        store = f" --store {shlex.quote(self.store)}" if self.store else ""
+        there = f" --temporal {shlex.quote(self.temporal)}" if self.temporal else ""
+        return f"leadhand {words}{store}{there}"
 
     def way_on(self, run: str) -> str:
         """What takes a run up again: an epic is its fleet's to go on with."""
@@ -102,7 +110,7 @@ class Console:
 
 
 @contextlib.contextmanager
-def guarded(*, as_json: bool, store: str = "") -> Iterator[Console]:
+def guarded(*, as_json: bool, store: str = "", temporal: str = "") -> Iterator[Console]:
     """Keep the real stdout for data while everything else that is printed goes to stderr."""
     sys.stdout.flush()
     try:
@@ -115,7 +123,7 @@ def guarded(*, as_json: bool, store: str = "") -> Iterator[Console]:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     data = os.fdopen(kept, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
     try:
-        yield Console(data, as_json=as_json, store=store)
+        yield Console(data, as_json=as_json, store=store, temporal=temporal)
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -11,6 +11,8 @@ from leadhand.app.distributed import distant_say
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, driver_of, reading, settings_of, store_option
+from leadhand.cli.text import count
+from leadhand.errors import Unreachable
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -67,13 +69,24 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     else:
         said = door.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
     answer = asyncio.run(said)
+    unreached = answer.get("unreached") or []
     if console.json:
         console.document(answer)
+    elif unreached:
+        console.say("it was said to all runs, and not all of them have confirmed it")
     elif lift:
         console.say("lifted: runs may start steps again")
     else:
         console.say("stopped: nothing new starts in any run on this database")
         console.next(console.command("stop-all --lift"))
+    if unreached:
+        many = ", ".join(unreached[:10]) + (", …" if len(unreached) > 10 else "")
+        again = console.command("stop-all --lift" if lift else "stop-all")
+        console.say(
+            f"not confirmed by {count(len(unreached), 'run')}, which may not have heard it: {many}"
+        )
+        console.say(f"  Say it again: {again}; what keeps them: leadhand show RUN, leadhand doctor")
+        return Unreachable.exit_code
     return 0
 
 

@@ -197,7 +197,10 @@ def _store(settings: Settings) -> Iterator[Look]:
             yield Look(*seen)
     holder = host_info(place)
     machine = f" on {holder['machine']}" if holder and "machine" in holder else ""
-    yield Look("host", f"process {holder['pid']}{machine}" if holder else "none alive")
+    said = f"process {holder['pid']}{machine}" if holder else "none alive"
+    if holder and holder.get("engines"):
+        said = f"Temporal; {holder['engines']} processes here speak with it"
+    yield Look("host", said)
     yield from _content(place)
 
 

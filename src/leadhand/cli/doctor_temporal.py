@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from leadhand.app.loading import registry_of
+from leadhand.stores.places import there
 from leadhand.temporal.cluster import require
 
 if TYPE_CHECKING:
@@ -24,10 +25,40 @@ def temporal_rows(settings: Settings) -> list[Row]:
     require()
     specs = registry_of(settings).catalog().workers.values()
     names = [spec.name for spec in specs if spec.kind != "human"]
-    return asyncio.run(_looked(cluster, names))
+    return asyncio.run(_looked(settings, cluster, names))
 
 
-async def _looked(cluster: Cluster, names: list[str]) -> list[Row]:
+async def _looked(settings: Settings, cluster: Cluster, names: list[str]) -> list[Row]:
+    from temporalio.service import RPCError
+
+    rows: list[Row] = [("temporal", f"{cluster.address}, namespace {cluster.namespace}", "", "")]
+    try:
+        return rows + await _served(cluster, names) + await _parked(settings)
+    except RPCError as error:
+        wrong = f"does not answer: {str(error)[:200]}"
+        return [(*rows[0][:2], wrong, "see that the Temporal server is well, and look again")]
+
+
+async def _parked(settings: Settings) -> list[Row]:
+    """Runs that do not go on, since their log is not what their workflow wrote."""
+    if not there(settings.store):
+        return []
+    from leadhand.app.hosting import Hosting
+    from leadhand.app.reader import Reader
+    from leadhand.temporal.looking import way_out
+
+    reader = Reader(settings.store)
+    try:
+        found = await Hosting(settings, reader).forks()
+    finally:
+        await reader.close()
+    return [
+        (f"run {run}", "parked", why, way_out(run).removeprefix("Fix: "))
+        for run, why in found.items()
+    ]
+
+
+async def _served(cluster: Cluster, names: list[str]) -> list[Row]:
     from leadhand.temporal.client import connect
     from leadhand.temporal.hands import engine_queue, queue_of
     from leadhand.temporal.looking import served_by
@@ -35,10 +66,9 @@ async def _looked(cluster: Cluster, names: list[str]) -> list[Row]:
     client = await connect(cluster.address, cluster.namespace)
     prefix = cluster.ways.prefix
     engines = await served_by(client, engine_queue(prefix), workflows=True)
-    rows: list[Row] = [("temporal", f"{cluster.address}, namespace {cluster.namespace}", "", "")]
     nobody = "runs stand still" if not engines else ""
     fix = "leadhand worker --engine-only, or leadhand serve" if not engines else ""
-    rows.append(("engine", ", ".join(engines) or "nobody", nobody, fix))
+    rows: list[Row] = [("engine", ", ".join(engines) or "nobody", nobody, fix)]
     for name in names:
         machines = await served_by(client, queue_of(prefix, name))
         wrong = "" if machines else "its steps wait"

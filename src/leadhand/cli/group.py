@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from leadhand.cli.console import Console, error_line, fill_closed_streams, guarded
+from leadhand.cli.console import TEMPORAL, Console, error_line, fill_closed_streams, guarded
 from leadhand.cli.main import COMMANDS, HIDDEN, help_text
 from leadhand.cli.text import clean_lines
 from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid
@@ -46,7 +46,8 @@ class Command(click.Command):
         """Run the body with stdout kept for data."""
         as_json = bool(ctx.params.pop("as_json", False))
         assert self.callback is not None
-        with guarded(as_json=as_json, store=_store_to_name(ctx.params.get("store"))) as console:
+        store, temporal = _store_to_name(ctx.params.get("store")), ctx.meta.get(TEMPORAL) or ""
+        with guarded(as_json=as_json, store=store, temporal=temporal) as console:
             body = functools.partial(self.callback, console)
             try:
                 return ctx.invoke(body, **ctx.params) or 0

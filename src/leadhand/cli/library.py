@@ -16,6 +16,7 @@ from leadhand.cli.plans import is_plan
 from leadhand.cli.text import clean, moment, table
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.stores.places import there
+from leadhand.stores.postgres.address import Address
 
 if TYPE_CHECKING:
     from leadhand.core.library import LibraryState, Saved
@@ -241,8 +242,14 @@ def _save(settings: Settings, name: str, doc: Doc, source: str) -> Doc:
 
 def _say(settings: Settings, verb: str, **details: Any) -> Doc:
     from leadhand.app import door
+    from leadhand.app.distributed import distant_say
 
-    answer = asyncio.run(door.say(settings.store, "", verb, actor=actor_of(settings), **details))
+    place, actor = settings.store, actor_of(settings)
+    if settings.temporal is not None and isinstance(place, Address):  # beside its engines
+        said = distant_say(settings.temporal, place, "", verb, actor, details)
+    else:
+        said = door.say(place, "", verb, actor=actor, **details)
+    answer = asyncio.run(said)
     return {key: value for key, value in answer.items() if key != "hosted"}
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from leadhand.cli.console import TEMPORAL
 from leadhand.errors import UsageError
 from leadhand.settings import DEFAULT, Settings, load_settings
 from leadhand.settings.folders import EPIC, FLEET_DATABASE, FOLDER
@@ -30,13 +31,29 @@ NO_CATALOG = "no workers are configured, so nothing is said about them; give --w
 
 
 def store_option(function: F) -> F:
-    """`--store PATH`."""
+    """`--store PATH`, and `--temporal ADDRESS`: where runs are kept, and where they are hosted."""
     made = click.option(
         "--store",
         metavar="PATH",
         help="The database, a file or postgres://…; default .leadhand/leadhand.db.",
     )
+    return made(_temporal_option(function))
+
+
+def _temporal_option(function: F) -> F:
+    made = click.option(
+        "--temporal",
+        metavar="HOST:PORT",
+        expose_value=False,
+        callback=_remember_temporal,
+        help="The Temporal server that hosts runs; else [temporal] address.",
+    )
     return made(function)
+
+
+def _remember_temporal(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
+    """For `settings_of`, and for the hints that a command gives."""
+    ctx.meta[TEMPORAL] = value
 
 
 def workers_option(function: F) -> F:
@@ -47,16 +64,6 @@ def workers_option(function: F) -> F:
         multiple=True,
         metavar="MODULE",
         help="A module or .py file that holds workers; may be given several times.",
-    )
-    return made(function)
-
-
-def temporal_option(function: F) -> F:
-    """`--temporal ADDRESS`."""
-    made = click.option(
-        "--temporal",
-        metavar="HOST:PORT",
-        help="The Temporal server that hosts runs; else [temporal] address.",
     )
     return made(function)
 
@@ -83,12 +90,12 @@ def settings_of(
     planner: str | None = None,
     *,
     context: str | None = None,
-    temporal: str | None = None,
     **policy: Any,
 ) -> Settings:
     """Settings with a command's flags put in."""
     flags = {"project.store": store, "project.planner": planner}
-    flags["temporal.address"] = temporal
+    command = click.get_current_context(silent=True)
+    flags["temporal.address"] = command.meta.get(TEMPORAL) if command is not None else None
     flags["project.workers"] = list(workers) or None  # type: ignore[assignment]
     flags |= {f"policy.{key}": value for key, value in policy.items()}
     found = load_settings(flags, context=context)

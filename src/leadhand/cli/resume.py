@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this.")
 @click.option("--detach", is_flag=True, help="Go on in the background.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended.")
+@click.option("--here", is_flag=True, help="Take all runs back from Temporal; host them here.")
+@click.option(
+    "--from-log", is_flag=True, help="On Temporal: give up its workflow, and begin one anew."
+)
+@click.option("--reason", default="", help="Recorded with --here and --from-log.")
 @store_option
 def resume(console: Console, run: str, **options: Any) -> int:
     """Take a run up again where its log ends; also lifts a pause.
@@ -55,6 +60,9 @@ def resume(console: Console, run: str, **options: Any) -> int:
     actor = actor_of(settings)
     with reading(settings) as reader:
         ident = reader.resolve(run)
+    if options["here"]:
+        settings = _taken_back(console, settings, actor, options["reason"])
+    with reading(settings) as reader:
         state = reader.state(ident)
         if run_status(state) in ENDED and not _to_take_back(reader, state):
             return _ended(console, reader, state)
@@ -65,6 +73,8 @@ def resume(console: Console, run: str, **options: Any) -> int:
         raise UsageError(
             f"{ident} is an epic: its fleet goes on with it. Fix: leadhand fleet start"
         )
+    if options["from_log"]:
+        _give_up_workflow(settings, ident, actor, options["reason"])
     found = loaded(settings, state, options["workers"], options["planner"] or "")
     if options["detach"]:
         from leadhand.cli.detach import start_background
@@ -82,6 +92,27 @@ def resume(console: Console, run: str, **options: Any) -> int:
 
     job = job_of(found, actor, approve=options["yes"])
     return host(console, replace(job, quiet=options["quiet"]))
+
+
+def _taken_back(console: Console, settings: Settings, actor: str, reason: str) -> Settings:
+    """The settings without a Temporal server: from now on runs are hosted here."""
+    from leadhand.app.returning import take_back
+
+    taken = take_back(settings.store, settings.temporal, actor, reason, console.say)
+    if asyncio.run(taken) and settings.temporal is not None:
+        console.say("Take [temporal] address out of leadhand.toml: these runs are hosted here now")
+    return replace(settings, temporal=None)
+
+
+def _give_up_workflow(settings: Settings, run: str, actor: str, reason: str) -> None:
+    from leadhand.app.distributed import give_up_workflow
+
+    if settings.temporal is None:
+        raise UsageError(
+            "--from-log is for runs that Temporal hosts. Fix: leave it out; a run that is hosted "
+            "here always goes on from its log"
+        )
+    asyncio.run(give_up_workflow(settings.temporal, settings.store, run, actor, reason))
 
 
 def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:

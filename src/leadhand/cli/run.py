@@ -20,7 +20,6 @@ from leadhand.cli.options import (
     settings_of,
     several,
     store_option,
-    temporal_option,
     values_of,
     workers_option,
 )
@@ -54,7 +53,6 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--why", is_flag=True, help="On a terminal too, say what is decided and why."),
         click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended."),
         store_option,
-        temporal_option,
     ]
     for option in reversed(options):
         function = option(function)
@@ -145,7 +143,6 @@ def _settings(options: dict[str, Any]) -> Settings:
         options["workers"],
         options.get("planner"),
         context=options["context"],
-        temporal=options.get("temporal"),
         **policy,
     )
 

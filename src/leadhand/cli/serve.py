@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,10 @@ from leadhand.cli.options import (
     actor_of,
     settings_of,
     store_option,
-    temporal_option,
     workers_option,
 )
-from leadhand.cli.signals import Signals
-from leadhand.errors import LeadhandError, UsageError
+from leadhand.cli.signals import Signals, first_of
+from leadhand.errors import UsageError
 from leadhand.settings.folders import make_store_folder
 from leadhand.settings.server import ROLES
 
@@ -67,7 +65,6 @@ def serve() -> None:
     "--insecure-bind", is_flag=True, help="Let others reach it without TLS: tokens can be read."
 )
 @workers_option
-@temporal_option
 @store_option
 def start(console: Console, **options: Any) -> int:
     """Own the database, take up its open runs, and answer until Ctrl-C.
@@ -77,7 +74,7 @@ def start(console: Console, **options: Any) -> int:
     """
     if bool(options["tls_cert"]) != bool(options["tls_key"]):
         raise UsageError("--tls-cert and --tls-key go together")
-    settings = settings_of(options["store"], options["workers"], temporal=options["temporal"])
+    settings = settings_of(options["store"], options["workers"])
     serving = _loaded()
     make_store_folder(settings.store)
     port = settings.server.port if options["port"] is None else options["port"]
@@ -124,17 +121,7 @@ async def _serve(console: Console, wanted: Serve) -> int:
 
 async def _until(signals: Signals, up: Running) -> None:
     """Until somebody wants it to end, or it cannot go on."""
-    told = asyncio.create_task(signals.came.wait())
-    failed = asyncio.create_task(up.failed())
-    try:
-        await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
-        if failed.done():
-            failed.result()
-    finally:
-        for task in (told, failed):
-            task.cancel()
-        with contextlib.suppress(LeadhandError):
-            await asyncio.gather(told, failed, return_exceptions=True)
+    await first_of(signals.came.wait(), up.failed())
 
 
 def _draining(console: Console, number: int) -> None:

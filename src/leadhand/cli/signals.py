@@ -10,8 +10,21 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Coroutine
+from typing import Any, Self
+
+
+async def first_of(told: Coroutine[Any, Any, Any], failed: Coroutine[Any, Any, Any]) -> None:
+    """Until somebody wants it to end, or it cannot go on: then that is raised."""
+    tasks = [asyncio.create_task(told), asyncio.create_task(failed)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[1].done():
+            tasks[1].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Signals:

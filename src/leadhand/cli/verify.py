@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,10 @@ from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.text import clean, count
 from leadhand.core.moments import iso
-from leadhand.errors import UsageError
+from leadhand.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:
+    from leadhand.app.reader import Reader
     from leadhand.app.verification import Verdict
     from leadhand.audit.keys import PublicKey
     from leadhand.settings import Settings
@@ -58,11 +60,29 @@ def verify(
             key=known,
             approvers=settings.policy.approvers,
         )
+        _see_forks(console, settings, reader, verdict, run or "")
     if console.json:
         console.document(verdict.document())
     else:
         _print(console, verdict)
     return 1 if verdict.problems else 0
+
+
+def _see_forks(
+    console: Console, settings: Settings, reader: Reader, verdict: Verdict, run: str
+) -> None:
+    """Where Temporal hosts runs, its histories say what should stand in the log."""
+    if settings.temporal is None:
+        return
+    from leadhand.app.hosting import Hosting
+    from leadhand.audit.chain import Problem
+
+    try:
+        found = asyncio.run(Hosting(settings, reader).forks(run))
+    except (Unreachable, UsageError) as error:
+        console.say(f"not compared with Temporal's histories: {clean(str(error), 500)}")
+        return
+    verdict.problems += [Problem(each, 0, "fork", why) for each, why in found.items()]
 
 
 def is_bundle(what: str) -> bool:

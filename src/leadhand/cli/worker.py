@@ -14,10 +14,9 @@ from leadhand.cli.options import (
     settings_of,
     several,
     store_option,
-    temporal_option,
     workers_option,
 )
-from leadhand.cli.signals import Signals
+from leadhand.cli.signals import Signals, first_of
 from leadhand.errors import UsageError
 from leadhand.settings.folders import make_store_folder
 
@@ -50,7 +49,6 @@ leadhand worker --engine --store postgres://leadhand@db/leadhand"""
 @click.option("--health", type=click.IntRange(0, 65535), metavar="PORT",
               help="Answer /livez and /readyz there, on this machine only.")  # fmt: skip
 @click.option("--health-bind", default="127.0.0.1", metavar="ADDRESS", help="Where to answer them.")
-@temporal_option
 @store_option
 def worker(console: Console, **options: Any) -> int:
     """Take steps from the task queues of workers, carry them out, and report.
@@ -62,7 +60,7 @@ def worker(console: Console, **options: Any) -> int:
     """
     from leadhand.app.serving import Wanted
 
-    settings = settings_of(options["store"], options["workers"], temporal=options["temporal"])
+    settings = settings_of(options["store"], options["workers"])
     engine = options["engine"] or options["engine_only"]
     if options["engine_only"] and options["kinds"]:
         raise UsageError("--engine-only serves no steps, so --kinds does not go with it")
@@ -96,7 +94,7 @@ async def _serve(console: Console, wanted: Wanted, health: int | None, bind: str
             if console.json:
                 console.record({"serving": what, "health": port})
             console.say(f"serving {', '.join(what)}")
-            await signals.came.wait()
+            await first_of(signals.came.wait(), up.failed())
     return 128 + signals.number if signals.number == 15 else 0
 
 

@@ -61,6 +61,21 @@ class ApprovalUsed(Event, frozen=True, tag=True):
     actor: str
 
 
+class TemporalOpened(Event, frozen=True, tag=True):
+    """A Temporal server hosts the runs of this database: no process of ours may drive them."""
+
+    address: str
+    namespace: str
+    prefix: str
+
+
+class TemporalLeft(Event, frozen=True, tag=True):
+    """Somebody took the runs back from it: they are hosted here again."""
+
+    actor: str
+    reason: str = ""
+
+
 HOST_EVENTS: tuple[type[Event], ...] = (
     HostOpened,
     StopAllRequested,
@@ -68,6 +83,8 @@ HOST_EVENTS: tuple[type[Event], ...] = (
     CircuitOpened,
     CircuitClosed,
     ApprovalUsed,
+    TemporalOpened,
+    TemporalLeft,
 )
 
 
@@ -82,6 +99,8 @@ class HostState(msgspec.Struct):
     circuits: dict[str, Circuit] = {}
     used: dict[str, str] = {}
     """Approvals of plans that were used up, by id, each with its run."""
+    temporal: TemporalOpened | None = None
+    """The server that hosts the runs, if it is not a process of ours."""
 
 
 def evolve_host(state: HostState, event: Event) -> None:
@@ -102,6 +121,10 @@ def evolve_host(state: HostState, event: Event) -> None:
             state.circuits.pop(event.worker, None)
         case ApprovalUsed():
             state.used.setdefault(event.id, event.run)
+        case TemporalOpened():
+            state.temporal = event
+        case TemporalLeft():
+            state.temporal = None
         case _:
             raise Bug(f"{type(event).__name__} is no event of the host")
     state.seq += 1
@@ -115,3 +138,27 @@ def refuse_used(state: HostState, approval: str, actor: str) -> None:
             f"{actor}'s approval {approval} was used by run {run}, and is good for one. "
             "Fix: approve the plan again: `leadhand review PLAN approve -o FILE`"
         )
+
+
+def refuse_other(state: HostState, namespace: str, prefix: str) -> None:
+    """Conflict when the runs are hosted under other names: they would be driven twice."""
+    there = state.temporal
+    if there is not None and (there.namespace, there.prefix) != (namespace, prefix):
+        raise Conflict(
+            f"Temporal hosts the runs of this database in namespace {there.namespace} with prefix "
+            f"{there.prefix}, and not in {namespace} with {prefix}. Fix: set [temporal] namespace "
+            "and prefix as they were; or take the runs back first: leadhand resume RUN --here"
+        )
+
+
+def refuse_elsewhere(state: HostState) -> None:
+    """Conflict when a Temporal server hosts the runs: whatever is written beside it is a fork."""
+    if (there := state.temporal) is None:
+        return
+    more = "" if there.namespace == "default" else f", namespace {there.namespace}"
+    raise Conflict(
+        f"the Temporal server at {there.address}{more} hosts the runs of this database, so nothing "
+        f"was done here. Fix: say it there, with --temporal {there.address}, [temporal] address, "
+        f"or LEADHAND_TEMPORAL__ADDRESS={there.address}; or take the runs back from it, once its "
+        "engines have ended: leadhand resume RUN --here"
+    )

@@ -13,6 +13,8 @@ from leadhand.core.host import (
     HostOpened,
     StopAllLifted,
     StopAllRequested,
+    TemporalLeft,
+    TemporalOpened,
 )
 from leadhand.core.library import PlanRemoved, PlanSaved
 from leadhand.core.moments import utc
@@ -183,6 +185,8 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     StopAllLifted: lambda e: f"stop-all lifted by {e.actor}",
     CircuitOpened: lambda e: f"worker {e.worker} is left alone: {e.reason}",
     CircuitClosed: lambda e: f"worker {e.worker} is called again",
+    TemporalOpened: lambda e: f"runs are hosted by Temporal at {e.address} ({e.namespace})",
+    TemporalLeft: lambda e: f"runs taken back from Temporal by {e.actor}{_because(e.reason)}",
     ApprovalUsed: lambda e: f"approval {e.id} by {e.actor} used up by run {e.run}",
     PlanSaved: lambda e: f"plan {e.name}@{e.version} saved by {e.actor}",
     PlanRemoved: lambda e: f"plan {e.name} removed by {e.actor}",

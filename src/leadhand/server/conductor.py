@@ -24,7 +24,7 @@ from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views import ENDED
 from leadhand.engine.service import word
-from leadhand.errors import LeadhandError, UsageError
+from leadhand.errors import LeadhandError, StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
 from leadhand.stores.places import spelled
@@ -32,11 +32,13 @@ from leadhand.stores.places import spelled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leadhand.core.host import HostState
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
     from leadhand.core.state import State
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
+    from leadhand.ports import Entry
     from leadhand.server.desks import Desk, Desks
     from leadhand.stores.log import KeptStore, Log
     from leadhand.workers.registry import Registry
@@ -164,6 +166,20 @@ class Conductor:
         self.unhosted.pop(run, None)
         return hosted
 
+    async def find(self, run: str) -> Run:
+        """A run, whoever drives it; its log may be at the other end of a line."""
+        if self._distant:
+            found: Run = await cast("Any", self.host).find(run)
+            return found
+        return self.host.load(run, self.registry)
+
+    async def shared(self) -> HostState:
+        """What belongs to no single run."""
+        if self._distant:
+            found: HostState = await cast("Any", self.host).look_shared()
+            return found
+        return self.host.shared
+
     async def say(self, run: str, verb: str, actor: str, details: Doc) -> Doc:
         """A word of a person; durable when it returns, and then the run is driven."""
         if self._distant:
@@ -205,15 +221,19 @@ class Conductor:
     async def _see_to_ends(self) -> None:
         while True:
             ident = await self._ended.get()
-            run = self.host.runs.get(ident)
-            if self._distant:
-                run = self.host.load(ident, self.registry)
-            if run is None or run.state.ended is None:
-                continue
-            with contextlib.suppress(LeadhandError):
-                await self._follow_up(run)
-            if run.state.ended is not None:
-                self.host.forget(run)
+            try:
+                await self._see_to_end(ident)
+            except LeadhandError as error:  # the others that end are seen to all the same
+                self._tell(f"what follows the end of run {ident} is not done: {error}")
+
+    async def _see_to_end(self, ident: str) -> None:
+        run = await self.find(ident) if self._distant else self.host.runs.get(ident)
+        if run is None or run.state.ended is None:
+            return
+        with contextlib.suppress(LeadhandError):
+            await self._follow_up(run)
+        if run.state.ended is not None:
+            self.host.forget(run)
 
     async def _follow_up(self, run: Run) -> None:
         """A run that failed may want to be taken back."""
@@ -227,13 +247,26 @@ class Conductor:
 
     async def _hear_of_ends(self) -> None:
         """Runs that Temporal hosts may end by the hand of any engine: the log tells of it."""
-        log = cast("Log", self.host.store)
-        async for _position, entry in log.follow(log.last_position()):
-            if ENDING in entry.body:
-                event = decode(entry.version, entry.body)
-                if isinstance(event, RunEnded) and event.rollback:
-                    self._ended.put_nowait(entry.run)
-            self.host.runs.clear()  # what is known of them is read again
+        log, after, said = cast("Log", self.host.store), -1, ""
+        while True:
+            try:
+                if after < 0:
+                    after = await asyncio.to_thread(log.last_position)
+                async for position, entry in log.follow(after):
+                    after, said = position, ""
+                    self._hear_of(entry)
+            except StoreError as error:
+                if str(error) != said:
+                    said = str(error)
+                    self._tell(f"ends of runs are not heard of for now: {error}")
+            await asyncio.sleep(SWEEP_S)
+
+    def _hear_of(self, entry: Entry) -> None:
+        if ENDING in entry.body:
+            event = decode(entry.version, entry.body)
+            if isinstance(event, RunEnded) and event.rollback:
+                self._ended.put_nowait(entry.run)
+        self.host.runs.clear()  # what is known of them is read again
 
     async def _sweep(self) -> None:
         """Runs come in through the socket too: drive the open ones, let go of those that ended."""

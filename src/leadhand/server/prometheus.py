@@ -93,19 +93,20 @@ async def exposition(office: Office) -> tuple[bytes, str]:
         return Counter(each["status"] if each else "unreadable" for each in said)
 
     runs = await office.desks.read(look)
+    stopped = (await office.conductor.shared()).stopped
 
     class Collected:
         def collect(self) -> Iterator[Metric]:
-            yield from _metrics(office, runs)
+            yield from _metrics(office, runs, stopped=stopped)
 
     registry = CollectorRegistry()
     registry.register(Collected())
     return generate_latest(registry), CONTENT_TYPE_LATEST
 
 
-def _metrics(office: Office, runs: Counter[str]) -> Iterator[Metric]:
+def _metrics(office: Office, runs: Counter[str], *, stopped: bool) -> Iterator[Metric]:
     yield from _counted(office.book, runs)
-    yield from _now(office)
+    yield from _now(office, stopped=stopped)
 
 
 def _counted(book: Book, runs: Counter[str]) -> Iterator[Metric]:
@@ -146,7 +147,7 @@ def _counted(book: Book, runs: Counter[str]) -> Iterator[Metric]:
     yield Total("leadhand_approvals", "Approvals by people.", value=book.approvals)
 
 
-def _now(office: Office) -> Iterator[Metric]:
+def _now(office: Office, *, stopped: bool) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily as Total
     from prometheus_client.core import GaugeMetricFamily as Gauge
     from prometheus_client.core import HistogramMetricFamily as Histogram
@@ -155,7 +156,7 @@ def _now(office: Office) -> Iterator[Metric]:
     hosted = sum(run.driven for run in host.runs.values())
     yield Gauge("leadhand_runs_hosted", "Runs this server drives.", value=hosted)
     yield Gauge("leadhand_attempts_running", "Attempts under way.", value=host.in_flight)
-    yield Gauge("leadhand_stopped", "Whether stop-all is in force.", value=host.shared.stopped)
+    yield Gauge("leadhand_stopped", "Whether stop-all is in force.", value=stopped)
     yield Gauge("leadhand_streams", "Open event streams.", value=office.hub.readers)
     yield Total("leadhand_stream_events", "Events sent to readers.", value=office.hub.sent)
     if gate is not None:

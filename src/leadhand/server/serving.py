@@ -127,9 +127,10 @@ class Running:
     async def failed(self) -> None:
         """Until the host cannot go on."""
         host = self.office.host
-        while host.failed is None:  # noqa: ASYNC110 - the host has no event for it
+        store = cast("KeptStore", host.store)
+        while (why := host.failed or getattr(store, "refusal", None)) is None:  # noqa: ASYNC110 - no event for it
             await asyncio.sleep(0.2)
-        raise host.failed
+        raise why
 
 
 @contextlib.asynccontextmanager

@@ -389,3 +389,5 @@ class Stopped(Shape):
     """Whether anything may start."""
 
     stopped: bool
+    unreached: list[str] | None = None
+    """Runs that Temporal hosts and that have not confirmed it."""

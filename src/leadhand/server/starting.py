@@ -99,9 +99,9 @@ def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
 async def start(office: Office, form: StartForm, actor: str, key: Keyed | None) -> Run:
     """Begin a run; durable when it returns."""
     host = office.host
-    if host.shared.stopped:
+    if (shared := await office.conductor.shared()).stopped:
         raise NotAllowed(
-            f"everything on this database was stopped by {host.shared.stopped_by}. "
+            f"everything on this database was stopped by {shared.stopped_by}. "
             "Fix: lift it with DELETE /api/v1/stop-all"
         )
     if host.draining or host.failed is not None:

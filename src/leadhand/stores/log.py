@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.audit.chain import Batch
+    from leadhand.errors import LeadhandError
     from leadhand.ports import Entry, RunHeader
     from leadhand.stores.group import Request, Took
 
@@ -105,6 +106,13 @@ class KeptStore(Log, Store, Protocol):
     @property
     def took(self) -> Took:
         """How long commits took."""
+
+    @property
+    def refusal(self) -> LeadhandError | None:
+        """Why nothing can be written any more, if so."""
+
+    def close_now(self) -> None:
+        """Let go where there is no loop to wait in."""
 
 
 class Copy(Log, Protocol):

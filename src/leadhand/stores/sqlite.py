@@ -178,6 +178,17 @@ class SqliteStore(SqliteReader):
 
         self._writer.ask(write).result()
 
+    @property
+    def refusal(self) -> LeadhandError | None:
+        """Why nothing can be written any more, if so."""
+        return self._writer.refusal
+
+    def close_now(self) -> None:
+        """Let go where there is no loop to wait in."""
+        if not self._closed:
+            self.close_reader()
+            self._writer.stop().result()
+
     async def close(self) -> None:
         """Finish what is queued and let go."""
         if not self._closed:

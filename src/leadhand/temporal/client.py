@@ -8,56 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import (
-    Client,
-    WorkflowExecutionStatus,
-    WorkflowHandle,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
+from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from leadhand import errors
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
-from leadhand.core.evolve import evolve
 from leadhand.core.rollback import rollback_id
-from leadhand.core.state import Now, State
-from leadhand.core.views import ENDED, run_status
+from leadhand.core.state import Now
 from leadhand.core.words import Word
 from leadhand.engine import shelf
 from leadhand.engine.approvals import admit
 from leadhand.engine.secrets import secrets_of
-from leadhand.errors import (
-    Bug,
-    Conflict,
-    LeadhandError,
-    PlanInvalid,
-    Unreachable,
-    UsageError,
-)
+from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.temporal.distant import DistantRun, unanswered
 from leadhand.temporal.hands import engine_queue
-from leadhand.temporal.looking import hosted_runs, missing, served_by, workflow_id
-from leadhand.temporal.orders import RUN, SAY, Begin, Place, Ways
+from leadhand.temporal.looking import hosted_runs, served_by, workflow_id
+from leadhand.temporal.orders import RUN, Begin, Place, Ways
 from leadhand.temporal.payloads import Shelf, converter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.core import events as ev
     from leadhand.core.plan import Doc
     from leadhand.ports import Entry, Planner, Store, Workers
 
-LOOK_S = 0.05
-LOOK_MAX_S = 0.5
+T = TypeVar("T")
 SPOKEN = ("stop_all", "lift")
-ENGINE_WAIT_S = 10.0
-"""How long a word may go unanswered before it is looked who should hear it."""
-BEGIN_WAIT_S = 60.0
-"""The same for the first event of a run: an engine may be about to start."""
+TELL_S = 10.0
+"""How long one run may take to hear what is said to all of them."""
 
 
 async def connect(address: str, namespace: str = "default", shelf: Shelf | None = None) -> Client:
@@ -104,6 +88,16 @@ class Distant:
         """What belongs to no single run."""
         return _shared(self.store.read(hosting.HOST_STREAM))
 
+    async def look_shared(self) -> hosting.HostState:
+        """The same; the log's server may be away, and nobody else waits for that."""
+        return _shared(await self.aside(self.store.read, hosting.HOST_STREAM))
+
+    async def aside(self, call: Callable[..., T], *args: Any) -> T:
+        """Read the log without holding up the loop, where that is at the other end of a line."""
+        if not getattr(self.store, "remote", False):
+            return call(*args)
+        return await asyncio.to_thread(call, *args)
+
     def time(self) -> Now:
         """This machine's clock: for showing, never for deciding."""
         wall = time.time_ns() // 1000
@@ -122,16 +116,23 @@ class Distant:
                 "the plan and approve it with `leadhand review RUN approve`"
             )
         await admit(self, started, proposal)  # type: ignore[arg-type]
-        stopped = self.shared.stopped
+        stopped = (await self.look_shared()).stopped
         begin = Begin(started.run, self.ways, started, proposal, stopped=stopped)
         try:
             await self._launch(begin, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
             raise Conflict(f"there is a run {started.run} already; take another id") from None
         run = DistantRun(self, started.run)
+        await self._tell_late(run, stopped=stopped)
         await run.until(1)
         self.runs[run.id] = run
         return run
+
+    async def _tell_late(self, run: DistantRun, *, stopped: bool) -> None:
+        """Whoever stops everything may have listed the runs just before this one was there."""
+        now = await self.look_shared()
+        if now.stopped and not stopped:
+            await self._tell(run.id, Word("stop_all", now.stopped_by, {}))
 
     async def engines(self) -> list[str]:
         """Who serves runs here; nobody: what is begun waits."""
@@ -157,21 +158,36 @@ class Distant:
         """A run, as its log tells."""
         run = self.runs.get(ident) or DistantRun(self, ident)
         run.refresh()
+        return self._known(run)
+
+    async def find(self, ident: str) -> DistantRun:
+        """The same, without holding up the loop."""
+        run = self.runs.get(ident) or DistantRun(self, ident)
+        await run.look()
+        return self._known(run)
+
+    def _known(self, run: DistantRun) -> DistantRun:
         if run.state.started is None:
-            raise UsageError(f"there is no run {ident}")
-        self.runs[ident] = run
+            raise UsageError(f"there is no run {run.id}")
+        self.runs[run.id] = run
         return run
 
     async def adopt(self, ident: str, _workers: Workers, _planner: Planner | None) -> DistantRun:
         """See to it that a run is hosted; one that nobody hosts goes on from its log."""
-        run = self.load(ident)
+        run = await self.find(ident)
         if run.state.ended is None and not await run.hosted():
             await self._take_up(run)
         return run
 
+    async def give_up(self, ident: str, reason: str) -> None:
+        """End the workflow of a run; `adopt` begins another, from the log."""
+        run = await self.find(ident)
+        if run.state.ended is None:
+            await run.give_up(reason)
+
     async def _take_up(self, run: DistantRun) -> None:
         place = Place(run.state.seq, run.head)
-        hosted, stopped = run.state.ended is None, self.shared.stopped
+        hosted, stopped = run.state.ended is None, (await self.look_shared()).stopped
         begin = Begin(run.id, self.ways, place=place, hosted=hosted, stopped=stopped)
         try:
             await self._launch(begin, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
@@ -185,14 +201,10 @@ class Distant:
             return await shelf.word(self, verb, actor, details)  # type: ignore[arg-type]
         if verb in SPOKEN:
             await self._tell_host(word)
-            try:
-                for each in sorted(await hosted_runs(self.client, self.ways.prefix)):
-                    await DistantRun(self, each).updated(word, gone_is_fine=True)
-            except RPCError as error:
-                raise unanswered(error) from None
-            return {"stopped": verb == "stop_all"}
+            unreached = await self._tell_all(word)
+            return {"stopped": verb == "stop_all"} | ({"unreached": unreached} if unreached else {})
         run = self.runs.get(ident) or DistantRun(self, ident)
-        run.refresh()
+        await run.look()
         if verb == "redo":
             if self.store.header(rollback_id(ident)) is not None:
                 raise Conflict(f"what run {ident} did was taken back by {rollback_id(ident)}")
@@ -200,6 +212,24 @@ class Distant:
                 word(run.state, self.time())  # refused here rather than after a start
                 await self._take_up(run)
         return await run.speak(word)
+
+    async def _tell_all(self, word: Word) -> list[str]:
+        """Say a word to all runs at once; those that have not confirmed it in time."""
+        try:
+            runs = sorted(await hosted_runs(self.client, self.ways.prefix))
+        except RPCError as error:
+            raise unanswered(error) from None
+        heard = await asyncio.gather(*(self._tell(each, word) for each in runs))
+        return [run for run, took in zip(runs, heard, strict=True) if not took]
+
+    async def _tell(self, run: str, word: Word) -> bool:
+        """One that cannot answer must not keep the others from hearing it."""
+        try:
+            said = DistantRun(self, run).updated(word, gone_is_fine=True)
+            await asyncio.wait_for(said, TELL_S)
+        except (TimeoutError, LeadhandError, RPCError):
+            return False
+        return True
 
     async def _tell_host(self, word: Word) -> None:
         """Record what goes for all runs, where this process can write."""
@@ -239,158 +269,8 @@ class Distant:
             await self.store.close()
 
 
-class DistantRun:
-    """A run that lives elsewhere, as its log tells."""
-
-    def __init__(self, host: Distant, ident: str) -> None:
-        self.host = host
-        self.id = ident
-        self.state = State()
-        self.head = ""
-        self.progress: dict[str, tuple[str, float | None]] = {}
-        self.driven = True
-
-    @property
-    def _handle(self) -> WorkflowHandle[Any, Any]:
-        ident = workflow_id(self.host.ways.prefix, self.id)
-        return self.host.client.get_workflow_handle(ident)
-
-    def refresh(self) -> State:
-        """Read what is new in the log."""
-        for entry in self.host.store.read(self.id, self.state.seq):
-            evolve(self.state, decode(entry.version, entry.body), entry.at)
-            self.head = entry.hash.hex()
-        return self.state
-
-    async def hosted(self) -> bool:
-        """Whether a workflow drives it."""
-        try:
-            told = await self._handle.describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise unanswered(error) from None
-        return told.status is WorkflowExecutionStatus.RUNNING
-
-    async def until(self, seq: int) -> None:
-        """Wait until the log has so many events; Unreachable when nobody could write them."""
-        wait, look_at = LOOK_S, time.monotonic() + BEGIN_WAIT_S
-        while self.refresh().seq < seq:
-            await asyncio.sleep(wait)
-            wait = min(LOOK_MAX_S, wait * 1.5)
-            if time.monotonic() > look_at:
-                await self._look_for_engine()
-                look_at = time.monotonic() + BEGIN_WAIT_S
-
-    async def _look_for_engine(self) -> None:
-        try:
-            gone = await missing(self.host.client, self.host.ways.prefix, ())
-        except RPCError as error:
-            raise unanswered(error) from None
-        if gone:
-            raise Unreachable(f"run {self.id} begins when an engine is there; {gone[0]}")
-
-    async def said(self, what: Any) -> None:
-        """Say something that was meant for a host here: a word, or what becomes one."""
-        if not isinstance(what, Word):
-            make = getattr(what, "word", None)
-            if make is None:
-                raise Bug("what is said to a run elsewhere must be data")
-            what = make(self.refresh(), self.host.time())
-        await self.speak(what)
-
-    async def speak(self, word: Word) -> Doc:
-        """Say a word; it is in the log when this returns."""
-        try:
-            told = await self.updated(word)
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                raise self._unheard() from None
-            raise unanswered(error) from None
-        self.refresh()
-        return told
-
-    async def updated(self, word: Word, *, gone_is_fine: bool = False) -> Doc:
-        """Say a word to the workflow, and wait for its answer as long as there may be one.
-
-        `gone_is_fine`: a run that has just ended needs not hear it.
-        """
-        task = asyncio.ensure_future(
-            self._handle.execute_update(SAY, word, result_type=dict[str, Any])
-        )
-        try:
-            while not (await asyncio.wait([task], timeout=ENGINE_WAIT_S))[0]:
-                if gone := await missing(self.host.client, self.host.ways.prefix, ()):
-                    raise Unreachable(
-                        f"nobody has taken it yet, and it may still be carried out: {gone[0]}"
-                    )
-            told: Doc = task.result()
-            return told
-        except RPCError as error:
-            if not gone_is_fine or error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            return {}
-        except WorkflowUpdateFailedError as error:
-            cause = error.cause
-            if isinstance(cause, ApplicationError):
-                raise rebuilt(cause.type or "", cause.message) from None
-            again = "Fix: look again, and say it again"
-            raise Conflict(f"it was not taken: {cause}. {again}") from None
-        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-            raise Unreachable(
-                f"the Temporal server was lost before it answered ({error}), and what was said may "
-                "still be carried out. Fix: look again, and say it again if it was not"
-            ) from None
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    def _unheard(self) -> LeadhandError:
-        """Why nobody hears what is said to this run."""
-        state = self.refresh()
-        if state.started is None:
-            return UsageError(f"there is no run {self.id}")
-        if state.ended is not None:
-            return Conflict(f"run {self.id} has ended ({state.ended.status})")
-        return Conflict(f"nobody hosts run {self.id}. Fix: leadhand resume {self.id}")
-
-    async def settled(self) -> str:
-        """Wait until the run ended, or goes on only when a person says so."""
-        wait = LOOK_S
-        while not self._rests():
-            await asyncio.sleep(wait)
-            before = self.state.seq
-            wait = LOOK_S if self.refresh().seq > before else min(LOOK_MAX_S, wait * 1.5)
-        return run_status(self.state)
-
-    def _rests(self) -> bool:
-        state = self.refresh()
-        status = run_status(state)
-        if status in ENDED:
-            return True
-        busy = state.in_flight or state.planner.epoch
-        return not busy and status in ("waiting", "paused")
-
-
 def _shared(entries: list[Entry]) -> hosting.HostState:
     state = hosting.HostState()
     for entry in entries:
         hosting.evolve_host(state, decode(entry.version, entry.body))
     return state
-
-
-def unanswered(error: RPCError) -> Unreachable:
-    """What is said when the server does not do what it was asked for."""
-    return Unreachable(
-        f"the Temporal server does not answer: {str(error)[:200].rstrip('.')}. "
-        "Fix: say it again when it does"
-    )
-
-
-def rebuilt(name: str, message: str) -> LeadhandError:
-    """The error that a workflow refused with."""
-    if name == PlanInvalid.__name__:
-        return PlanInvalid([message])
-    kind = getattr(errors, name, None)
-    fits = isinstance(kind, type) and issubclass(kind, LeadhandError)
-    return kind(message) if kind is not None and fits else LeadhandError(message)

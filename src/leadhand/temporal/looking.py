@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import (
+    WorkflowExecutionStatus,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from leadhand.temporal.hands import engine_queue, queue_of
@@ -23,6 +29,9 @@ ENGINE_SILENT_S = 90.0
 that is busy asks for none.)"""
 ACTIVITIES = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+PLACE = "leadhand.place"
+PLACES_AT_ONCE = 20
+PLACE_WAIT = timedelta(seconds=5)
 LIST = 'WorkflowType = "leadhand.run" AND ExecutionStatus = "Running"'
 NO_ENGINE = (
     "no engine is there, so runs stand still. Fix: leadhand worker --engine-only, or leadhand serve"
@@ -74,6 +83,45 @@ async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[s
             fix = f"Fix: leadhand worker --kinds {name}"
             found.append(f"nobody asks for work of {name}: its steps wait for a machine. {fix}")
     return found
+
+
+async def parked(client: Client, prefix: str, ends: dict[str, tuple[int, str]]) -> dict[str, str]:
+    """The runs whose log is not what their workflow wrote, and what is wrong.
+
+    `ends`: where their logs end, read before. A log is written behind, so it may end before the
+    workflow does, and never after it.
+    """
+    limit = asyncio.Semaphore(PLACES_AT_ONCE)
+
+    async def ask(run: str) -> str:
+        async with limit:
+            return await _parked(client, prefix, run, *ends[run])
+
+    found = zip(ends, await asyncio.gather(*(ask(run) for run in ends)), strict=True)
+    return {run: why for run, why in found if why}
+
+
+async def _parked(client: Client, prefix: str, run: str, seq: int, head: str) -> str:
+    handle = client.get_workflow_handle(workflow_id(prefix, run))
+    try:
+        place = await handle.query(PLACE, result_type=dict, rpc_timeout=PLACE_WAIT)
+    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
+        return ""  # nobody serves it now, which is told elsewhere; or it has just ended
+    if place["fork"]:
+        return str(place["fork"])
+    if place["status"] == "loading":
+        return ""
+    if seq > place["seq"] or (seq == place["seq"] and head != place["head"]):
+        return f"the log of run {run} holds what its workflow did not write (event {seq})"
+    return ""
+
+
+def way_out(run: str) -> str:
+    """What to do about a run that is parked."""
+    return (
+        f"Fix: see what is there with leadhand logs {run}; then go on from the log as it is, with "
+        f"leadhand resume {run} --from-log --reason TEXT"
+    )
 
 
 def workflow_id(prefix: str, run: str) -> str:

@@ -64,7 +64,7 @@ async def said(request: Request, run: str, saying: Saying, told: Doc | None = No
     """Say a word that depends on how the run stands; answered once it is durable."""
     office = office_of(request)
     await office.desks.read(lambda desk: desk.header(run))
-    hosted = office.host.load(run, office.conductor.registry)
+    hosted = await office.conductor.find(run)
     await hosted.said(saying)
     await office.conductor.drive(hosted)
     return answer({"run": run, "status": run_status(hosted.state), **(told or {})})

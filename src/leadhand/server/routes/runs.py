@@ -198,7 +198,7 @@ async def release(request: Request, run: str, step: str, form: ReasonForm) -> Re
     office, person = office_of(request), person_of(request)
     await _refuse_unknown(request, run, step)
     key = key_of(person)
-    state = office.host.load(run, office.conductor.registry).state
+    state = (await office.conductor.find(run)).state
     signed = signed_releases(state, [step], person.name, key) if key is not None else None
     return await say(request, run, "release", steps=[step], reason=form.reason, signed=signed)
 

@@ -28,7 +28,7 @@ async def sign_in(request: Request, form: SignIn) -> Response:
     assert office.gate is not None
     person = office.gate.sign_in(form.token, request.scope)
     cookie, ends = office.people.sign_in(person)
-    found = answer(_document(office, person, ends))
+    found = answer(await _document(office, person, ends))
     found.set_cookie(
         COOKIE,
         cookie,
@@ -48,7 +48,7 @@ async def who(request: Request) -> Response:
     found = None
     if "authorization" not in request.headers:
         found = office.people.by_session(request.cookies.get(COOKIE, ""))
-    return answer(_document(office, person_of(request), found[1] if found else None))
+    return answer(await _document(office, person_of(request), found[1] if found else None))
 
 
 @router.delete("/session", status_code=204, responses=PROBLEMS)
@@ -60,8 +60,8 @@ async def sign_out(request: Request) -> Response:
     return gone
 
 
-def _document(office: Office, person: Person, ends: int | None) -> Doc:
-    shared = office.host.shared
+async def _document(office: Office, person: Person, ends: int | None) -> Doc:
+    shared = await office.conductor.shared()
     return {
         "person": person.name,
         "role": person.role,

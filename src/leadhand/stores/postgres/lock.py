@@ -1,4 +1,7 @@
-"""One host per log: a lock that the server holds for the writer's connection.
+"""One host per log, or engines of Temporal: a lock that the server holds for a connection.
+
+A host takes it alone; engines, and whoever speaks to Temporal, share it. So neither begins
+where the other is at work.
 
 The server lets go of it when that connection ends, however it ends. When it is the server that
 went away, the writer takes the lock again with its next connection, before it does anything
@@ -22,18 +25,17 @@ if TYPE_CHECKING:
 
 
 class PostgresLock:
-    """The lock of one open store."""
+    """The lock of one open store; `shared`: with others who share it."""
 
-    def __init__(self, store: PostgresStore) -> None:
+    def __init__(self, store: PostgresStore, *, shared: bool = False) -> None:
         self._store = store
+        self._shared = shared
 
     def acquire(self) -> None:
         """Take the lock, or raise Conflict naming who has it."""
-        if self._store.writer.lock().result():
+        if self._store.writer.lock(shared=self._shared).result():
             return
-        who = holder(self._store.address)
-        name = f"process {who['pid']} on {who['machine']}" if who else "another process"
-        raise Conflict(f"{self._store.address}: {name} is the host of this database")
+        raise taken(self._store.address)
 
     def release(self) -> None:
         """Let go, if held; a store that is closed holds nothing."""
@@ -48,19 +50,29 @@ def kept_from_hosts(address: Address) -> Iterator[None]:
     try:
         session.open()
         if not session.rows("try_lock", (HOSTING,))[0][0]:
-            who = holder(address)
-            name = f"process {who['pid']} on {who['machine']}" if who else "another process"
-            raise Conflict(
-                f"{address}: {name} is the host of this database. "
-                "Fix: end it first; a log that is written to is not moved"
-            )
+            fix = "Fix: end it first; a log that is written to is not moved"
+            raise Conflict(f"{taken(address)}. {fix}")
         yield
     finally:
         session.close()
 
 
+def taken(address: Address) -> Conflict:
+    """What is said when the lock is not to be had."""
+    who = holder(address)
+    if who and who["engines"]:
+        count = who["engines"]
+        many = f"{count} processes serve" if count > 1 else "a process serves"
+        return Conflict(f"{address}: {many} runs here that Temporal hosts")
+    name = f"process {who['pid']} on {who['machine']}" if who else "another process"
+    return Conflict(f"{address}: {name} is the host of this database")
+
+
 def holder(address: Address) -> dict[str, Any] | None:
-    """Who holds the lock now, on whatever machine; None when it is free."""
+    """Who holds the lock now, on whatever machine; None when it is free.
+
+    `engines`: how many share it, for runs that Temporal hosts; 0 for a host.
+    """
     session = Session(address, "look")
     try:
         session.open()
@@ -70,7 +82,10 @@ def holder(address: Address) -> dict[str, Any] | None:
         known = session.rows("host")
     finally:
         session.close()
+    nobody = {"pid": 0, "started": 0, "socket": "", "machine": "another machine", "engines": 0}
+    if not held[0][1]:
+        return {**nobody, "engines": len(held)}
     if not known or known[0][0] != held[0][0]:
-        return {"pid": 0, "started": 0, "socket": "", "machine": "another machine"}
+        return nobody
     _, pid, machine, started = known[0]
-    return {"pid": pid, "started": started, "socket": "", "machine": machine}
+    return {**nobody, "pid": pid, "started": started, "machine": machine}

@@ -12,7 +12,8 @@ other, nobody pays: there is one host, and all its appends of a moment are one c
 
 One host at a time.  A session lock (`lock.py`) keeps a second host from opening, and the server
 lets go of it when the first one's connection ends. The epoch keeps a host that lost its
-connection, and was replaced, from writing. Neither alone would do.
+connection, and was replaced, from writing. Neither alone would do. Engines of runs that Temporal
+hosts share that lock among themselves: any number of them, or one host.
 
 One round trip.  A group is one call of `leadhand.append` (`sql/001-initial.sql`), which checks the
 owner and every run's head, files the entries, links the batch and calls the followers; sent
@@ -92,6 +93,11 @@ class PostgresStore(PostgresReader):
     def closed(self) -> bool:
         """Whether it was let go of."""
         return self._closed
+
+    @property
+    def refusal(self) -> LeadhandError | None:
+        """Why nothing can be written any more, if so."""
+        return self.writer.refusal
 
     def close_now(self) -> None:
         """Let go where there is no loop to wait in."""

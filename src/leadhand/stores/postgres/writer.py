@@ -129,7 +129,7 @@ class PostgresWriter(Committer[Session]):
         self._epoch = 0
         self._backend = 0
         """Our connection at the server: after a loss it may still seem to be alive there."""
-        self._locked = False
+        self._locked = self._lock_shared = False
         self.head = Batch(0, 0, 0, GENESIS)
         """The last commit: what anchors outside the database speak of."""
         self.took = Took()
@@ -143,9 +143,17 @@ class PostgresWriter(Committer[Session]):
         """Become the owner."""
         return self.ask(lambda _session: self._claim())
 
-    def lock(self) -> Future[bool]:
-        """Become the host: no other can, as long as this one lives. False when one is there."""
-        return self.ask(lambda session: session.do(self._lock, OPEN_PATIENCE_S))
+    def lock(self, *, shared: bool = False) -> Future[bool]:
+        """Become the host: no other can, as long as this one lives. False when one is there.
+
+        `shared`: keep hosts out, together with others who do.
+        """
+
+        def take(session: Session) -> bool:
+            self._lock_shared = shared
+            return session.do(self._lock, OPEN_PATIENCE_S)
+
+        return self.ask(take)
 
     def unlock(self) -> Future[None]:
         """Let go of that."""
@@ -215,7 +223,8 @@ class PostgresWriter(Committer[Session]):
         try:
             return self._connection.connected(deadline)
         except StoreError as error:
-            if unsure and type(error) is StoreError:
+            # Where the log is a copy, whoever writes compares it with the original next time.
+            if unsure and not self._shared and type(error) is StoreError:
                 words = str(error).partition(" Fix: ")[0]
                 raise StoreBroken(
                     f"{words} It went away during a commit, and whether that was kept is not "
@@ -361,6 +370,9 @@ class PostgresWriter(Committer[Session]):
         self._backend = row[0] if row else 0
 
     def _lock(self, connection: psycopg.Connection[Any]) -> bool:
+        if self._lock_shared:
+            self._locked = self._try_lock(connection)
+            return self._locked
         if not self._try_lock(connection):
             holder = connection.execute(queries()["lock_holder"], (HOSTING,)).fetchone()
             if holder is None or holder[0] != self._backend:
@@ -375,10 +387,12 @@ class PostgresWriter(Committer[Session]):
         return True
 
     def _try_lock(self, connection: psycopg.Connection[Any]) -> bool:
-        row = connection.execute(queries()["try_lock"], (HOSTING,)).fetchone()
+        name = "try_lock_shared" if self._lock_shared else "try_lock"
+        row = connection.execute(queries()[name], (HOSTING,)).fetchone()
         return bool(row and row[0])
 
     def _unlock(self, session: Session) -> None:
         if self._locked:
             self._locked = False
-            session.do(lambda connection: connection.execute(queries()["unlock"], (HOSTING,)))
+            name = "unlock_shared" if self._lock_shared else "unlock"
+            session.do(lambda connection: connection.execute(queries()[name], (HOSTING,)))

@@ -136,9 +136,16 @@ SELECT pg_try_advisory_lock(%s::bigint);
 -- name: unlock
 SELECT pg_advisory_unlock(%s::bigint);
 
+-- name: try_lock_shared
+-- Serve runs that Temporal hosts, beside others who do.
+SELECT pg_try_advisory_lock_shared(%s::bigint);
+
+-- name: unlock_shared
+SELECT pg_advisory_unlock_shared(%s::bigint);
+
 -- name: lock_holder
--- The connection that is the host's.
-SELECT pid FROM pg_locks
+-- The connection that is the host's, or those that share the lock; and which of the two it is.
+SELECT pid, mode = 'ExclusiveLock' FROM pg_locks
 WHERE locktype = 'advisory' AND objsubid = 1 AND granted
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND ((classid::bigint << 32) | objid::bigint) = %s::bigint;

@@ -1,0 +1,102 @@
+"""Runs taken back from a Temporal server, to be hosted by processes of ours again.
+
+Its engines must have ended: the lock says so. Workflows that still stand for runs of this log are
+ended, so that none of them writes later; where the server cannot be asked, that is said. From
+then on the log says that its runs are hosted here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.app.opening import host_state, open_store
+from leadhand.codec.events import decode
+from leadhand.core.events import RunHosted
+from leadhand.core.host import TemporalLeft
+from leadhand.engine.host import Host
+from leadhand.errors import UsageError
+from leadhand.temporal.cluster import Cluster, require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.host import TemporalOpened
+    from leadhand.stores.log import KeptStore
+    from leadhand.stores.places import Place
+
+
+async def take_back(
+    place: Place,
+    cluster: Cluster | None,
+    actor: str,
+    reason: str,
+    tell: Callable[[str], None],
+) -> bool:
+    """Let the runs of a log be hosted here again; false when they are already.
+
+    `cluster` is how the server is reached, where settings say it; else as the log names it.
+    """
+    store, lock = open_store(place, for_temporal=True)
+    host = Host(store)
+    try:
+        there = host_state(store).temporal
+        if there is None:
+            return False
+        known = cluster or Cluster(there.address)
+        await _end_workflows(store, known, there, f"taken back by {actor}: {reason}", tell)
+        # Owners that Temporal gave to runs count from one: ours must be later than all of them.
+        highest = _highest_owner(store)
+        while store.claim() < highest:
+            pass
+        await host.open()
+        await host.tell_host(TemporalLeft(actor, reason))
+        return True
+    finally:
+        await host.close()
+        lock.release()
+
+
+async def _end_workflows(
+    store: KeptStore,
+    cluster: Cluster,
+    there: TemporalOpened,
+    why: str,
+    tell: Callable[[str], None],
+) -> None:
+    try:
+        require()
+        from temporalio.service import RPCError
+
+        from leadhand.temporal.client import connect
+        from leadhand.temporal.looking import hosted_runs, workflow_id
+    except UsageError as error:
+        tell(_unsure(error))
+        return
+    try:
+        client = await connect(cluster.address, there.namespace)
+        ours = {header.run for header in store.runs()}
+        for run in sorted(ours & await hosted_runs(client, there.prefix)):
+            await client.get_workflow_handle(workflow_id(there.prefix, run)).terminate(reason=why)
+            tell(f"run {run} is no longer hosted by Temporal")
+    except (UsageError, RPCError) as error:
+        tell(_unsure(error))
+
+
+def _unsure(error: Exception) -> str:
+    words = str(error).partition(" Fix: ")[0].rstrip(".")
+    return (
+        f"whether Temporal still has these runs is not known: {words}. "
+        "Let no engine serve them again"
+    )
+
+
+def _highest_owner(store: KeptStore) -> int:
+    highest = 0
+    for header in store.runs():
+        if header.run.startswith("$"):
+            continue
+        for entry in store.read(header.run):
+            if b'"RunHosted"' in entry.body:
+                event = decode(entry.version, entry.body)
+                highest = max(highest, event.owner if isinstance(event, RunHosted) else 0)
+    return highest
