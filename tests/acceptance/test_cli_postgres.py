@@ -246,7 +246,7 @@ def test_doctor_says_what_a_server_lacks(folder, postgres):
     assert found["synchronous_commit"]["value"] == "on"
     assert "superuser" in found["role"]["value"]
     assert "--writer" in found["role"]["fix"]
-    assert found["schema"]["value"].startswith("version 2")
+    assert found["schema"]["value"].startswith("version 3")
     with postgres.connect(database) as admin:
         for role in ("doc_writer", "doc_reader", "doc_nobody"):
             admin.execute(f"DROP ROLE IF EXISTS {role}")

@@ -4,6 +4,9 @@ import sqlite3
 
 import pytest
 
+from leadhand.app.migrating import move
+from leadhand.app.opening import open_reader
+from leadhand.audit.anchors import Anchoring
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.stores.copying import Look, copy
 from leadhand.stores.reader import SqliteReader
@@ -127,3 +130,32 @@ async def test_half_a_copy_cannot_be_opened(tmp_path):
     assert proved(new) == proof
     await SqliteStore(new).close()
     source.close_reader()
+
+
+async def test_a_copy_that_is_not_equal_stays_closed(tmp_path):
+    """The mark goes when the proof was made, and not before."""
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    await written(old)
+    source, target = SqliteReader(old), SqliteStore(new, copying=True)
+    look = Look(source, old)
+    proof = look.prove()._replace(headers="others")
+    with pytest.raises(StoreCorrupt, match="the copy is not equal to its source: headers"):
+        copy(source, proof, look.names, target, lambda _done, _all: None)
+    await target.close()
+    with pytest.raises(StoreError, match="was not finished"):
+        SqliteStore(new)
+    source.close_reader()
+
+
+async def test_what_a_shared_folder_keeps_is_equal_though_it_is_not_listed(tmp_path, postgres):
+    """What crosses to other machines is kept with the log, and no event speaks of it."""
+    old = tmp_path / "old.db"
+    await written(old)
+    store = SqliteStore(old)
+    ref = store.put_artifact(b"x" * (2 << 20))
+    await store.close()
+    target = postgres.new(tmp_path, artifacts=str(tmp_path / "shared"))
+    assert move(old, target, Anchoring()).document()["equal"]
+    reader = open_reader(target)
+    assert len(reader.get_artifact(ref)) == 2 << 20
+    reader.close_reader()

@@ -10,6 +10,7 @@ from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.lock import PostgresLock
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.roles import grant
+from leadhand.stores.postgres.session import queries
 from leadhand.stores.postgres.store import PostgresStore, migrated
 from tests.stores.entries import chained
 from tests.support.postgres import PASSWORD, numbers
@@ -104,6 +105,35 @@ async def test_nobody_but_the_owner_changes_anything(team, role):
             assert caught.value.sqlstate == "42501", statement
     log = PostgresReader(team.address("owner"))
     assert log.read("r") == chained("r", 2)
+    log.close_reader()
+
+
+H = b"h" * 32
+MISFITS = [
+    (([], [], [], []), (["r"], [5], [H])),  # a run that is not named
+    ((["r"], [2], [4], [H]), (["r"], [4], [H])),  # a gap
+    ((["r"], [2], [4], [H]), (["r", "r"], [4, 3], [H, H])),  # out of order
+    ((["r"], [2], [3], [b"g" * 32]), (["r"], [3], [H])),  # another head
+    ((["r"], [2], [3], [H]), ([], [], [])),  # nothing at all
+    ((["r"], [2], [3], [H]), (["r", "s"], [3, 1], [H, H])),  # one more run
+    ((["s"], [0], [2], [H]), (["s"], [1], [H])),  # it ends elsewhere
+]
+
+
+@pytest.mark.parametrize(("runs", "entries"), MISFITS)
+async def test_a_writer_puts_nothing_anywhere_else_than_at_the_end(team, runs, entries):
+    """Whatever it says of where the entries belong."""
+    names, befores, seqs, heads = runs
+    at, nothing, ones = [1] * len(names), [None] * len(names), [1] * len(entries[0])
+    values = (
+        *(None, names, befores, at, at, seqs, heads, nothing),
+        *(entries[0], entries[1], ones, ones, [b"{}"] * len(ones), entries[2]),
+    )
+    with team.connect("writer") as connection, pytest.raises(psycopg.Error) as caught:
+        connection.execute(queries()["append"], values)
+    assert caught.value.sqlstate == "LH004"
+    log = PostgresReader(team.address("reader"))
+    assert (log.read("r"), len(log.batches())) == (chained("r", 2), 1)
     log.close_reader()
 
 

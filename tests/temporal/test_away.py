@@ -11,8 +11,9 @@ from leadhand import Lead, worker
 from leadhand.app.hosting import Hosting
 from leadhand.app.reader import Reader
 from leadhand.errors import Unreachable, UsageError
+from leadhand.settings import load_settings
 from leadhand.stores.sqlite import SqliteStore
-from leadhand.temporal import distant
+from leadhand.temporal import client, distant
 from leadhand.temporal.client import connect
 from leadhand.temporal.cluster import Cluster
 from leadhand.temporal.orders import Ways
@@ -85,6 +86,40 @@ async def test_an_address_or_namespace_that_is_not_there_is_a_mistake_of_the_cal
     for address in ("bad:address:7", f"127.0.0.1:{free_port()}"):
         with pytest.raises(UsageError, match=f"no Temporal server at {address}: [^{{]* Fix: "):
             await connect(address)
+
+
+async def test_how_both_sides_prove_who_they_are_is_taken_from_the_settings(tmp_path, monkeypatch):
+    """Files from where the setting stands, a key from the environment; what is missing is named."""
+    for name in ("ca", "cert", "key"):
+        (tmp_path / f"{name}.pem").write_text(name)
+    text = '[temporal]\naddress = "t:7"\nnamespace = "ns"\nca = "ca.pem"\ncert = "cert.pem"\n'
+    (tmp_path / "leadhand.toml").write_text(f'{text}key = "key.pem"\napi_key = "T_KEY"\n')
+    cluster = load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path).temporal
+    told = {}
+
+    async def stand_in(address, **more):
+        told.update(more, address=address)
+        raise RuntimeError("nobody")
+
+    monkeypatch.setattr(client.Client, "connect", stand_in)
+    with pytest.raises(UsageError, match="T_KEY, and it is not set"):
+        await connect(cluster)
+    monkeypatch.setenv("T_KEY", "secret")
+    with pytest.raises(UsageError, match="no Temporal server at t:7"):
+        await connect(cluster)
+    assert (told["address"], told["namespace"], told["api_key"]) == ("t:7", "ns", "secret")
+    tls = told["tls"]
+    found = tls.server_root_ca_cert, tls.client_cert, tls.client_private_key
+    assert found == (b"ca", b"cert", b"key")
+    for plain in (Cluster("t:7", tls=True), Cluster("t:7", api_key="T_KEY")):
+        with pytest.raises(UsageError):
+            await connect(plain)
+        assert told["tls"] is True
+    (tmp_path / "key.pem").unlink()
+    with pytest.raises(UsageError, match=r"\[temporal\] key: .*key.pem cannot be read"):
+        await connect(cluster)
+    with pytest.raises(UsageError, match="cert and key go together"):
+        await connect(Cluster("t:7", cert="c.pem"))
 
 
 def test_a_command_ends_with_its_own_code_whatever_threads_are_left():

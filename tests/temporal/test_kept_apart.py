@@ -78,6 +78,9 @@ def test_a_command_without_temporal_refuses_its_runs_and_says_the_way(place, tmp
         assert folder.run("run", "risky.json", *there).code == 5
         rows = folder.run("ls", "--json", *there).doc
         (left,) = {row["run"] for row in rows} - {runs[0]}
+    anchors = folder.run("verify", "--all", "--json", *there).doc["anchors"]
+    assert anchors["lines"], anchors
+    assert anchors["entries_since"] == 0, anchors
     for words in (["review", left, "approve", "--yes"], ["resume", left], ["cancel", left]):
         refused(*words)
     refused("stop-all")

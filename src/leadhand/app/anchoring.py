@@ -8,6 +8,7 @@ close together share one.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import time
 from contextlib import suppress
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from leadhand.audit.chain import Batch
     from leadhand.stores.log import KeptStore
 
+ANCHORED = ("ended", "waiting")
+"""Notices after which the head of the log is anchored."""
 GAP_S = 1.0
 """Ends of runs within this time share an anchor."""
 TAIL_BYTES = 1 << 16
@@ -120,6 +123,7 @@ def append(file: Path, head: Batch, database: str, signer: Signer | None) -> boo
     """Write a head down, unless the file's last line speaks of it; false then."""
     descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+b", buffering=0) as opened:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # several engines may share the file
         size = opened.seek(0, os.SEEK_END)
         opened.seek(max(0, size - TAIL_BYTES))
         tail = opened.read()

@@ -42,7 +42,7 @@ async def distant(cluster: Cluster, place: Place | Store) -> Distant:
     try:
         known = host_folded(store.read(HOST_STREAM))
         refuse_other(known, cluster.namespace, cluster.ways.prefix)
-        client = await connect(cluster.address, cluster.namespace, store)
+        client = await connect(cluster, shelf=store)
     except BaseException:
         if store is not place:
             await store.close()

@@ -69,7 +69,7 @@ class Hosting:
 
         try:
             if self._client is None:
-                self._client = await connect(cluster.address, cluster.namespace)
+                self._client = await connect(cluster)
             run = state.run if state is not None else ""
             ends = self._ends(run)
             runs = await hosted_runs(self._client, prefix, run)
@@ -113,7 +113,7 @@ class Hosting:
 
         prefix, ends = cluster.ways.prefix, self._ends(run)
         try:
-            client = await connect(cluster.address, cluster.namespace)
+            client = await connect(cluster)
             runs = await hosted_runs(client, prefix, run)
             return await parked(client, prefix, {r: ends[r] for r in sorted(runs) if r in ends})
         except RPCError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from leadhand.app import door
-from leadhand.app.anchoring import Anchorer
+from leadhand.app.anchoring import ANCHORED, Anchorer
 from leadhand.app.distributed import distant
 from leadhand.app.opening import as_place, marker, open_store, service_of
 from leadhand.engine.host import Host
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from leadhand.stores.log import KeptStore, Lock
     from leadhand.stores.places import Place
     from leadhand.workers.registry import Registry
-
-ANCHORED = ("ended", "waiting")
-"""Notices after which the head of the log is anchored."""
 
 
 class House:

@@ -67,14 +67,8 @@ def move(
         with _receiving(target) as store:
             copied = copy(log, proof, look.names, store, told)
     with _reading(target) as log:
-        found = Look(log, target).prove()
-        if found != proof:
-            raise StoreCorrupt(
-                f"{target}: the copy is not equal to {source}: {_difference(proof, found)}. "
-                "Fix: empty the target and copy again; the source was not changed"
-            )
         _keep_anchors(lines, log, target, anchoring)
-    return Moved(copied, proof, found, len(lines))
+    return Moved(copied, proof, copied.proof, len(lines))
 
 
 def check_places(source: Place, target: Place) -> None:
@@ -169,14 +163,6 @@ def _receiving(place: Place) -> Iterator[Copy]:
             yield store
         finally:
             asyncio.run(store.close())
-
-
-def _difference(one: Proof, other: Proof) -> str:
-    return ", ".join(
-        f"{name} {mine} and {theirs}"
-        for name, mine, theirs in zip(Proof._fields, one, other, strict=True)
-        if mine != theirs
-    )
 
 
 def _anchors(source: Place, target: Place, anchoring: Anchoring) -> list[bytes]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from leadhand.app.opening import host_state, open_store
 from leadhand.codec.events import decode
 from leadhand.core.events import RunHosted
@@ -42,7 +44,7 @@ async def take_back(
         there = host_state(store).temporal
         if there is None:
             return False
-        known = cluster or Cluster(there.address)
+        known = replace(cluster or Cluster(there.address), namespace=there.namespace)
         await _end_workflows(store, known, there, f"taken back by {actor}: {reason}", tell)
         # Owners that Temporal gave to runs count from one: ours must be later than all of them.
         highest = _highest_owner(store)
@@ -73,7 +75,7 @@ async def _end_workflows(
         tell(_unsure(error))
         return
     try:
-        client = await connect(cluster.address, there.namespace)
+        client = await connect(cluster)
         ours = {header.run for header in store.runs()}
         for run in sorted(ours & await hosted_runs(client, there.prefix)):
             await client.get_workflow_handle(workflow_id(there.prefix, run)).terminate(reason=why)

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from leadhand.app.anchoring import ANCHORED, Anchorer
 from leadhand.app.distributed import Scribe, log_of, mark
 from leadhand.app.loading import registry_of, reviewers_of, telemetry_of
 from leadhand.app.opening import open_store
@@ -24,6 +25,8 @@ from leadhand.workers.machine import LocalMachine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    Notice = Callable[[str, str, str], None]
 
     from leadhand.settings import Settings
     from leadhand.stores.log import KeptStore
@@ -100,9 +103,8 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
     telemetry_of(settings)
     async with AsyncExitStack() as stack:
         store = await _store(stack, wanted)
-        client = await connect(cluster.address, cluster.namespace, store)
-        if wanted.engine:
-            await _own(stack, wanted, store)
+        client = await connect(cluster, shelf=store)
+        notice = await _own(stack, wanted, store) if wanted.engine else wanted.notice
         local = LocalMachine(_mark(settings))
         await local.clear()
         local.attach(registry)
@@ -122,7 +124,7 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
                 registry,
                 planner=lambda state: planner_again(settings, state),
                 reviewers=reviewers_of(settings),
-                on_notice=wanted.notice,
+                on_notice=notice,
             )
             workers.append(engine_worker(client, prefix, engine))
         serving = await stack.enter_async_context(Serving(workers))
@@ -141,8 +143,16 @@ async def _store(stack: AsyncExitStack, wanted: Wanted) -> Any:
     return kept
 
 
-async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore) -> None:
-    """Say in the log who hosts its runs from now on: this is an engine of a server that answers."""
+async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore) -> Notice:
+    """Say in the log who hosts its runs from now on, and anchor what is written there.
+
+    Gives who is told of what runs do.
+    """
+    anchorer = Anchorer(
+        store, wanted.settings.anchoring, lambda text: wanted.notice("trouble", "", text)
+    )
+    await asyncio.to_thread(anchorer.refuse_cut)
+    stack.push_async_callback(_last_anchor, store, anchorer)
     cluster = wanted.settings.temporal
     assert cluster is not None
     host = None
@@ -151,6 +161,20 @@ async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore) -> None:
         stack.push_async_callback(host.close)
         await host.open()
     await mark(host or Scribe(store), cluster)
+    anchorer.open()
+
+    def noticed(kind: str, run: str, text: str) -> None:
+        if kind in ANCHORED:
+            anchorer.soon()
+        wanted.notice(kind, run, text)
+
+    return noticed
+
+
+async def _last_anchor(store: KeptStore, anchorer: Anchorer) -> None:
+    """Once the store is closed its head can no longer move."""
+    await store.close()
+    await anchorer.close()
 
 
 def _mark(settings: Settings) -> str:

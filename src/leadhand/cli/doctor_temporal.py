@@ -63,7 +63,7 @@ async def _served(cluster: Cluster, names: list[str]) -> list[Row]:
     from leadhand.temporal.hands import engine_queue, queue_of
     from leadhand.temporal.looking import served_by
 
-    client = await connect(cluster.address, cluster.namespace)
+    client = await connect(cluster)
     prefix = cluster.ways.prefix
     engines = await served_by(client, engine_queue(prefix), workflows=True)
     nobody = "runs stand still" if not engines else ""

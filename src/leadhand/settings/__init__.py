@@ -352,8 +352,8 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         notify_webhook=read.get("notify.webhook", ""),
         approver_key=_path_of(found.get("review.key")),
         server=_serving(found, read),
-        temporal=cluster_of(read),
-        fleet=fleet_settings(read, {key: each.folder for key, each in found.items()}),
+        temporal=cluster_of(read, folders := {key: each.folder for key, each in found.items()}),
+        fleet=fleet_settings(read, folders),
         coders=_under("coders", read),
         anchoring=Anchoring(
             _path_of(found.get("audit.anchor")),

@@ -167,6 +167,11 @@ KEYS: dict[str, dict[str, Kind]] = {
         "namespace": Kind(_text),
         "prefix": Kind(_text),
         "heartbeat": Kind(_duration),
+        "tls": Kind(_flag),
+        "ca": Kind(_text),
+        "cert": Kind(_text),
+        "key": Kind(_text),
+        "api_key": Kind(_text),
     },
     "fleet": {key: Kind(read) for key, read in fleet.READERS.items()},
 }

@@ -5,6 +5,11 @@
     namespace = "default"
     prefix = "leadhand"
     heartbeat = "20 s"
+    tls = true
+    ca = "ca.pem"
+    cert = "client.pem"
+    key = "client.key"
+    api_key = "TEMPORAL_API_KEY"
 
 With an address, `run`, `resume`, `answer` and the like speak to that server, and the store is
 where the log is read.
@@ -12,13 +17,21 @@ where the log is read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from leadhand.temporal.cluster import NAMESPACE, Cluster
 from leadhand.temporal.orders import Ways
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leadhand.core.plan import Doc
+
+SECURITY: dict[str, Any] = {"tls": False, "ca": "", "cert": "", "key": "", "api_key": ""}
+"""How both sides prove who they are, and what goes where nothing is said."""
+
+FILES = ("ca", "cert", "key")
 
 
 def temporal_rows(cluster: Cluster | None) -> Doc:
@@ -29,11 +42,15 @@ def temporal_rows(cluster: Cluster | None) -> Doc:
         "temporal.namespace": cluster.namespace if cluster else NAMESPACE,
         "temporal.prefix": ways.prefix,
         "temporal.heartbeat": ways.heartbeat_s,
+        **{f"temporal.{key}": getattr(cluster, key, plain) for key, plain in SECURITY.items()},
     }
 
 
-def cluster_of(read: Doc) -> Cluster | None:
-    """The server that the settings name; none without an address."""
+def cluster_of(read: Doc, folders: Mapping[str, Path]) -> Cluster | None:
+    """The server that the settings name; none without an address.
+
+    `folders`: where each setting stands, which is what the paths of files begin at.
+    """
     address = read.get("temporal.address", "")
     if not address:
         return None
@@ -42,4 +59,8 @@ def cluster_of(read: Doc) -> Cluster | None:
         prefix=read.get("temporal.prefix", plain.prefix),
         heartbeat_s=read.get("temporal.heartbeat", plain.heartbeat_s),
     )
-    return Cluster(address, read.get("temporal.namespace", NAMESPACE), ways)
+    security = {key: read.get(f"temporal.{key}", plain) for key, plain in SECURITY.items()}
+    for name in FILES:
+        if security[name]:
+            security[name] = str(folders[f"temporal.{name}"] / Path(security[name]).expanduser())
+    return Cluster(address, read.get("temporal.namespace", NAMESPACE), ways, **security)

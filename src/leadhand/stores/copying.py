@@ -30,7 +30,7 @@ from leadhand.errors import Conflict, StoreCorrupt, StoreError
 from leadhand.stores.group import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from leadhand.core.events import Event
     from leadhand.core.plan import Doc
@@ -91,10 +91,11 @@ def groups(log: Log, after: int = 0) -> Iterator[tuple[Batch, list[Entry]]]:
 class Look:
     """One log, read from its beginning to its end."""
 
-    def __init__(self, log: Log, place: object) -> None:
+    def __init__(self, log: Log, place: object, names: Iterable[str] = ()) -> None:
+        """`names`: artifacts that must be there too, where not all that is kept can be listed."""
         self._log, self._place = log, place
         self._heads: dict[str, Head] = {}
-        self.names: set[str] = set()
+        self.names: set[str] = set(names)
         """Of the artifacts, those kept with it and those its events speak of."""
 
     def prove(self) -> Proof:
@@ -173,6 +174,8 @@ class Copied(NamedTuple):
     """The commit that was there already; 0 for a copy from the beginning."""
     commits: int
     artifacts: int
+    proof: Proof
+    """What the copy amounts to: the same as its source."""
 
 
 def copy(
@@ -180,7 +183,8 @@ def copy(
 ) -> Copied:
     """Bring all of `source` to `target`, which is empty or holds the beginning of the same log.
 
-    `told` hears how many commits of how many are there.
+    `told` hears how many commits of how many are there. A copy that is not proved equal stays
+    marked, so that nobody hosts it.
     """
     begun = common(source, target)
     target.adopt(proof.database)
@@ -194,8 +198,22 @@ def copy(
         target.commit_together(list(_requests(entries, summaries)))
         done = batch.number
         told(done, proof.commits)
+    found = Look(target, "the copy", names).prove()._replace(epoch=proof.epoch)
+    if found != proof:
+        raise StoreCorrupt(
+            f"the copy is not equal to its source: {_difference(proof, found)}. "
+            "Fix: empty the target and copy again; the source was not changed"
+        )
     target.settle(proof.epoch)
-    return Copied(begun, done - begun, len(missing))
+    return Copied(begun, done - begun, len(missing), found)
+
+
+def _difference(one: Proof, other: Proof) -> str:
+    return ", ".join(
+        f"{name} {mine} and {theirs}"
+        for name, mine, theirs in zip(Proof._fields, one, other, strict=True)
+        if mine != theirs
+    )
 
 
 def common(source: Log, target: Log) -> int:

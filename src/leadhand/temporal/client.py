@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
@@ -25,6 +25,7 @@ from leadhand.engine import shelf
 from leadhand.engine.approvals import admit
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.temporal.cluster import Cluster, security_of
 from leadhand.temporal.distant import DistantRun, unanswered
 from leadhand.temporal.hands import engine_queue
 from leadhand.temporal.looking import hosted_runs, served_by, workflow_id
@@ -44,10 +45,22 @@ TELL_S = 10.0
 """How long one run may take to hear what is said to all of them."""
 
 
-async def connect(address: str, namespace: str = "default", shelf: Shelf | None = None) -> Client:
-    """A client of a Temporal server; UsageError when nobody is there, or not this namespace."""
+async def connect(
+    server: str | Cluster, namespace: str = "default", shelf: Shelf | None = None
+) -> Client:
+    """A client of a Temporal server; UsageError when nobody is there, or not this namespace.
+
+    `server`: its address, or all that settings say of it, the namespace included.
+    """
+    cluster = Cluster(server, namespace) if isinstance(server, str) else server
+    address, namespace = cluster.address, cluster.namespace
+    security = security_of(cluster)
+    if isinstance(security.get("tls"), dict):
+        security["tls"] = TLSConfig(**security["tls"])
     try:
-        client = await Client.connect(address, namespace=namespace, data_converter=converter(shelf))
+        client = await Client.connect(
+            address, namespace=namespace, data_converter=converter(shelf), **security
+        )
     except (RuntimeError, ValueError, RPCError) as error:
         words = str(error).partition(": tonic")[0].partition(": Status {")[0].rstrip(".")
         raise UsageError(
