@@ -18,7 +18,7 @@ from leadhand.core import events as ev
 from leadhand.core.host import TemporalLeft
 from leadhand.core.words import Word
 from leadhand.engine.host import Host
-from leadhand.errors import Conflict, StoreBroken
+from leadhand.errors import Conflict, StoreBroken, Unreachable
 from leadhand.ports import Entry
 from leadhand.temporal import client as speaking
 from leadhand.temporal.client import Distant
@@ -217,6 +217,26 @@ async def test_a_run_that_begins_while_everything_is_stopped_hears_of_it(tempora
         host._launch, host._tell = launched, tell
         await here.lead.begin(host, RISKY, run_id="late")
         assert told == [("late", "stop_all", "ann")]
+
+
+async def test_an_approval_is_not_used_up_by_a_start_that_reaches_nobody(temporal, tmp_path):
+    async with (
+        on_temporal(temporal, tmp_path / "l.db", [risky]) as here,
+        here.lead.hosting() as host,
+    ):
+
+        async def nobody():
+            raise Unreachable("the Temporal server does not answer")
+
+        given, engines = here.lead.approve(RISKY), host.engines
+        host.engines = nobody
+        with pytest.raises(Unreachable):
+            await here.lead.begin(host, RISKY, run_id="one", approvals=[given.to_doc()])
+        assert host.shared.used == {}
+        host.engines = engines
+        run = await here.lead.begin(host, RISKY, run_id="two", approvals=[given.to_doc()])
+        assert await asyncio.wait_for(run.settled(), 30) == "succeeded"
+        assert host.shared.used == {given.id: "two"}
 
 
 async def test_a_fork_is_shown_and_given_up_for_the_log_as_it_is(temporal, tmp_path):

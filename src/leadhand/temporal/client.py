@@ -128,6 +128,8 @@ class Distant:
                 "the engine can write while it is a file. Fix: keep the log in PostgreSQL, or run "
                 "the plan and approve it with `leadhand review RUN approve`"
             )
+        if started.approvals:
+            await self.engines()  # a server that does not answer uses none of them up
         await admit(self, started, proposal)  # type: ignore[arg-type]
         stopped = (await self.look_shared()).stopped
         begin = Begin(started.run, self.ways, started, proposal, stopped=stopped)
