@@ -138,8 +138,8 @@ def test_a_machine_that_is_killed_is_noticed_and_what_may_be_repeated_is(project
     with serving(project, "--engine-only"), serving(project, "--kinds", "nap") as first:
         with project.start("run", plan, "--json") as running:
             project.until(lambda: project.lines("naps.txt"), "the nap")
+            first.kill()
             with serving(project, "--kinds", "nap"):
-                first.kill()
                 done = finished(running)
         assert done.code == 0, done
         assert project.lines("naps.txt") == 2

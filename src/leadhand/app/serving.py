@@ -66,6 +66,8 @@ class Up:
         """`writes`: it is an engine, and the log is written by it."""
         self.serving, self.machine, self.names, self.store = serving, machine, names, store
         self._writes = writes
+        self.began = 0
+        """Where the log ended before anything was served: what is above came since."""
 
     @property
     def ready(self) -> bool:
@@ -127,8 +129,11 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
                 on_notice=notice,
             )
             workers.append(engine_worker(client, prefix, engine))
+        began = store.last_position() if wanted.engine else 0
         serving = await stack.enter_async_context(Serving(workers))
-        yield Up(serving, machine, names, store, writes=wanted.engine)
+        up = Up(serving, machine, names, store, writes=wanted.engine)
+        up.began = began
+        yield up
 
 
 async def _store(stack: AsyncExitStack, wanted: Wanted) -> Any:
@@ -151,7 +156,7 @@ async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore) -> Notic
     anchorer = Anchorer(
         store, wanted.settings.anchoring, lambda text: wanted.notice("trouble", "", text)
     )
-    await asyncio.to_thread(anchorer.refuse_cut)
+    anchorer.refuse_cut()
     stack.push_async_callback(_last_anchor, store, anchorer)
     cluster = wanted.settings.temporal
     assert cluster is not None

@@ -79,6 +79,8 @@ class Conductor:
             models=settings.book,
         )
         self._distant = store is not None
+        self.began = 0
+        """Where the log ended before an engine of this process began: ends above are heard of."""
         self.unhosted: dict[str, str] = {}
         """Open runs that could not be taken up, and why."""
         self.listeners: list[Callable[[str, str, str], None]] = []
@@ -247,11 +249,9 @@ class Conductor:
 
     async def _hear_of_ends(self) -> None:
         """Runs that Temporal hosts may end by the hand of any engine: the log tells of it."""
-        log, after, said = cast("Log", self.host.store), -1, ""
+        log, after, said = cast("Log", self.host.store), self.began, ""
         while True:
             try:
-                if after < 0:
-                    after = await asyncio.to_thread(log.last_position)
                 async for position, entry in log.follow(after):
                     after, said = position, ""
                     self._hear_of(entry)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.app.fleet_station import Station
+    from leadhand.app.serving import Up
     from leadhand.settings import Settings
     from leadhand.settings.server import Member
     from leadhand.stores.log import KeptStore, Log
@@ -142,8 +143,10 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
         listeners = [serve.notice]
-        store = await _engine(stack, serve, listeners)
+        engine = await _engine(stack, serve, listeners)
+        store = engine.store if engine is not None else None
         conductor = Conductor(settings, serve.actor, serve.tell, lead, store)
+        conductor.began = engine.began if engine is not None else 0
         conductor.listeners = listeners
         host = await stack.enter_async_context(conductor.lead.hosting())
         token, made = owner_token(settings.store)
@@ -194,7 +197,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
 
 async def _engine(
     stack: contextlib.AsyncExitStack, serve: Serve, listeners: Sequence[Notice]
-) -> KeptStore | None:
+) -> Up | None:
     """Where Temporal hosts the runs: an engine, and the log that it writes."""
     if serve.settings.temporal is None or serve.station is not None:
         return None
@@ -205,7 +208,7 @@ async def _engine(
             each(kind, run, text)
 
     wanted = Wanted(settings=serve.settings, steps=False, engine=True, notice=notice)
-    return (await stack.enter_async_context(serving_temporal(wanted))).store
+    return await stack.enter_async_context(serving_temporal(wanted))
 
 
 def _pid() -> int:
