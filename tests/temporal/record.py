@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent / "histories"
 sys.path[:0] = [str(ROOT)]
 
-from leadhand import Goal, Lead, Policy, Transient, worker  # noqa: E402 - found by the line above
+from leadhand import Context, Goal, Lead, Policy, Transient, worker  # noqa: E402 - found by the line above
 from leadhand.core.report import Finish, Propose  # noqa: E402
 from leadhand.temporal.looking import workflow_id  # noqa: E402
 from tests.support.temporal import Server, on_temporal  # noqa: E402
@@ -126,6 +127,53 @@ async def planned(lead: Lead):
     """A planner and a reviewer, each asked by an activity that sees the whole run."""
     goal = Goal(text="note both", acceptance=["steps.a.data == 'a'"])
     assert (await lead.run(goal, run_id="planned", approve=True)).ok
+
+
+async def deaf(attempt: int) -> int:
+    """The first attempt does not stop when it is told to; it ends some seconds later."""
+    if attempt > 1:
+        return attempt
+    ends = asyncio.get_running_loop().time() + 8
+    while (left := ends - asyncio.get_running_loop().time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(left)
+    return attempt
+
+
+@worker(idempotent=True)
+async def harmless(context: Context) -> int:
+    return await deaf(context.attempt)
+
+
+@worker(effects=["files"])
+async def payment(context: Context) -> int:
+    return await deaf(context.attempt)
+
+
+@story(workers=[harmless], policy=Policy(backoff_s=0.1))
+async def beside(lead: Lead):
+    """What may be done twice is begun again though the machine that has it does not answer."""
+    steps = [{"id": "a", "worker": "harmless", "timeout": "3s"}]
+    assert (await lead.run({"steps": steps}, run_id="beside")).result == 2
+
+
+@story(workers=[payment], policy=Policy(park_s=0.5))
+async def barred(lead: Lead):
+    """What may not waits until the machine that has it has answered, parked meanwhile."""
+    steps = [{"id": "a", "worker": "payment", "timeout": "3s"}]
+    assert (await lead.run({"steps": steps}, run_id="barred")).status == "waiting"
+    await lead.answer("barred", "q1", "retry")
+    assert (await lead.resume("barred")).result > 2
+
+
+@story(workers=[payment], policy=Policy(park_s=0.5))
+async def unbegun(lead: Lead):
+    """Cancelled while an attempt waits for the one before it."""
+    steps = [{"id": "a", "worker": "payment", "timeout": "3s"}]
+    assert (await lead.run({"steps": steps}, run_id="unbegun")).status == "waiting"
+    await lead.answer("unbegun", "q1", "retry")
+    await lead.cancel("unbegun", "not like this")
+    assert (await lead.resume("unbegun")).status == "cancelled"
 
 
 async def recorded(server: Server, name: str) -> list[str]:

@@ -62,7 +62,7 @@ async def attempt(
         worker = _worker(run, effect.worker)
         parameters = effect.parameters
         if parameters:
-            parameters = fresh_parameters(run, parameters)
+            parameters = await _loaded(run, parameters)
         task = Task(
             run.id,
             effect.step,
@@ -109,6 +109,20 @@ def fresh_parameters(run: Run, parameters: Doc) -> Doc:
     whole = load_apart(parameters, load, reveal_of(run.secrets))
     loaded: Doc = msgspec.json.decode(msgspec.json.encode(whole))
     return loaded
+
+
+async def _loaded(run: Run, parameters: Doc) -> Doc:
+    """Fresh parameters; a database that is away holds up this attempt, and nobody else."""
+    if getattr(run.host.store, "remote", False) and _apart(parameters):
+        return await run.host.blocking(fresh_parameters, run, parameters)
+    return fresh_parameters(run, parameters)
+
+
+def _apart(value: Json) -> bool:
+    """Whether something of it has to be fetched."""
+    if type(value) is dict:
+        return any(map(_apart, value.values()))
+    return any(map(_apart, value)) if type(value) is list else type(value) is Artifact
 
 
 async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> None:
@@ -236,7 +250,7 @@ async def probe(
     ref = ""
     try:
         await _over(context, before)
-        parameters = fresh_parameters(run, effect.parameters)
+        parameters = await _loaded(run, effect.parameters)
         task = Task(run.id, effect.step, effect.attempt, effect.epoch, effect.action, parameters, 0)
         report = await _worker(run, effect.worker).probe(task, context)
         if report is None:
@@ -315,14 +329,19 @@ async def ask(
 
 async def verify_goal(run: Run, effect: VerifyGoal) -> None:
     """Check the goal's acceptance criteria against the result."""
-    state, store = run.state, run.host.store
     try:
-        steps: dict[str, Any] = {
-            view.id: {"status": view.status, "data": view.data} for view in step_views(store, state)
-        }
-        result = effect.result if state.finish is not None else result_of(store, state)
-        findings = goal_findings(acceptance(state), result, steps)
+        findings = unmet(run, effect.result)
     except StoreError as error:
         findings = [f"the results could not be read: {error}"]
     event = ev.GoalChecked(not findings, findings)
     run.say(lambda state, _now: Move([event] if state.goal_asked else [], []))
+
+
+def unmet(run: Run, result: Json) -> list[str]:
+    """Which of the goal's acceptance criteria do not hold; `result` is what the planner gave."""
+    state, store = run.state, run.host.store
+    steps: dict[str, Any] = {
+        view.id: {"status": view.status, "data": view.data} for view in step_views(store, state)
+    }
+    whole = result if state.finish is not None else result_of(store, state)
+    return goal_findings(acceptance(state), whole, steps)

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from temporalio import activity
 from temporalio.client import AsyncActivityCancelledError
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, TemporalError
 from temporalio.service import RPCError
 
 from leadhand.audit.chain import GENESIS, verify
 from leadhand.core import events as ev
-from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe, VerifyGoal
+from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe
 from leadhand.core.state import Now
 from leadhand.engine import examine as examining
 from leadhand.engine import perform
 from leadhand.engine.fold import fold
 from leadhand.errors import Conflict, Fenced, StoreCorrupt, StoreError
+from leadhand.models.failures import ModelFailure
 from leadhand.ports import Entry
 from leadhand.temporal.deputy import Deputy, Office, state_of
 from leadhand.temporal.orders import (
@@ -34,6 +35,7 @@ from leadhand.temporal.orders import (
     EXAMINE,
     FORK,
     LOG,
+    MORE,
     PLAN,
     PROBE,
     PROJECT,
@@ -44,20 +46,25 @@ from leadhand.temporal.orders import (
     Judged,
     Line,
     Look,
+    More,
     Order,
     Place,
     attach,
+    parked_s,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
-    from leadhand.core.state import State
+    from leadhand.core.state import State, StepState
     from leadhand.ports import Planner, Reviewer, Store, Workers
+    from leadhand.temporal.deputy import Ask
 
 T = TypeVar("T")
-READERS = 4
-"""Threads that read the log: its server may be away for minutes, and then each of them waits."""
+READERS = ThreadPoolExecutor(8, "leadhand-log")
+"""Read the log and results: their server may be away for minutes, and then each of them waits."""
+FETCHED_BYTES_MAX = 64 << 20
+"""Of large results, that are loaded before whoever may want them asks."""
 BEATS = 4
 """Heartbeats in the time after which silence means death."""
 
@@ -118,6 +125,54 @@ async def refuse_stale(heartbeat_s: float) -> None:
         ) from error
 
 
+async def aside(store: Store, call: Callable[..., T], *args: Any) -> T:
+    """Read from a store while this process goes on: it heartbeats, and says that it is alive."""
+    if not getattr(store, "remote", False):
+        return call(*args)
+    return await asyncio.get_running_loop().run_in_executor(READERS, call, *args)
+
+
+async def fetched(store: Store, state: State, names: Iterable[str]) -> None:
+    """Have large results of a state here that is nobody else's, before anybody looks at them.
+
+    What cannot be read is left to whoever looks.
+    """
+    if getattr(store, "remote", False):
+        steps = [step for name in names if (step := state.steps[name]).data_ref]
+        with suppress(StoreError):
+            await aside(store, _fetch, store, steps)
+
+
+def _fetch(store: Store, steps: list[StepState]) -> None:
+    size = 0
+    for step in steps:
+        if size < FETCHED_BYTES_MAX:
+            raw = store.get_artifact(step.data_ref)
+            size += len(raw)
+            step.data, step.data_ref = msgspec.json.decode(raw), ""
+
+
+def asking(step: str, epoch: int) -> Ask:
+    """How this activity asks its workflow for more money."""
+    info, client = activity.info(), activity.client()
+    assert info.workflow_id is not None
+    handle = client.get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
+
+    async def ask(used: float, least: float, wanted: float) -> float:
+        want = More(step, epoch, used, least, wanted)
+        try:
+            quota: float = await handle.execute_update(MORE, want, result_type=float)
+        except TemporalError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None
+            raise ModelFailure(
+                "rate_limited", f"the run could not be asked for money: {error}", retry_after_s=5.0
+            ) from error
+        return quota
+
+    return ask
+
+
 class Machine:
     """The activities of a machine that carries out steps."""
 
@@ -160,7 +215,9 @@ class Machine:
         return await self._watched(order, deputy, context, work)
 
     def _deputy(self, order: Order) -> Deputy:
-        return Deputy(state_of(order), self._workers, Office(self._store), order.quota)
+        more = None if order.quota is None else asking(order.step, order.epoch)
+        office = Office(self._store)
+        return Deputy(state_of(order), self._workers, office, order.quota, more=more)
 
     async def _watched(
         self, order: Order, deputy: Deputy, context: Any, work: Coroutine[Any, Any, None]
@@ -171,12 +228,19 @@ class Machine:
         self.busy += 1
         try:
             async with beating(order.heartbeat_s, deputy):
-                await stoppable(work, stopped)
+                await stoppable(self._supplied(deputy, order, work), stopped)
         finally:
             self.busy -= 1
         if deputy.host.failed is not None:
             raise deputy.host.failed
         return deputy.judged(_now())
+
+    async def _supplied(
+        self, deputy: Deputy, order: Order, work: Coroutine[Any, Any, None]
+    ) -> None:
+        with suppress(asyncio.CancelledError):  # the context says so, and `work` looks there
+            await fetched(self._store, deputy.state, list(order.results))
+        await work
 
     def _refused(self, order: Order) -> ev.AttemptReported | None:
         """What was allowed is what runs: a machine with another version does not do it."""
@@ -188,7 +252,8 @@ class Machine:
             f"the machine has {order.worker} in version {worker.spec.version}, and the run was "
             f"started with {known.version}"
         )
-        failure = {"class": "unavailable", "message": message, "effect": "none"}
+        failure: dict[str, Any] = {"class": "unavailable", "message": message, "effect": "none"}
+        failure["retry_after"] = parked_s(order.started.policy)
         return ev.AttemptReported(
             order.step, order.attempt, order.epoch, met=False, failure=failure
         )
@@ -220,12 +285,14 @@ class Engine:
         self.machine = Machine(workers, store)
         """For steps that a person has done: what they say is a report like any other."""
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
-        self._readers = ThreadPoolExecutor(READERS, "leadhand-log")
 
     @activity.defn(name=PLAN)
     async def plan(self, look: Look) -> Answer:
         """Ask the planner of a run what comes next."""
-        deputy = await self._deputy(look)
+        async with beating(look.heartbeat_s):
+            deputy = await self._deputy(look)
+            await fetched(self._store, deputy.state, reversed(deputy.state.steps))
+            deputy.planner = self._planner(deputy.state)
         answers: list[Answer] = []
 
         def heard(answer: dict[str, Any] | None, reason: str) -> None:
@@ -242,25 +309,24 @@ class Engine:
     @activity.defn(name=EXAMINE)
     async def examine(self, look: Look) -> Examined:
         """Have the automatic reviewers look at a revision."""
-        deputy = await self._deputy(look)
         async with beating(look.heartbeat_s):
+            deputy = await self._deputy(look)
             found, failed = await examining.findings_of(deputy)  # type: ignore[arg-type]
         return Examined(found, failed)
 
     @activity.defn(name=VERIFY)
     async def verify_goal(self, look: Look) -> list[str]:
         """Check the acceptance criteria of a goal."""
-        deputy = await self._deputy(look)
-        await perform.verify_goal(deputy, VerifyGoal(look.result))  # type: ignore[arg-type]
-        deputy.state.goal_asked = True
-        checked = deputy.events(_now())[0]
-        assert isinstance(checked, ev.GoalChecked)
-        return checked.findings
+        async with beating(look.heartbeat_s):
+            deputy = await self._deputy(look)
+            found = await aside(self._store, perform.unmet, deputy, look.result)
+        return deputy.secrets.value(found) if deputy.secrets is not None else found
 
     @activity.defn(name=LOG)
     async def log(self, look: Look) -> list[Line]:
         """A run's log up to a place, as it was written."""
-        entries = await self._read(look.run, look.place)
+        async with beating(look.heartbeat_s):
+            entries = await self._read(look.run, look.place)
         return [
             Line(each.seq, each.at, each.version, msgspec.Raw(each.body), each.hash.hex())
             for each in entries
@@ -275,16 +341,17 @@ class Engine:
         ]
         told = bytes(batch.summary)
         if entries:
-            await self._append(batch.run, entries, None if told == b"null" else told)
+            async with beating(batch.heartbeat_s):
+                await self._append(batch.run, entries, None if told == b"null" else told)
         for kind, text in batch.notices:
             self._on_notice(kind, batch.run, text)
 
     async def _append(self, run: str, entries: list[Entry], told: bytes | None) -> None:
         first, last = entries[0].seq, entries[-1].seq
-        header = await self._aside(self._store.header, run)
+        header = await aside(self._store, self._store.header, run)
         seq = header.seq if header is not None else 0
         if seq >= first:
-            stored = await self._aside(self._store.read, run, first - 1)
+            stored = await aside(self._store, self._store.read, run, first - 1)
             here = [(each.seq, each.hash) for each in stored if each.seq <= last]
             meant = [(each.seq, each.hash) for each in entries]
             if here != meant[: len(here)]:
@@ -301,21 +368,14 @@ class Engine:
         except Conflict as error:  # another try of this batch was first: the next one compares
             raise StoreError(f"somebody else is writing: {error}") from error
 
-    async def _aside(self, call: Callable[..., T], *args: Any) -> T:
-        """Read the log while this process goes on: it heartbeats, and says that it is alive."""
-        if not getattr(self._store, "remote", False):
-            return call(*args)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, call, *args)
-
     async def _deputy(self, look: Look) -> Deputy:
-        async with beating(look.heartbeat_s):
-            entries = await self._read(look.run, look.place)
-        state = fold(entries)
+        state = fold(await self._read(look.run, look.place))
         office = Office(self._store, self._reviewers)
-        return Deputy(state, self._workers, office, look.quota, self._planner(state))
+        more = None if look.quota is None else asking("", look.epoch)
+        return Deputy(state, self._workers, office, look.quota, more=more)
 
     async def _read(self, run: str, place: Place) -> list[Entry]:
-        stored = await self._aside(self._store.read, run)
+        stored = await aside(self._store, self._store.read, run)
         entries = [each for each in stored if each.seq <= place.seq]
         head = entries[-1].hash.hex() if entries else GENESIS.hex()
         problems = verify(entries)

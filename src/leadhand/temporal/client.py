@@ -29,7 +29,7 @@ from leadhand.temporal.cluster import Cluster, security_of
 from leadhand.temporal.distant import DistantRun, unanswered
 from leadhand.temporal.hands import engine_queue
 from leadhand.temporal.looking import hosted_runs, served_by, workflow_id
-from leadhand.temporal.orders import RUN, Begin, Place, Ways
+from leadhand.temporal.orders import RUN, Begin, Place, Ways, newest
 from leadhand.temporal.payloads import Shelf, converter
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Distant:
         try:
             await self.client.start_workflow(
                 RUN,
-                begin,
+                newest(begin),
                 id=workflow_id(self.ways.prefix, begin.run),
                 task_queue=engine_queue(self.ways.prefix),
                 id_reuse_policy=reuse,

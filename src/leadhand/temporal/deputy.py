@@ -9,23 +9,29 @@ until the activity answers.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.state import State, StepState
-from leadhand.engine.purse import Purse
+from leadhand.engine.purse import ROUNDING, Purse
 from leadhand.engine.secrets import Secrets, secrets_of
 from leadhand.errors import StoreFull
+from leadhand.models.failures import ModelFailure
 from leadhand.models.telemetry import Runs as Spans
 from leadhand.temporal.orders import Judged, Order, Spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from leadhand.core.moves import Move
     from leadhand.core.state import Now
+    from leadhand.models.meter import Call
     from leadhand.ports import Planner, Reviewer, Store, Workers
+
+    Ask = Callable[[float, float, float], Awaitable[float]]
+    """More money: what is used, the least that is needed, what is wanted; the new quota."""
 
 T = TypeVar("T")
 SPACE_LOOK_S = 1.0
@@ -69,6 +75,7 @@ class Deputy:
         office: Office,
         quota: float | None = None,
         planner: Planner | None = None,
+        more: Ask | None = None,
     ) -> None:
         self.id = state.run
         self.state = state
@@ -79,7 +86,7 @@ class Deputy:
         self.contexts: dict[str, Any] = {}
         self.tasks: dict[str, Any] = {}
         self.progress: dict[str, tuple[str, float | None]] = {}
-        self.purse = Quota(self, quota)
+        self.purse = Quota(self, quota, more)
         self.moves: list[Callable[[State, Now], Move]] = []
         self.report: ev.AttemptReported | None = None
 
@@ -119,18 +126,52 @@ class Deputy:
 
 
 class Quota(Purse):
-    """The money that the workflow has set aside for this attempt, and no more."""
+    """The money that the workflow has set aside for this attempt; it asks for more in time.
 
-    def __init__(self, deputy: Deputy, quota: float | None) -> None:
+    What calls have cost stays in `_aside` here: the log hears of it when the activity is over.
+    """
+
+    def __init__(self, deputy: Deputy, quota: float | None, ask: Ask | None = None) -> None:
         super().__init__(deputy)  # type: ignore[arg-type]  # it stands in for the run
         self._quota = quota
-        self._paid = 0.0
+        self._ask = ask
+        self._calls = 0
+        self._turn = asyncio.Lock()
 
     def left(self, held: float = 0.0) -> float:
         """What is left of the quota."""
         if self._quota is None:
             return super().left(held)
         return self._quota - self._aside
+
+    async def reserve(self, wanted: float, least: float, held: float = 0.0) -> float:
+        """Set money aside for a call; what is missing, the workflow is asked for."""
+        if self._quota is None or math.isinf(least):
+            return await super().reserve(wanted, least, held)
+        async with self._turn:
+            while self.left() + ROUNDING < wanted:
+                self._settled.clear()
+                if self._ask is not None:
+                    self._quota = max(0.0, await self._ask(self._aside, least, wanted))
+                if self.left() + ROUNDING >= least:
+                    break
+                if not self._calls:
+                    raise ModelFailure(
+                        "budget",
+                        f"{max(0.0, self.left()):.6f} is left of the budget of "
+                        f"{self._run.state.policy.budget:g} for this, and the call may cost "
+                        f"{least:.6f}",
+                    )
+                await self._settled.wait()
+            reserved = min(wanted, self.left() + ROUNDING)
+            self._aside += reserved
+            self._calls += 1
+        return reserved
+
+    def settle(self, reserved: float, call: Call, step: str, attempt: int) -> None:
+        """A call ended."""
+        self._calls -= 1
+        super().settle(reserved, call, step, attempt)
 
 
 def state_of(order: Order) -> State:

@@ -27,11 +27,9 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from collections.abc import Callable
 
-    import msgspec
-
     from leadhand.core import events as ev
     from leadhand.core.decide import decide, next_wake
-    from leadhand.core.effects import Effect, StartAttempt
+    from leadhand.core.effects import Effect, Examine, StartAttempt
     from leadhand.core.evolve import evolve
     from leadhand.core.moves import SECOND, Move
     from leadhand.core.plan import Doc
@@ -43,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
     from leadhand.engine.fold import fold
     from leadhand.errors import Conflict, LeadhandError, UsageError
     from leadhand.ports import Entry
-    from leadhand.temporal.orders import LOG, RUN, SAY, Begin, Line, Look
+    from leadhand.temporal.orders import LOG, MORE, RUN, SAY, Begin, Line, Look, More, newest
 
 from leadhand.temporal.hands import Hands, engine_queue
 from leadhand.temporal.pipe import AGAIN, Pipe
@@ -62,6 +60,7 @@ class RunFlow:
     @workflow.init
     def __init__(self, begin: Begin) -> None:
         self.ways = begin.ways
+        self.version = begin.version
         self.state = State()
         self.pipe = Pipe(begin.run, begin.ways, engine_queue(begin.ways.prefix))
         self._hands = Hands(self)
@@ -93,7 +92,8 @@ class RunFlow:
         writing.cancel()
         if self.state.ended is None:
             place, stopped = self.pipe.place, self._stopped
-            workflow.continue_as_new(Begin(begin.run, self.ways, place=place, stopped=stopped))
+            again = Begin(begin.run, self.ways, place=place, stopped=stopped)
+            workflow.continue_as_new(newest(again))
         return run_status(self.state)
 
     def _over(self) -> bool:
@@ -123,6 +123,7 @@ class RunFlow:
             Look(begin.run, begin.place, self.ways.heartbeat_s),
             task_queue=engine_queue(self.ways.prefix),
             start_to_close_timeout=timedelta(seconds=LOAD_S),
+            heartbeat_timeout=timedelta(seconds=self.ways.heartbeat_s),
             retry_policy=AGAIN,
             result_type=list[Line],
         )
@@ -130,8 +131,14 @@ class RunFlow:
         self.pipe.go_on(begin.place, self.state)
         self._last_at = self.state.last_at
         if begin.hosted:
-            owner = self.state.owner + 1
-            self.hand_in(lambda _state, _now: Move([ev.RunHosted(owner)], []))
+            self.hand_in(self._hosted)
+
+    def _hosted(self, state: State, _now: Now) -> Move:
+        """Taken over from another host, and with it what that had not finished examining."""
+        effects: list[Effect] = []
+        if self.version > 1 and state.pending is not None and not state.pending.examined:
+            effects.append(Examine(state.pending.number))
+        return Move([ev.RunHosted(state.owner + 1)], effects)
 
     # What comes in.
 
@@ -167,11 +174,16 @@ class RunFlow:
         """Refuse what cannot be done now, before anything is recorded."""
         if self._ready and word.verb not in ("stop_all", "lift"):
             try:
-                _asked(self.state, word, self.now())
+                _asked(self.state, word, self._time())
                 if self.pipe.fork:
                     raise Conflict(f"the run is parked: {self.pipe.fork}")
             except LeadhandError as error:
                 raise refusal(error) from error
+
+    @workflow.update(name=MORE)
+    async def more(self, want: More) -> float:
+        """Somebody who carries out a part of the run has not enough money for a model."""
+        return await self._hands.money.more(want)
 
     @workflow.query(name="leadhand.place")
     def place(self) -> Doc:
@@ -189,8 +201,13 @@ class RunFlow:
 
     def now(self) -> Now:
         """The server's time; it never goes back."""
-        self._last_at = max(self._last_at, int(workflow.now().timestamp() * 1e6))
-        return Now(self._last_at, self._last_at)
+        now = self._time()
+        self._last_at = now.at
+        return now
+
+    def _time(self) -> Now:
+        at = max(self._last_at, int(workflow.now().timestamp() * 1e6))
+        return Now(at, at)
 
     def _turn(self) -> None:
         self._rang, self._starts, self._start_bytes = False, 0, 0
@@ -215,7 +232,7 @@ class RunFlow:
             for each in next_move.effects:
                 if isinstance(each, StartAttempt):
                     self._starts += 1
-                    self._start_bytes += _size(self.state.steps[each.step].doc, each)
+                    self._start_bytes += self._hands.orders.size(each)
             room = self._room()
         for effect in effects:
             self._hands.perform(effect)
@@ -231,7 +248,10 @@ class RunFlow:
         """How many more attempts may start."""
         if self._stopped or self.pipe.fork or self._full() or self._turn_full():
             return 0
-        return self.ways.in_flight_max - len(self.state.in_flight)
+        under_way = len(self.state.in_flight)
+        if self.version > 1:  # what was told to stop, and has not, is one of Temporal's still
+            under_way = self._hands.busy + self._starts
+        return self.ways.in_flight_max - under_way
 
     def _turn_full(self) -> bool:
         """Whether a turn has started as much as one may."""
@@ -273,7 +293,7 @@ class RunFlow:
         """Whether the run should continue as new, and nothing is under way."""
         if not self._full() and not workflow.info().is_continue_as_new_suggested():
             return False
-        return not self._hands.busy
+        return self._hands.busy == 0
 
 
 def _asked(state: State, word: Word, now: Now) -> Move:
@@ -283,14 +303,6 @@ def _asked(state: State, word: Word, now: Now) -> Move:
         raise UsageError(f"{word.verb} cannot be understood: {error!r}") from error
     refuse_unsigned(state, move.events)
     return move
-
-
-def _size(doc: Doc, start: StartAttempt) -> int:
-    """About how much a start says."""
-    try:
-        return len(msgspec.json.encode((doc, start.parameters)))
-    except UnicodeEncodeError:  # half a character
-        return len(str(doc))
 
 
 def refusal(error: LeadhandError) -> ApplicationError:

@@ -4,9 +4,14 @@ Each activity is attempted once. Whether to try again, where, and when is the co
 activity that Temporal retried would be a second mechanism, and would run a step twice.
 
     machine silent, or killed      heartbeat time-out        lost: nobody knows, as law 6 has it
-    nobody serves the queue        schedule-to-start         unavailable, nothing happened
+    nobody serves the queue        schedule-to-start         unavailable, nothing happened: it parks
     stopped                        cancelled                 the report that the attempt was stopped
+    stopped, or over, before it began                        nothing happened, and nothing will
     an activity that breaks        an error                  lost, too
+
+What ran for a step before is over when the next begins: its machine has said so, or the server has
+given it up. A step that may be done twice waits for that no longer than a silent machine is waited
+for, and for a part of its own time; one that may not does wait, and is parked when that takes long.
 
 An activity's id names what it is for (step and epoch; the place in the log). A replay compares ids,
 so a decision that comes out otherwise than it did stops the workflow rather than forking the run.
@@ -20,12 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, TimeoutError, TimeoutType  # noqa: A004 - Temporal's
+from temporalio.exceptions import ActivityError, TimeoutType
 from temporalio.exceptions import CancelledError as Cancelled
+from temporalio.exceptions import TimeoutError as TimedOut
+
+from leadhand.temporal.money import Money
+from leadhand.temporal.ordering import Orders
+from leadhand.temporal.pipe import AGAIN
 
 with workflow.unsafe.imports_passed_through():
-    import msgspec
-
     from leadhand.core import control
     from leadhand.core import events as ev
     from leadhand.core.effects import (
@@ -39,6 +47,7 @@ with workflow.unsafe.imports_passed_through():
         VerifyGoal,
     )
     from leadhand.core.moves import Move
+    from leadhand.core.recovery import idempotent
     from leadhand.core.revise import answered
     from leadhand.core.state import Now, State
     from leadhand.errors import Bug
@@ -50,24 +59,32 @@ with workflow.unsafe.imports_passed_through():
         VERIFY,
         Answer,
         Examined,
-        Given,
-        Hole,
         Judged,
         Look,
-        Order,
-        detach,
+        parked_s,
     )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.temporal.flow import RunFlow
+
+    Said = Callable[[State, Now], Move]
 
 ONCE = RetryPolicy(maximum_attempts=1)
 NET_S = 60.0
 """How long after its deadline an activity is given up, should the core's own timer not do it."""
 PATIENCE = 0.9
 """The share of its time that an attempt may wait for a machine. Then it has not begun."""
-SLICE = 0.5
-"""The share of what is left of a budget that one attempt may spend while there are others."""
+BESIDE = 0.25
+"""The share of its time that an attempt which may be done twice waits for the one before it."""
+UNREADABLE = RetryPolicy(
+    initial_interval=AGAIN.initial_interval,
+    backoff_coefficient=AGAIN.backoff_coefficient,
+    maximum_interval=AGAIN.maximum_interval,
+    non_retryable_error_types=["StoreCorrupt"],
+)
+"""Of what only reads: an engine that dies, and a log that is away, are waited out."""
 
 
 def queue_of(prefix: str, worker: str) -> str:
@@ -80,101 +97,165 @@ def engine_queue(prefix: str) -> str:
     return f"{prefix}.engine"
 
 
+class _Call:
+    """What was last wanted for a step, or of the planner, and the activity once there is one."""
+
+    __slots__ = ("barred", "epoch", "handle", "stopped")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.handle: workflow.ActivityHandle[Any] | None = None
+        self.stopped = False
+        self.barred = False
+        """Whether the one before it is not known to be over, and it must not run beside that."""
+
+
 class Hands:
     """Performs effects for one workflow."""
 
     def __init__(self, flow: RunFlow) -> None:
         self._flow = flow
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._under_way: dict[str, tuple[int, workflow.ActivityHandle[Any] | None]] = {}
-        self._slim: dict[str, ev.RunStarted] = {}
-        self._quotas: dict[str, float] = {}
-
-    @property
-    def busy(self) -> bool:
-        """Whether an activity is under way."""
-        return any(not task.done() for task in self._tasks.values())
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        self._under_way: dict[str, _Call] = {}
+        self.orders = Orders(flow)
+        self.money = Money(flow)
+        self.busy = 0
+        """Activities under way, also those that were told to stop and have not said so yet."""
 
     def perform(self, effect: Effect) -> None:
         """Carry out one effect; its events are part of the same workflow task."""
         match effect:
             case StartAttempt() | StartProbe():
-                self._begin(effect.step, effect.epoch, self._attempt(effect))
+                self._begin(effect.step, effect.epoch, self._attempt, effect)
             case StopAttempt():
                 self._stop(effect)
             case CallPlanner():
-                self._begin("", effect.epoch, self._ask(effect))
+                self._begin("", effect.epoch, self._ask, effect)
             case Examine():
-                self._begin(f"$examine {effect.number}", 0, self._examine(effect))
+                self._begin(f"$examine {effect.number}", 0, self._examine, effect)
             case VerifyGoal():
-                self._begin("$goal", 0, self._verify(effect))
+                self._begin("$goal", 0, self._verify, effect)
             case Notify():
                 self._flow.pipe.tell(effect.kind, effect.text)
             case _:
                 raise Bug(f"nobody performs {type(effect).__name__}")
 
-    def _begin(self, key: str, epoch: int, work: Any) -> None:
-        before = self._tasks.get(key)
-        self._under_way[key] = (epoch, None)
-        self._tasks[key] = asyncio.create_task(self._after(key, before, work))
+    def _begin(self, key: str, epoch: int, work: Any, effect: Any) -> None:
+        before = list(self._tasks.get(key, ()))
+        call = self._under_way[key] = _Call(epoch)
+        task = asyncio.create_task(self._after(key, call, before, work, effect))
+        self._tasks.setdefault(key, []).append(task)
+        self.busy += 1
 
-    async def _after(self, key: str, before: asyncio.Task[None] | None, work: Any) -> None:
-        """What ran for a step before is really over when the next begins."""
-        if before is not None and not before.done():
-            await asyncio.wait([before])
-        await work
-        if self._tasks.get(key) is asyncio.current_task():
-            del self._tasks[key]
-            self._under_way.pop(key, None)
+    async def _after(
+        self, key: str, call: _Call, before: list[asyncio.Task[None]], work: Any, effect: Any
+    ) -> None:
+        try:
+            if self._flow.version > 1:
+                await self._over(call, before, effect)
+            elif before and not before[-1].done():
+                await asyncio.wait(before[-1:])
+            await work(effect, call)
+        finally:
+            self.busy -= 1
+            mine = asyncio.current_task()
+            others = [each for each in self._tasks.pop(key) if each is not mine]
+            if others:
+                self._tasks[key] = others
+            if self._under_way.get(key) is call:
+                del self._under_way[key]
+
+    async def _over(self, call: _Call, before: list[asyncio.Task[None]], effect: Any) -> None:
+        """Wait until what ran for a step before is over, for as long as is right."""
+
+        def over() -> bool:
+            return call.stopped or all(task.done() for task in before)
+
+        if over():
+            return
+        try:
+            await workflow.wait_condition(over, timeout=self._patience_s(effect))
+        except TimeoutError:
+            call.barred = not self._twice(effect)
+
+    def _patience_s(self, effect: Any) -> float | None:
+        """How long to wait for what ran before; None: until it is over, or this is."""
+        heartbeat_s = self._flow.ways.heartbeat_s
+        if isinstance(effect, CallPlanner):
+            return heartbeat_s
+        if not isinstance(effect, StartAttempt):
+            return None
+        left_s = max(0.0, (effect.deadline - self._flow.now().at) / 1e6)
+        return min(heartbeat_s, left_s * BESIDE) if self._twice(effect) else left_s * PATIENCE
+
+    def _twice(self, effect: Any) -> bool:
+        """Whether it may run beside one that nobody hears of."""
+        if not isinstance(effect, StartAttempt):
+            return True
+        state = self._flow.state
+        offer = state.catalog.offer(effect.worker, effect.action)
+        return idempotent(state.steps[effect.step], offer)
 
     def _stop(self, effect: StopAttempt) -> None:
-        epoch, handle = self._under_way.get(effect.step, (0, None))
-        if epoch == effect.epoch and handle is not None:
-            handle.cancel()
+        call = self._under_way.get(effect.step)
+        if call is not None and call.epoch == effect.epoch:
+            call.stopped = True
+            if call.handle is not None:
+                call.handle.cancel()
 
-    async def _call(
-        self, key: str, epoch: int, name: str, argument: Any, result: type, **more: Any
-    ) -> Any:
-        handle = workflow.start_activity(
+    async def _call(self, call: _Call, name: str, argument: Any, result: type, **more: Any) -> Any:
+        call.handle = workflow.start_activity(
             name,
             argument,
             result_type=result,
-            retry_policy=ONCE,
             heartbeat_timeout=timedelta(seconds=self._flow.ways.heartbeat_s),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             **more,
         )
-        if self._under_way.get(key, (0, None))[0] == epoch:
-            self._under_way[key] = (epoch, handle)
-        return await handle
+        return await call.handle
 
     # Attempts and probes.
 
-    async def _attempt(self, effect: StartAttempt | StartProbe) -> None:
+    async def _attempt(self, effect: StartAttempt | StartProbe, call: _Call) -> None:
+        if self._flow.version > 1 and (call.stopped or call.barred or not self._counts(effect)):
+            self._flow.hand_in(self._unbegun(effect, barred=call.barred and not call.stopped))
+            return
         is_probe = isinstance(effect, StartProbe)
         now = self._flow.now().at
         deadline = now if is_probe else effect.deadline  # type: ignore[union-attr]
         probe_us = int(self._flow.state.policy.probe_timeout_s * 1e6)
         left_s = max(1.0, (deadline + (probe_us if is_probe else 0) - now) / 1e6)
-        order = self._order(effect, deadline)
+        quota = self.money.give(effect.step, effect.epoch)
+        order = self.orders.order(effect, deadline, quota)
         try:
             judged: Judged = await self._call(
-                effect.step,
-                effect.epoch,
+                call,
                 PROBE if is_probe else ATTEMPT,
                 order,
                 Judged,
+                retry_policy=ONCE,
                 activity_id=f"{'probe ' if is_probe else ''}{effect.step} {effect.epoch}",
                 task_queue=self._queue(effect.worker),
                 start_to_close_timeout=timedelta(seconds=left_s + NET_S),
                 schedule_to_start_timeout=timedelta(seconds=max(0.5, left_s * PATIENCE)),
             )
         except ActivityError as error:
-            self._flow.hand_in(self._broken(effect, error.cause))
+            self._paid_in(effect, self._broken(effect, error.cause))
         else:
-            self._flow.hand_in(lambda state, _now: _heard(state, effect, judged))
-        finally:
-            self._quotas.pop(f"{effect.step} {effect.epoch}", None)
+            self._paid_in(effect, lambda state, _now: _heard(state, effect, judged))
+
+    def _paid_in(self, effect: StartAttempt | StartProbe, what: Said) -> None:
+        """Hand it in; its money is free when the log has heard what was spent of it."""
+
+        def said(state: State, now: Now) -> Move:
+            self.money.back(effect.step, effect.epoch)
+            return what(state, now)
+
+        self._flow.hand_in(said)
+
+    def _counts(self, effect: StartAttempt | StartProbe) -> bool:
+        """Whether it is wanted still: the log may say that it is over."""
+        return control.is_current(self._flow.state, effect.step, effect.epoch)
 
     def _queue(self, worker: str) -> str:
         """Where a worker is served; what a person has done is judged by the engine."""
@@ -182,79 +263,39 @@ class Hands:
         by_hand = spec is not None and spec.kind == "human"
         return engine_queue(prefix) if by_hand else queue_of(prefix, worker)
 
-    def _order(self, effect: StartAttempt | StartProbe, deadline: int) -> Order:
-        state = self._flow.state
-        step = state.steps[effect.step]
-        planned = step.doc.get("parameters") or {}
-        parameters: Any = None
-        holes: tuple[Hole, ...] = ()
-        if effect.parameters is not planned and effect.parameters != planned:
-            parameters, holes = detach(effect.parameters)
-        named = step.doc.get("context") or ()
-        return Order(
-            run=state.run,
-            step=effect.step,
-            attempt=effect.attempt,
-            epoch=effect.epoch,
-            worker=effect.worker,
-            action=effect.action,
-            deadline=deadline,
-            heartbeat_s=self._flow.ways.heartbeat_s,
-            doc=step.doc,
-            started=self._started(effect.worker),
-            parameters=parameters,
-            holes=holes,
-            failures=step.failures,
-            answers=tuple(each for each in state.answers if each["step"] == effect.step),
-            results=_results(state, [named] if isinstance(named, str) else list(named)),
-            quota=self._quota(effect),
-        )
-
-    def _started(self, worker: str) -> ev.RunStarted:
-        """The start of the run as a machine needs it: the same for all attempts of a worker."""
-        if worker not in self._slim:
-            started = self._flow.state.started
-            assert started is not None
-            specs = [spec for spec in started.catalog if spec.name == worker]
-            self._slim[worker] = msgspec.structs.replace(
-                started, catalog=specs, approvals=[], workers=()
-            )
-        return self._slim[worker]
-
-    def _quota(self, effect: StartAttempt | StartProbe) -> float | None:
-        """What an attempt may spend on models: set aside, so that no two spend the same money."""
-        state = self._flow.state
-        if state.policy.budget is None:
-            return None
-        own = state.price(state.steps[effect.step])
-        left = state.policy.budget - state.spent - state.reserved + own
-        left = max(0.0, left - sum(self._quotas.values()))
-        quota = left if state.unsettled <= 1 else left * SLICE
-        self._quotas[f"{effect.step} {effect.epoch}"] = quota
-        return quota
-
-    def _broken(self, effect: StartAttempt | StartProbe, cause: BaseException | None) -> Any:
+    def _broken(self, effect: StartAttempt | StartProbe, cause: BaseException | None) -> Said:
         """What an activity that gave no result comes to."""
-        unserved = isinstance(cause, TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START
-        never = unserved or isinstance(cause, Cancelled)
-        if isinstance(cause, TimeoutError):
+        if isinstance(cause, TimedOut) and cause.type is TimeoutType.SCHEDULE_TO_START:
             reason = f"no machine took it: nobody serves {effect.worker}, or all are busy"
-            reason = reason if unserved else "the machine that carried it out fell silent"
-        else:
-            reason = "it was stopped before it began" if never else f"its machine failed: {cause}"
+            return self._failed(effect, "unavailable", reason, "none")
+        if isinstance(cause, Cancelled):
+            return self._unbegun(effect, barred=False)
+        reason = f"its machine failed: {cause}"
+        if isinstance(cause, TimedOut):
+            reason = "the machine that carried it out fell silent"
+        return self._failed(effect, "lost", reason, "unknown")
 
-        def broken(state: State, _now: Now) -> Move:
+    def _unbegun(self, effect: StartAttempt | StartProbe, *, barred: bool) -> Said:
+        """What comes of one that nobody began."""
+        if not barred:
+            return self._failed(effect, "lost", "it was stopped before it began", "none")
+        reason = "what was tried before may be at work still, on a machine that does not answer"
+        return self._failed(effect, "unavailable", reason, "none")
+
+    def _failed(self, effect: StartAttempt | StartProbe, kind: str, reason: str, done: str) -> Said:
+        def failed(state: State, _now: Now) -> Move:
             if not control.is_current(state, effect.step, effect.epoch):
                 return Move([], [])
             step, attempt, epoch = effect.step, effect.attempt, effect.epoch
             if isinstance(effect, StartProbe):
                 return Move([ev.ProbeReported(step, attempt, epoch, "lost", reason=reason)], [])
-            kind, done = "unavailable" if unserved else "lost", "none" if never else "unknown"
-            failure = {"class": kind, "message": reason[:4000], "effect": done}
+            failure: dict[str, Any] = {"class": kind, "message": reason[:4000], "effect": done}
+            if kind == "unavailable" and self._flow.version > 1:
+                failure["retry_after"] = parked_s(state.policy)
             reported = ev.AttemptReported(step, attempt, epoch, met=False, failure=failure)
             return Move([reported], [])
 
-        return broken
+        return failed
 
     # What needs to see the whole run.
 
@@ -262,34 +303,39 @@ class Hands:
         flow = self._flow
         return Look(flow.state.run, flow.pipe.place, flow.ways.heartbeat_s, **more)
 
-    async def _see(self, key: str, epoch: int, name: str, look: Look, result: type) -> Any:
+    async def _see(
+        self, call: _Call, name: str, look: Look, result: type, policy: RetryPolicy = ONCE
+    ) -> Any:
         """Have something done with the state as it was when it was asked for."""
         flow = self._flow
         await flow.pipe.until_written(look.place.seq)
+        if call.stopped and flow.version > 1:
+            return None
         limit_s = flow.state.policy.planner_timeout_s + NET_S
         return await self._call(
-            key,
-            epoch,
+            call,
             name,
             look,
             result,
+            retry_policy=policy,
             activity_id=f"{name} {look.place.seq}",
             task_queue=engine_queue(flow.ways.prefix),
             start_to_close_timeout=timedelta(seconds=limit_s),
         )
 
-    async def _ask(self, effect: CallPlanner) -> None:
-        state = self._flow.state
-        budget = state.policy.budget
-        quota = None if budget is None else max(0.0, budget - state.spent - state.reserved)
-        look = self._look(call=effect.call, epoch=effect.epoch, why=effect.why, quota=quota)
+    async def _ask(self, effect: CallPlanner, call: _Call) -> None:
         said = Answer(reason="it was stopped")
-        try:
-            said = await self._see("", effect.epoch, PLAN, look, Answer)
-        except ActivityError as error:
-            said = Answer(reason=f"nobody heard from it: {error.cause}"[:2000])
+        wanted = not call.stopped and self._flow.state.planner.epoch == effect.epoch
+        if wanted or self._flow.version < 2:
+            quota = self.money.give("", effect.epoch)
+            look = self._look(call=effect.call, epoch=effect.epoch, why=effect.why, quota=quota)
+            try:
+                said = await self._see(call, PLAN, look, Answer) or said
+            except ActivityError as error:
+                said = Answer(reason=f"nobody heard from it: {error.cause}"[:2000])
 
         def heard(state: State, now: Now) -> Move:
+            self.money.back("", effect.epoch)
             calls: list[ev.Event] = [] if state.ended is not None else list(said.calls)
             if said.answer is not None:
                 events, effects = answered(state, effect.call, effect.epoch, said.answer, now)
@@ -300,20 +346,20 @@ class Hands:
 
         self._flow.hand_in(heard)
 
-    async def _examine(self, effect: Examine) -> None:
+    async def _examine(self, effect: Examine, call: _Call) -> None:
         number = effect.number
         try:
-            seen = await self._see("", 0, EXAMINE, self._look(number=number), Examined)
+            seen = await self._see(call, EXAMINE, self._look(number=number), Examined)
         except ActivityError as error:
             seen = Examined(failed=f"the reviewers could not be asked: {error.cause}"[:500])
         self._flow.hand_in(
             lambda state, now: control.examined(state, number, seen.found, seen.failed, now)
         )
 
-    async def _verify(self, effect: VerifyGoal) -> None:
+    async def _verify(self, effect: VerifyGoal, call: _Call) -> None:
         try:
             look = self._look(result=effect.result)
-            findings = await self._see("", 0, VERIFY, look, list[str])
+            findings = await self._see(call, VERIFY, look, list[str], UNREADABLE)
         except ActivityError as error:
             findings = [f"the results could not be read: {error.cause}"]
         event = ev.GoalChecked(not findings, findings)
@@ -334,12 +380,3 @@ def _heard(state: State, effect: StartAttempt | StartProbe, judged: Judged) -> M
     if judged.report is not None:
         events += control.report(state, judged.report).events
     return Move(events, [])
-
-
-def _results(state: State, names: list[str]) -> dict[str, Given]:
-    found = {}
-    for name in names:
-        step = state.follow(name)
-        if step is not None and step.status == "succeeded":
-            found[name] = Given(None if step.data_ref else step.data, step.data_ref)
-    return found

@@ -9,9 +9,18 @@ from typing import Any
 import msgspec
 
 from leadhand.core.events import AttemptReported, ModelCalled, ProbeReported, RunStarted
+from leadhand.core.policy import Policy
 from leadhand.core.refs import Artifact, Secret, SecretText
 
-ORDER_VERSION = 1
+ORDER_VERSION = 2
+"""Of what a workflow asks for, and in what order; a run takes the newest with each new history.
+
+1   the first
+2   an attempt that is over before it began is dropped; one that may be done twice waits for the one
+    before it only a while; a step that nobody can take now is parked; the size of a turn counts all
+    that crosses; activities that were given up count as under way; a run that is taken up has its
+    revision examined
+"""
 
 RUN = "leadhand.run"
 ATTEMPT = "leadhand.attempt"
@@ -22,6 +31,7 @@ VERIFY = "leadhand.verify_goal"
 PROJECT = "leadhand.project"
 LOG = "leadhand.log"
 SAY = "leadhand.say"
+MORE = "leadhand.more"
 FORK = "Fork"
 """The type of the error that says that a log is not what its workflow wrote."""
 
@@ -69,7 +79,13 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the run was hosted by another before, so that what that had in flight is lost."""
     stopped: bool = False
     """Whether stop-all is in force."""
-    version: int = ORDER_VERSION
+    version: int = 1
+    """See `newest`. A default is not written down: this one stays that of the first histories."""
+
+
+def newest(begin: Begin) -> Begin:
+    """A history that begins now, in the order of today."""
+    return msgspec.structs.replace(begin, version=ORDER_VERSION)
 
 
 class Hole(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
@@ -110,6 +126,17 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     results: dict[str, Given] = {}
     quota: float | None = None
     """What it may spend on models; None without a budget."""
+
+
+class More(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An attempt, or a call of a planner, that wants more money for models than it was given."""
+
+    step: str
+    epoch: int
+    used: float
+    """What it has spent, and what its calls under way may cost; the rest goes back."""
+    least: float
+    wanted: float
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -175,6 +202,12 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     lines: list[Line]
     summary: msgspec.Raw = msgspec.Raw(b"null")
     notices: list[tuple[str, str]] = []
+    heartbeat_s: float = 20.0
+
+
+def parked_s(policy: Policy) -> float:
+    """How long a step waits that no machine can take now: just long enough to use up no try."""
+    return policy.park_s + 1.0
 
 
 def detach(value: Any) -> tuple[Any, tuple[Hole, ...]]:

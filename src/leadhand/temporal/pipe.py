@@ -133,13 +133,13 @@ class Pipe:
             count += 1
         lines, self._lines = self._lines[:count], self._lines[count:]
         if self._lines:
-            return Batch(self._run, lines)
+            return Batch(self._run, lines, heartbeat_s=self._ways.heartbeat_s)
         status, told = run_status(state), msgspec.Raw(b"null")
         if lines and (status != self._status or lines[0].seq == 1 or state.ended is not None):
             told = msgspec.Raw(msgspec.json.encode(summary(state)))
             self._status = status
         notices, self._notices = self._notices, []
-        return Batch(self._run, lines, told, notices)
+        return Batch(self._run, lines, told, notices, self._ways.heartbeat_s)
 
     async def _write(self, batch: Batch) -> None:
         ident = f"log {batch.lines[-1].seq} {batch.lines[-1].hash}" if batch.lines else "notices"
@@ -150,6 +150,7 @@ class Pipe:
                 activity_id=ident,
                 task_queue=self._queue,
                 start_to_close_timeout=timedelta(seconds=TRY_S),
+                heartbeat_timeout=timedelta(seconds=self._ways.heartbeat_s),
                 retry_policy=AGAIN,
             )
         except ActivityError as error:
