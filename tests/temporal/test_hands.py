@@ -42,8 +42,17 @@ def logged(store, run: str, kind: type) -> list:
     return [each for each in found if isinstance(each, kind)]
 
 
+@pytest.fixture
+async def deaf():
+    """Let go in the end, however the test went: a machine waits for it."""
+    work = Deaf()
+    letting_go = asyncio.get_running_loop().call_later(45, work.let_go.set)
+    yield work
+    letting_go.cancel()
+
+
 async def until(there) -> None:
-    for _ in range(600):
+    for _ in range(300):
         if there():
             return
         await asyncio.sleep(0.1)
@@ -51,10 +60,9 @@ async def until(there) -> None:
 
 
 async def test_what_may_be_done_twice_does_not_wait_for_a_machine_that_is_silent(
-    temporal, tmp_path
+    deaf, temporal, tmp_path
 ):
     """An idle machine has it done before the silent one is given up."""
-    deaf = Deaf()
 
     @worker(idempotent=True)
     async def harmless(context: Context) -> int:
@@ -63,7 +71,7 @@ async def test_what_may_be_done_twice_does_not_wait_for_a_machine_that_is_silent
     policy = Policy(backoff_s=0.1, attempts_max=3)
     async with on_temporal(temporal, tmp_path / "l.db", [harmless], policy=policy) as here:
         steps = [{"id": "a", "worker": "harmless", "timeout": "4s"}]
-        outcome = await asyncio.wait_for(here.lead.run({"steps": steps}, run_id="two"), 60)
+        outcome = await asyncio.wait_for(here.lead.run({"steps": steps}, run_id="two"), 40)
         deaf.let_go.set()
         assert outcome.ok, outcome
         assert deaf.begun == list(range(1, len(deaf.begun) + 1))
@@ -72,10 +80,9 @@ async def test_what_may_be_done_twice_does_not_wait_for_a_machine_that_is_silent
 
 
 async def test_what_may_not_be_done_twice_is_never_begun_beside_the_one_before_it(
-    temporal, tmp_path
+    deaf, temporal, tmp_path
 ):
     """Though a person said so: it parks, and once the run is cancelled it never begins."""
-    deaf = Deaf()
 
     @worker(effects=["files"])
     async def payment(context: Context) -> int:
@@ -95,7 +102,7 @@ async def test_what_may_not_be_done_twice_is_never_begun_beside_the_one_before_i
             "park",
         ]
         await lead.cancel("once", "not like this")
-        outcome = await asyncio.wait_for(lead.resume("once"), 60)
+        outcome = await asyncio.wait_for(lead.resume("once"), 40)
         assert outcome.status == "cancelled"
         last = logged(store, "once", ev.AttemptReported)[-1]
         assert (last.failure["message"], last.failure["effect"]) == (
