@@ -11,8 +11,9 @@ import pytest
 from temporalio import workflow
 from temporalio.testing import ActivityEnvironment
 
-from leadhand import Context, Goal, Lead, Policy, worker
+from leadhand import Agent, Context, Goal, Lead, Policy, worker
 from leadhand.core import events as ev
+from leadhand.core.catalog import Catalog
 from leadhand.core.effects import StartAttempt
 from leadhand.core.refs import Artifact
 from leadhand.core.state import State, StepState
@@ -20,8 +21,21 @@ from leadhand.core.words import Word
 from leadhand.stores.memory import MemoryStore
 from leadhand.temporal.activities import Engine, Machine
 from leadhand.temporal.flow import RunFlow
+from leadhand.temporal.money import Money
 from leadhand.temporal.ordering import Orders
-from leadhand.temporal.orders import Begin, Given, Hole, Look, Order, Place, Ways, newest
+from leadhand.temporal.orders import (
+    Batch,
+    Begin,
+    Given,
+    Hole,
+    Line,
+    Look,
+    Order,
+    Place,
+    Ways,
+    newest,
+)
+from leadhand.testing import ScriptedModel
 from leadhand.workers.registry import Registry
 
 LARGE = "x" * 100_000
@@ -56,12 +70,16 @@ class Away:
         if self.beats == 2:
             self.back.set()
 
-    def get_artifact(self, ref: str) -> bytes:
-        assert self.back.wait(5), "the process has stopped saying that it lives"
-        return self.store.get_artifact(ref)
-
     def __getattr__(self, name: str):
-        return getattr(self.store, name)
+        found = getattr(self.store, name)
+        if name not in ("get_artifact", "read", "header"):
+            return found
+
+        def slow(*args):
+            assert self.back.wait(5), "the process has stopped saying that it lives"
+            return found(*args)
+
+        return slow
 
 
 def environment(away: Away) -> ActivityEnvironment:
@@ -107,6 +125,26 @@ async def test_an_engine_checks_a_goal_without_its_planner_and_heartbeats_meanwh
     look = Look("r", Place(last.seq, last.hash.hex()), 0.2)
     found = await environment(away).run(engine.verify_goal, look)
     assert found == ["len(steps.a.data) == 1 does not hold"]
+
+
+@pytest.mark.parametrize("what", ["read", "written"])
+async def test_an_engine_heartbeats_while_its_log_is_away(what):
+    """Silence means that it has died, and another engine does it."""
+    store = MemoryStore()
+    await Lead([large], store=store).run({"steps": [{"id": "a", "worker": "large"}]}, run_id="r")
+    entries = store.read("r")
+    lines = [
+        Line(each.seq, each.at, each.version, msgspec.Raw(each.body), each.hash.hex())
+        for each in entries
+    ]
+    away = Away(store)
+    engine = Engine(away, Registry([]), planner=lambda _state: None)
+    if what == "read":
+        look = Look("r", Place(entries[-1].seq, entries[-1].hash.hex()), 0.2)
+        assert len(await environment(away).run(engine.log, look)) == len(entries)
+    else:
+        await environment(away).run(engine.project, Batch("r", lines, heartbeat_s=0.2))
+    assert away.beats >= 2
 
 
 async def test_a_machine_with_another_version_has_the_step_wait_for_one_that_has_it():
@@ -176,3 +214,15 @@ async def test_a_stop_while_results_are_fetched_is_reported_and_nothing_begins()
     judged = await running
     away.back.set()
     assert judged.report.failure["message"] == "it was stopped before it reported"
+
+
+def test_those_that_begin_at_once_are_given_equal_parts_and_the_planner_no_part_twice():
+    state, spec = State(), Agent("clerk", ScriptedModel([])).spec
+    state.policy, state.catalog, state.unsettled = Policy(budget=10.0), Catalog([spec]), 10
+    state.steps = {f"s{n}": StepState({"id": f"s{n}"}, n, "clerk") for n in range(10)}
+    money = Money(SimpleNamespace(state=state, ways=Ways()))
+    parts = [money.give(name, epoch) for epoch, name in enumerate(state.steps, 1)]
+    assert parts == pytest.approx([1.0] * 10)
+    assert money.give("", 11) == pytest.approx(0.0)
+    money.back("s0", 1)
+    assert money.give("", 12) == pytest.approx(1.0)
