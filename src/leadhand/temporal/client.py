@@ -95,6 +95,8 @@ class Distant:
         self.failed: BaseException | None = None
         self.draining = False
         self.owner = self.in_flight = 0
+        self.waiting = 0
+        """How many runs are waited for."""
 
     @property
     def shared(self) -> hosting.HostState:

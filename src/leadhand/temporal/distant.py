@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 LOOK_MAX_S = 0.5
+TOGETHER = 4
+"""Where more runs than this are waited for, each is looked at less often."""
 ENGINE_WAIT_S = 10.0
 """How long a word may go unanswered before it is looked who should hear it."""
 BEGIN_WAIT_S = 60.0
@@ -170,14 +172,19 @@ class DistantRun:
 
     async def settled(self) -> str:
         """Wait until the run ended, or goes on only when a person says so."""
-        wait = LOOK_S
-        while True:
-            before = self.state.seq
-            state = await self.look()
-            if await self._rests(state):
-                return run_status(state)
-            wait = LOOK_S if state.seq > before else min(LOOK_MAX_S, wait * 1.5)
-            await asyncio.sleep(wait)
+        wait = 0.0
+        self.host.waiting += 1
+        try:
+            while True:
+                before = self.state.seq
+                state = await self.look()
+                if await self._rests(state):
+                    return run_status(state)
+                soon = LOOK_S * max(1.0, self.host.waiting / TOGETHER)
+                wait = min(LOOK_MAX_S, soon if state.seq > before else max(soon, wait * 1.5))
+                await asyncio.sleep(wait)
+        finally:
+            self.host.waiting -= 1
 
     async def _rests(self, state: State) -> bool:
         status = run_status(state)
