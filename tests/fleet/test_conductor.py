@@ -190,9 +190,17 @@ async def test_a_task_lands_once(hub, slots, judge):
         two = await change(slots, "u", {"g": "2\n"}, attempt=1)
         three = await change(slots, "u", {"g": "3\n"}, attempt=2)
         told = await asyncio.gather(conductor.land(two), conductor.land(three))
+        four = await change(slots, "v", {"h": "4\n"}, attempt=1)
+        five = await change(slots, "v", {"h": "5\n"}, attempt=2)
+        later = asyncio.create_task(conductor.land(five))
+        while not conductor.waiting:
+            await asyncio.sleep(0)
+        assert (await conductor.land(four)).kind == "stale"
+        assert isinstance(await later, Landed)
     assert told[0].kind == "stale"
     assert isinstance(told[1], Landed)
     assert files_of(hub.git.folder, hub.main())["g"] == "3"
+    assert files_of(hub.git.folder, hub.main())["h"] == "5"
 
 
 async def test_who_is_cancelled_does_not_land(hub, slots, judge):

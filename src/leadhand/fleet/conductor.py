@@ -107,7 +107,7 @@ class Conductor:
     async def land(self, change: Change) -> Landed | Ejected:
         """Until it is on main, or has to go back. Being cancelled withdraws it."""
         began = self._clock()
-        told = self._before(change) or await self._refusal(change)
+        told = self._before(change) or await self._refusal(change) or self._replaced(change)
         if told is not None:
             return self._counted(told, change, 0.0)
         if self._serving is None or self._serving.done():
@@ -115,7 +115,6 @@ class Conductor:
         self._count += 1
         name = f"{self._count}"
         answer: asyncio.Future[Landed | Ejected] = asyncio.get_running_loop().create_future()
-        self._replace_older(change)
         self._waiting[name] = _Waiting(change, self._clock(), answer)
         self._events.put_nowait(signals.Added(name))
         self._note("queued", **change.about)
@@ -163,13 +162,18 @@ class Conductor:
             return Landed(found.sha, self._hub.main(), 0.0)
         return Ejected("stale", f"attempt {attempt} of this task has landed already")
 
-    def _replace_older(self, change: Change) -> None:
+    def _replaced(self, change: Change) -> Ejected | None:
+        """Of two attempts of a task the later one stays, whichever came first."""
         for waiting in list(self._waiting.values()):
             other = waiting.change
-            same = (other.run, other.task) == (change.run, change.task)
-            if same and not (waiting.landing or waiting.answer.done()):
+            if (other.run, other.task) != (change.run, change.task):
+                continue
+            if other.attempt > change.attempt:
+                return Ejected("stale", f"attempt {other.attempt} of this task took its place")
+            if not (waiting.landing or waiting.answer.done()):
                 told = Ejected("stale", f"attempt {change.attempt} of this task took its place")
                 waiting.answer.set_result(told)
+        return None
 
     async def _refusal(self, change: Change) -> Ejected | None:
         """What keeps it from the train, whatever main is."""
