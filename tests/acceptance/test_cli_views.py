@@ -195,7 +195,11 @@ async def test_a_run_that_no_engine_serves_says_so():
 
 
 def test_the_figures_of_a_trial_are_written_for_people():
-    rates = {"criteria_unmet": {"times": 2, "won": 1}, "lost": {"times": 1, "won": 1}}
+    half, whole = (
+        {"times": 2, "recovered": 1, "rate": 0.5},
+        {"times": 1, "recovered": 1, "rate": 1.0},
+    )
+    rates = {"criteria_unmet": half, "lost": whole}
     assert _figure(rates) == "criteria unmet 1 of 2, lost 1 of 1"
     assert [_figure(each) for each in (None, [], {}, 1.5, ["a"])] == [
         "–",
