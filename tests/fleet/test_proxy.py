@@ -1,6 +1,7 @@
 """The one door: what is on the list comes through, with the credentials; the rest is refused."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import subprocess
@@ -189,6 +190,17 @@ def test_an_address_that_is_none_is_said_at_once(address):
         Proxy(routes={"llm": Route(address)})
 
 
+async def forwarders_end(door):
+    """Whoever led to a door is gone once the agent is, whether or not others look after it."""
+    for _ in range(500):
+        lines = (each / "cmdline" for each in Path("/proc").iterdir() if each.name.isdigit())
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if not any(door.encode() in line.read_bytes() for line in lines):
+                return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"somebody still leads to {door}")
+
+
 @pytest.mark.real
 async def test_from_inside_a_sandbox_only_the_door_is_open(kind, bwrap, tmp_path):
     """Loopback leads to the proxy; the endpoint itself, on the host's loopback, is not there."""
@@ -227,5 +239,6 @@ print(json.dumps([
                 check=False,
                 timeout=60,
             )
+            await forwarders_end(str(proxy.socket))
     assert done.stderr == ""
     assert json.loads(done.stdout) == [200, 200, "URLError", 403]

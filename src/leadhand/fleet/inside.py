@@ -193,8 +193,10 @@ def forward(port: int, path: str) -> None:
     import socket
 
     listener = socket.create_server(("127.0.0.1", port), backlog=128)
+    served = os.pidfd_open(os.getpid())  # whom it ends with; the number stays the agent's
     if os.fork():
         os.wait()
+        os.close(served)
         listener.close()
         return
     if os.fork():
@@ -203,12 +205,12 @@ def forward(port: int, path: str) -> None:
         null = os.open("/dev/null", os.O_RDWR)
         for fd in range(3):
             os.dup2(null, fd)
-        serve(listener.detach(), path)
+        serve(listener.detach(), path, served)
     finally:
         os._exit(1)
 
 
-def serve(listener: int, path: str) -> None:
+def serve(listener: int, path: str, served: int) -> None:
     import asyncio
     import contextlib
     import socket
@@ -231,8 +233,11 @@ def serve(listener: int, path: str) -> None:
             writer.close()
 
     async def run() -> None:
-        server = await asyncio.start_server(connected, sock=socket.socket(fileno=listener))
-        await server.serve_forever()
+        over = asyncio.Event()
+        asyncio.get_running_loop().add_reader(served, over.set)
+        async with await asyncio.start_server(connected, sock=socket.socket(fileno=listener)):
+            await over.wait()
+        os._exit(0)
 
     asyncio.run(run())
 
