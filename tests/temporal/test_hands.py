@@ -223,3 +223,34 @@ async def test_a_budget_that_is_not_enough_is_not_passed(temporal, tmp_path):
     assert outcome.cost <= 2.1 * MOST
     failed = [step.error.failure_class for step in outcome.steps if step.error is not None]
     assert failed == ["budget"] * (10 - len(model.requests))
+
+
+@pytest.mark.parametrize(
+    ("broken", "told", "status"),
+    [(2, ["lost", "lost", "done"], "succeeded"), (99, ["lost"] * 4 + ["unknown"], "waiting")],
+)
+async def test_a_probe_whose_machine_is_lost_is_made_again_a_few_times(
+    broken, told, status, temporal, tmp_path, monkeypatch
+):
+    """What silences every machine that tries it is a person's matter in the end."""
+    left, really = [broken], perform.probe
+
+    async def probe(*given):
+        left[0] -= 1
+        if left[0] >= 0:
+            raise RuntimeError("out of memory")
+        await really(*given)
+
+    @worker(effects="bills", probe=lambda: "paid")
+    async def pay() -> str:
+        raise ConnectionResetError("and then the line went dead")
+
+    monkeypatch.setattr(perform, "probe", probe)
+    async with on_temporal(temporal, tmp_path / "l.db", [pay]) as here:
+        steps = [{"id": "a", "worker": "pay"}]
+        outcome = await asyncio.wait_for(here.lead.run({"steps": steps}, run_id="probed"), 40)
+        assert outcome.status == status
+        reports = logged(here.store, "probed", ev.ProbeReported)
+        assert [each.outcome for each in reports] == told
+        entries = here.store.read("probed")
+        assert check([(entry.at, decode(entry.version, entry.body)) for entry in entries]) == []

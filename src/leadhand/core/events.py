@@ -254,7 +254,7 @@ class ProbeStarted(Event, frozen=True, tag=True):
 
 
 class ProbeReported(Event, frozen=True, tag=True):
-    """The probe's answer: done (with its data), not_done, unknown, or lost with its host."""
+    """The probe's answer: done (with its data), not_done, unknown, or lost with host or machine."""
 
     step: str
     attempt: int

@@ -247,7 +247,8 @@ def _probe_reported(book: Book, event: ev.ProbeReported) -> None:
     if step is None:
         return
     live = book.give_back(step)
-    if live is not None and (live.owner != book.owner) != (event.outcome == "lost"):
+    # It is lost with its host, or with the machine that a host elsewhere gave it to.
+    if live is not None and live.owner != book.owner and event.outcome != "lost":
         book.wrong("I12", f"the probe of {event.step} is {event.outcome}: its host says otherwise")
     if event.outcome == "done" and event.met:
         if event.findings:

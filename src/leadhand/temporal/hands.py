@@ -20,6 +20,7 @@ so a decision that comes out otherwise than it did stops the workflow rather tha
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,8 @@ PATIENCE = 0.9
 """The share of its time that an attempt may wait for a machine. Then it has not begun."""
 BESIDE = 0.25
 """The share of its time that an attempt which may be done twice waits for the one before it."""
+PROBES_MAX = 5
+"""Probes of one attempt whose machines may fall silent."""
 UNREADABLE = RetryPolicy(
     initial_interval=AGAIN.initial_interval,
     backoff_coefficient=AGAIN.backoff_coefficient,
@@ -117,6 +120,7 @@ class Hands:
         self._flow = flow
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._under_way: dict[str, _Call] = {}
+        self._unheard: Counter[tuple[str, int]] = Counter()
         self.orders = Orders(flow)
         self.money = Money(flow)
         self.busy = 0
@@ -288,7 +292,8 @@ class Hands:
                 return Move([], [])
             step, attempt, epoch = effect.step, effect.attempt, effect.epoch
             if isinstance(effect, StartProbe):
-                return Move([ev.ProbeReported(step, attempt, epoch, "lost", reason=reason)], [])
+                told = self._unheard_of(effect)
+                return Move([ev.ProbeReported(step, attempt, epoch, told, reason=reason)], [])
             failure: dict[str, Any] = {"class": kind, "message": reason[:4000], "effect": done}
             if kind == "unavailable" and self._flow.version > 1:
                 failure["retry_after"] = parked_s(state.policy)
@@ -296,6 +301,12 @@ class Hands:
             return Move([reported], [])
 
         return failed
+
+    def _unheard_of(self, probe: StartProbe) -> str:
+        """It is made again; but what silences every machine that tries it is a person's matter."""
+        self._unheard[probe.step, probe.attempt] += 1
+        often = self._unheard[probe.step, probe.attempt] >= PROBES_MAX
+        return "unknown" if often and self._flow.version > 1 else "lost"
 
     # What needs to see the whole run.
 
