@@ -219,14 +219,19 @@ async def test_silence_is_ended_and_work_in_progress_saved_before(coder, slot):
 
 async def test_work_is_saved_before_an_agent_is_ended_by_a_cancellation(coder, slot):
     """One that cleans up when it is told to end takes nothing with it."""
-    saved, up = [], asyncio.Event()
+    saved, heard, up = [], [], asyncio.Event()
 
     async def ending(why):
         saved.append(sorted(path.name for path in slot.path.iterdir()))
 
-    script = "trap 'rm half; exit' TERM; touch half; echo up; while :; do sleep 0.1; done"
+    def hear(_event):
+        heard.append(_event)
+        if len(heard) > 2:  # the first words may come before it is known to have begun
+            up.set()
+
+    script = "trap 'rm half; exit' TERM; touch half; while :; do echo up; sleep 0.1; done"
     work = coder(*shell(script)).work
-    working = asyncio.create_task(work(assignment(), slot, OPEN, lambda _: up.set(), ending=ending))
+    working = asyncio.create_task(work(assignment(), slot, OPEN, hear, ending=ending))
     await up.wait()
     working.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -62,8 +62,8 @@ def made(options: argparse.Namespace) -> MCPServer:
     async def nap(ctx: Context, seconds: float = 30) -> str:
         """Sleeps."""
         note(tool="nap", state="started", pid=os.getpid())
-        await ctx.report_progress(1, 4, "dozing")
         try:
+            await ctx.report_progress(1, 4, "dozing")
             await asyncio.sleep(seconds)
         except BaseException:
             note(tool="nap", state="cancelled")

@@ -58,7 +58,7 @@ async def test_a_call_out_of_time_is_cancelled_on_the_server(program):
     await server.tool("say").call({"text": "warm"}, Context())
     report = await server.tool("nap", timeout=0.3).perform(task(), Context())
     assert (report.error.failure_class, report.error.effect) == ("timeout", "unknown")
-    await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 5)
+    await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 20)
     harmless = await server.tool("nap", timeout=0.3, effects=()).perform(task(), Context())
     assert (harmless.error.failure_class, harmless.error.effect) == ("timeout", "none")
 
@@ -71,7 +71,7 @@ async def test_a_call_over_http_out_of_time_is_cancelled_on_the_server(tmp_path)
         with pytest.raises(WorkerFailure) as raised:
             await server.tool("nap", timeout=1).call({}, Context())
         assert raised.value.failure_class == "timeout"
-        await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 5)
+        await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 20)
         await server.close()
 
 
@@ -82,7 +82,7 @@ async def test_cancelling_a_step_cancels_the_call(program):
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 5)
+    await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 20)
     assert await server.tool("say").call({"text": "still here"}, Context()) == "still here"
 
 
