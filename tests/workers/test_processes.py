@@ -155,7 +155,7 @@ async def test_a_failing_listener_does_not_stop_the_reading(processes):
 async def test_300_commands_with_8_in_flight(processes):
     """No thread per command, no descriptor lost. Prints the rate."""
     await run(processes, ["true"])
-    before = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+    threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
     todo = iter(range(300))
 
     async def take():
@@ -166,7 +166,9 @@ async def test_300_commands_with_8_in_flight(processes):
     start = time.perf_counter()
     await asyncio.gather(*(take() for _ in range(8)))
     print(f"{300 / (time.perf_counter() - start):.0f} spawns/s")
-    assert (threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))) == before
+    # Fewer is fine: threads of tests before this one may end while it runs.
+    assert threading.active_count() <= threads
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
 
 
 # --- ending -----------------------------------------------------------------------------------
