@@ -100,7 +100,12 @@ def test_epics_that_are_handed_in_before_and_while_it_runs_become_commits(folder
         assert (late.doc["fleet"], late.doc["priority"]) == (True, 7)
         folder.until(lambda: status(folder).get("tasks") == {"landed": 3}, "three to land")
         assert folder.run("fleet", "drain").code == 0
-        assert finished(child).code == 0
+        done = finished(child)
+    assert done.code == 0
+    assert f"{early.doc['run']}: succeeded, 2 of 2 landed" in done.err
+    assert f"{late.doc['run']}: succeeded, 1 of 1 landed" in done.err
+    assert done.err.endswith("the fleet has ended\n")
+    assert "leadhand fleet status" in folder.run("ls").err
     doc = status(folder)
     assert doc["live"] is None
     assert doc["disagreements"] == []
@@ -371,6 +376,8 @@ def test_whoever_follows_an_agent_is_let_go_when_it_is_gone(folder):
     assert transcripts.is_over(place / "1.jsonl") is False
     (place / "2.jsonl").write_text(line)
     assert transcripts.is_over(place / "1.jsonl") is True
+    assert "attempt 2, the last of 2; --attempt N" in folder.run("fleet", "log", "a").err
+    assert folder.run("fleet", "log", "a", "--attempt", "1").err == ""
 
 
 def test_a_commit_that_the_log_does_not_know_is_shown(folder):

@@ -261,6 +261,11 @@ class Fleet:
         )
 
     @property
+    def states(self) -> list[State]:
+        """Of the epics that were open when it began, or came since."""
+        return [run.state for run in self._runs.values()]
+
+    @property
     def open_epics(self) -> int:
         """How many are not at their end."""
         return sum(run.state.ended is None for run in self._runs.values())
@@ -341,7 +346,7 @@ class Fleet:
 
     def _succeeded(self) -> list[State]:
         """Epics that are done, those of earlier days too."""
-        states = [*self._ended.values(), *(run.state for run in self._runs.values())]
+        states = [*self._ended.values(), *self.states]
         return [each for each in states if each.ended and each.ended.status == "succeeded"]
 
     async def idle(self) -> None:
@@ -364,7 +369,7 @@ class Fleet:
     async def status(self) -> dict[str, Any]:
         """Figures from the log and from git, which must agree."""
         governor = self.shop.governor
-        states = [run.state for run in self._runs.values()]
+        states = self.states
         steps = [step for state in states for step in state.steps.values()]
         counts: dict[str, int] = {}
         for step in (each for each in steps if each.worker != EXAMINER):

@@ -93,7 +93,7 @@ def config_of(
     _check_reviewer(settings)
     _check_pull_request(settings)
     return FleetConfig(
-        repo=place,
+        repo=place.resolve(),
         folder=fleet_folder(settings),
         gate=GateRules(
             commands=fleet.gate,

@@ -154,7 +154,7 @@ def _machine() -> Iterator[Look]:
     yield Look(
         "bubblewrap",
         bubblewrap or "not installed",
-        "" if bubblewrap else "workers that ask for a sandbox cannot run",
+        "" if bubblewrap else "commands with `sandbox` cannot run (agents of a fleet have another)",
         "" if bubblewrap else "Install the package bubblewrap.",
         warning=True,
     )
@@ -301,8 +301,9 @@ def _mcp(settings: Settings) -> Iterator[Look]:
 def _workers(settings: Settings) -> Iterator[Look]:
     registry = registry_of(settings)
     names = ", ".join(worker.spec.name for worker in registry)
-    missing = "" if len(registry) else "no plan can run without workers"
-    fix = "" if len(registry) else "Name modules in [project] workers, or give --workers."
+    named = len(registry) or settings.coders  # a fleet's folder needs no other workers
+    missing = "" if named else "no plan can run without workers"
+    fix = "" if named else "Name modules in [project] workers, or give --workers."
     yield Look(
         "workers", f"{len(registry)}: {names}" if names else "none", missing, fix, warning=True
     )

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
 
 
+LABELS = {"lost": "tasks lost", "twice": "landed twice"}
+
+
 class _Fleet(click.Group):
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
@@ -100,7 +103,7 @@ def simulate(console: Console, **options: Any) -> int:
     else:
         catalogue = found.pop("catalogue")
         for name, value in found.items():
-            console.out(f"{name.replace('_', ' '):<18} {_figure(value)}")
+            console.out(f"{LABELS.get(name, name.replace('_', ' ')):<18} {_figure(value)}")
         for line in _catalogue(catalogue):
             console.out(line)
     wrong = [name for name in WRONG if found[name]]

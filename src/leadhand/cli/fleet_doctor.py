@@ -79,7 +79,8 @@ def _programs(settings: Settings) -> Iterator[Look]:
         if any(coder.kind == name for coder in settings.coders.values()):
             continue
         path = shutil.which(kind.program)
-        yield Look("coder", f"{name}: {_version(path) if path else 'not installed'}")
+        said = _version(path) if path else "not installed, and no coder here needs it"
+        yield Look("coder", f"{name}: {said}")
     for coder in settings.coders.values():
         yield _configured(settings, coder)
 

@@ -82,11 +82,11 @@ def lines(doc: Doc) -> Iterator[str]:
     )
     recovery, spend = doc["recovery"], doc["spend"]
     yield (
-        f"recovery   {recovery['recovered']} of {recovery['failed']} tasks that failed, "
-        f"{_percent(recovery['rate'])}; first pass {_percent(recovery['first_pass'])}"
+        f"recovery   {_settled(recovery)}, {_percent(recovery['rate'])}{_open(recovery)}; "
+        f"first pass {_percent(recovery['first_pass'])}"
     )
     for row in recovery["by_class"]:
-        yield f"           {row['class']}: {row['recovered']} of {row['tasks']}"
+        yield f"           {row['class']}: {_settled(row)}{_open(row)}"
     steps = [f"{name.replace('_', ' ')} {n}" for name, n in doc["ladder"].items() if n]
     yield f"ladder     {', '.join(steps) or 'nobody has begun'}"
     yield f"spend      ${spend['total']:.2f}, ${spend['today']:.2f} today{_each(spend)}"
@@ -121,6 +121,14 @@ def _lists(doc: Doc) -> Iterator[str]:
         yield f"flaky      {clean(each['name'])[:100]}: {count(each['times'], 'time')}"
     for each in doc["disagreements"]:
         yield f"DISAGREES  {clean(each)}"
+
+
+def _settled(row: Doc) -> str:
+    return f"{row['recovered']} of {count(row['recovered'] + row['people'], 'task')}"
+
+
+def _open(row: Doc) -> str:
+    return f", {row['open']} not settled yet" if row["open"] else ""
 
 
 def _percent(rate: float | None) -> str:

@@ -43,7 +43,9 @@ def log(
     place = home / "transcripts"
     if task is None:
         return _list(console, place)
-    path = _transcript(place, task, attempt)
+    path, among = _transcript(place, task, attempt)
+    if attempt is None and among > 1:
+        console.say(f"attempt {int(path.stem)}, the last of {among}; --attempt N shows another")
     shown = 0
     older, _end = transcripts.lines(path.with_suffix(transcripts.OLDER))
     for line in older:
@@ -80,7 +82,8 @@ def _list(console: Console, place: Path) -> int:
     return 0
 
 
-def _transcript(place: Path, task: str, attempt: int | None) -> Path:
+def _transcript(place: Path, task: str, attempt: int | None) -> tuple[Path, int]:
+    """The file of an attempt, and how many of the task there are."""
     from urllib.parse import unquote
 
     from leadhand.fleet import transcripts
@@ -97,7 +100,7 @@ def _transcript(place: Path, task: str, attempt: int | None) -> Path:
     wanted = [each for each in files if attempt in (None, int(each.stem))]
     if not wanted:
         raise UsageError(f"nothing is kept of attempt {attempt} of {task}")
-    return wanted[-1]
+    return wanted[-1], len(files)
 
 
 def _say_line(console: Console, line: Doc) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from leadhand.app.fleet import Fleet
     from leadhand.app.fleet_station import Station
+    from leadhand.cli.fleet_news import News
     from leadhand.core.plan import Doc
     from leadhand.server.serving import Running
     from leadhand.settings import Settings
@@ -84,38 +85,27 @@ def start(console: Console, **options: Any) -> int:
 
 async def _start(console: Console, settings: Settings, fleet: Fleet, options: Doc) -> int:
     from leadhand.app.fleet_station import Station
+    from leadhand.cli.fleet_news import News
 
     def draining(number: int) -> None:
         word = "Ctrl-C" if number == 2 else "SIGTERM"
         grace = f"those at work have {settings.fleet.drain:g} s"
         console.say(f"{word}: no new agents; {grace}. Again ends them at once.")
 
-    told = _Refusals(console, fleet)
+    news = News(console, fleet)
     with Signals(draining, lambda: None) as signals:
         async with fleet, Station(fleet) as station, _served(console, settings, station, options):
             _say_hello(console, station)
-            await _until(console, signals, station, told, until_idle=options["until_idle"])
+            await _until(console, signals, station, news, until_idle=options["until_idle"])
             left = await station.drain(settings.fleet.drain)
             if left:
                 console.say(f"{count(left, 'agent')} ended; what they did is saved")
-    told.look()
+    news.look()
+    news.stand()
+    console.say("the fleet has ended")
     if signals.number == 15:
         return 128 + signals.number
     return 1 if options["until_idle"] and fleet.refused else 0
-
-
-class _Refusals:
-    """Says once what could not be taken or given, and why."""
-
-    def __init__(self, console: Console, fleet: Fleet) -> None:
-        self._console, self._fleet = console, fleet
-        self._told: dict[str, str] = {}
-
-    def look(self) -> None:
-        for name, why in self._fleet.refused.items():
-            if self._told.get(name) != why:
-                self._told[name] = why
-                self._console.say(f"{clean(name)}: {clean_lines(why)}")
 
 
 @contextlib.asynccontextmanager
@@ -184,13 +174,13 @@ def _say_hello(console: Console, station: Station) -> None:
 
 
 async def _until(
-    console: Console, signals: Signals, station: Station, refusals: _Refusals, *, until_idle: bool
+    console: Console, signals: Signals, station: Station, news: News, *, until_idle: bool
 ) -> None:
     """Until somebody wants it to end, everything is done, or it cannot go on."""
     loop = asyncio.get_running_loop()
     waits: list[asyncio.Task[Any]]
     waits = [loop.create_task(signals.came.wait()), loop.create_task(station.drained.wait())]
-    failed = loop.create_task(_failed(console, station, refusals, until_idle=until_idle))
+    failed = loop.create_task(_failed(console, station, news, until_idle=until_idle))
     if until_idle:
         waits.append(loop.create_task(station.fleet.idle()))
     try:
@@ -204,12 +194,10 @@ async def _until(
             await asyncio.gather(*waits, failed, return_exceptions=True)
 
 
-async def _failed(
-    console: Console, station: Station, refusals: _Refusals, *, until_idle: bool
-) -> None:
+async def _failed(console: Console, station: Station, news: News, *, until_idle: bool) -> None:
     host, sound, told = station.fleet.host, station.fleet.sound, ""
     while host.failed is None:
-        refusals.look()
+        news.look()
         if sound.log and sound.log != told:
             told = sound.log
             words = f"{sound.against}. Fix: the gate, or what is in its way:\n{clean_lines(told)}"

@@ -16,6 +16,7 @@ from leadhand.cli.options import reading, settings_of, stopped_by, store_option,
 from leadhand.cli.text import clean, moment, table
 from leadhand.core.durations import text as duration
 from leadhand.core.views import ENDED
+from leadhand.settings.folders import FLEET_DATABASE, FOLDER
 from leadhand.stores.places import there
 
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
         return 0
     if not rows:
         console.say(f"no {status + ' ' if status else ''}runs in {settings.store}")
-        if status is None:
+        fleet = settings.fleet.folder or settings.root / FOLDER / "fleet"
+        if status is None and (fleet / FLEET_DATABASE).exists():
+            console.say("epics of the fleet here: leadhand fleet status")
+        elif status is None:
             console.next("leadhand run PLAN")
         return 0
     lines = table(

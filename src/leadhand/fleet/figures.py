@@ -315,11 +315,12 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
         "failed": len(failed),
         "recovered": len(well),
         "people": len(badly),
+        "open": len(failed) - len(well | badly),
         "rate": _rate(len(well), len(well) + len(badly)),
         "first_pass": _rate(passed, len(tried)),
         "by_class": [
             {"class": kind, "tasks": row[0], "recovered": row[1], "people": row[2]}
-            | {"rate": _rate(row[1], row[1] + row[2])}
+            | {"open": row[0] - row[1] - row[2], "rate": _rate(row[1], row[1] + row[2])}
             for kind, row in sorted(rows.items())
         ],
         "by_strategy": [rate_row(row) for row in win_rates(answers)],

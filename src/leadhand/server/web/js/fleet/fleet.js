@@ -27,10 +27,10 @@ function State({ fleet, live }) {
   const wrong = fleet.disagreements;
   const refused = Object.entries(live?.refused ?? {});
   return html`<p class="fleet-state">${live ? html`<${Tag} tone=${live.draining ? "warn" : "live"}>${live.draining ? "Drains" : "At work"}</${Tag}> on <code><${Txt} v=${live.repo} /></code>` : html`<${Tag}>Not at work</${Tag}>`}
-    ${live && html`<span class="muted">${live.places.now} of ${live.places.most} places · sandbox ${live.sandbox}${live.publish ? ` · results go to ${live.publish}` : ""}</span>`}</p>
+    ${live && html`<span class="muted">up to ${live.places.now} agents at once${live.places.now < live.places.most ? ` for now, ${live.places.most} at most` : ""} · sandbox ${live.sandbox}${live.publish ? ` · results go to ${live.publish}` : ""}</span>`}</p>
     ${live?.held_back && html`<div class="fleet-note tone-warn" role="status"><b>Nobody new starts:</b> <${Txt} v=${live.held_back} />.</div>`}
     ${wrong.length > 0 && html`<div class="fleet-note tone-bad" role="alert"><b>The log and git disagree in ${wrong.length} ${wrong.length === 1 ? "place" : "places"}.</b><ul>${wrong.slice(0, 20).map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></div>`}
-    ${refused.map(([name, why]) => html`<div class="fleet-note tone-warn" role="status"><b><${Txt} v=${name} /> is no epic:</b> <${Txt} v=${why} /></div>`)}`;
+    ${refused.map(([name, why]) => html`<div class="fleet-note tone-warn" role="status"><b><${Txt} v=${name} />:</b> <${Txt} v=${why} /></div>`)}`;
 }
 
 function Tiles({ fleet }) {
@@ -40,7 +40,7 @@ function Tiles({ fleet }) {
   const each = spend.per_landed == null ? "" : `${money(spend.per_landed)} for each commit`;
   return html`<dl class="tiles four">${tile("Agents now", agents.now, `${agents.peak} at most, ${agents.runs} in all`)}${tile("Landed in an hour", landed.last_hour, `${landed.best_hour} in the best hour`)}
     ${tile("Landed in a week", landed.last_week, `${landed.total} in all`)}${tile("At the train", queue.waiting, queue.waiting ? `the oldest ${duration(queue.oldest_s)}` : `half landed within ${duration(queue.wait_s.p50)}`)}
-    ${tile("Recovered", percent(recovery.rate), `${recovery.recovered} of ${recovery.failed} that failed`)}${tile("First pass", percent(recovery.first_pass), "tasks that needed one attempt")}
+    ${tile("Recovered", percent(recovery.rate), `${recovery.recovered} of ${recovery.recovered + recovery.people} that failed${recovery.open ? `, ${recovery.open} open` : ""}`)}${tile("First pass", percent(recovery.first_pass), "tasks that needed one attempt")}
     ${tile("Spent today", money(spend.today), [cap, each].filter(Boolean).join(", "))}${tile("Dead letters", fleet.dead_letters.length, fleet.dead_letters.length ? "wait for a person" : "nobody is needed")}</dl>`;
 }
 
@@ -90,7 +90,7 @@ function Train({ fleet, now }) {
     ["Wait", queue.wait_s.p50 == null ? "–" : `${duration(queue.wait_s.p50)}, 95 of 100 within ${duration(queue.wait_s.p95)}`],
     ...Object.entries(train.ejected).map(([kind, number]) => [`Sent back: ${words(kind)}`, number]),
   ];
-  return html`<section><h2>Merge train</h2><div class="card pad">${now && html`<p class="muted">Now: ${now.waiting} waiting, ${now.gates} gates at work, ${now.batch} tested together, ${percent(now.failure_rate)} expected to be at fault</p>`}
+  return html`<section><h2>Merge train</h2><div class="card pad">${now && html`<p class="muted">Now: ${now.waiting} waiting, ${now.gates} gates at work, batches of up to ${now.batch}, ${percent(now.failure_rate)} expected to be at fault</p>`}
     ${queue.names.length > 0 && html`<ol class="cars">${queue.names.slice(0, 30).map((name) => html`<li><${Tag} tone="live"><${Txt} v=${name.split("/").slice(1, -1).join("/")} /></${Tag}></li>`)}</ol>`}
     <dl class="facts">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></div></section>`;
 }
