@@ -82,7 +82,8 @@ def lines(doc: Doc) -> Iterator[str]:
     )
     recovery, spend = doc["recovery"], doc["spend"]
     yield (
-        f"recovery   {_settled(recovery)}, {_percent(recovery['rate'])}{_open(recovery)}; "
+        f"recovery   {_settled(recovery)} that failed, "
+        f"{_percent(recovery['rate'])}{_open(recovery)}; "
         f"first pass {_percent(recovery['first_pass'])}"
     )
     for row in recovery["by_class"]:
