@@ -82,6 +82,16 @@ def test_without_a_sandbox_each_program_finds_its_key_where_it_looks(tmp_path):
     assert crew[1][1]._env["CODEX_API_KEY"] == "two-secret"
 
 
+def test_an_agent_that_could_not_reach_its_model_is_refused_before_anybody_works(tmp_path):
+    keyless = CLAUDE.replace('key = "MY_KEY"\n', "")
+    with pytest.raises(UsageError, match=r"coders\.fast.*cannot reach its model.*key = "):
+        made(tmp_path, keyless, "auto")
+    (tmp_path / "repo").rmdir()
+    made(tmp_path, keyless, "none")
+    (tmp_path / "repo").rmdir()
+    made(tmp_path, keyless + 'url = "http://127.0.0.1:9/v1"\n', "auto")
+
+
 def test_settings_reach_the_fleet(tmp_path):
     more = (
         'gate_time = "5 s"\nagents = 9\ngates = 5\nstrict = true\nbatch = 4\ncache = "wheels"\n'

@@ -90,6 +90,7 @@ def config_of(
         raise UsageError("which repository? Fix: give --repo PATH, or write [fleet] repo")
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such folder. Fix: give --repo a git repository")
+    _check_reach(settings)
     _check_reviewer(settings)
     _check_pull_request(settings)
     return FleetConfig(
@@ -133,6 +134,20 @@ def env_of(settings: Settings) -> dict[str, str]:
     fleet = settings.fleet
     cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
     return {**cache, **fleet.env}
+
+
+def _check_reach(settings: Settings) -> None:
+    """A sandbox has no network but its door: without one, a model's agent could only fail."""
+    if settings.fleet.sandbox == "none":
+        return
+    for coder in ordered(settings):
+        if coder.kind in PROVIDERS and not (coder.key or coder.url or coder.hosts):
+            place = settings.origin(f"coders.{coder.name}")
+            raise UsageError(
+                f"{place}: [coders.{coder.name}]: cannot reach its model: a sandbox has not your "
+                f'network or sign-in. Fix: write key = "{OWN_KEY[coder.kind][-1]}", the name '
+                "of the variable that holds its key, or url, the address of a model that needs none"
+            )
 
 
 def _check_reviewer(settings: Settings) -> None:
