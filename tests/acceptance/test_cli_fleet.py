@@ -358,6 +358,18 @@ def test_what_is_missing_is_named_with_its_fix(folder):
     done = folder.run("fleet", "start", "--repo", "shop")
     assert (done.code, 'Did you mean "scripted"?' in done.err) == (2, True)
     assert folder.run("fleet", "status").code == 2, "there is no fleet yet"
+    unplanned = folder.write("unplanned.md", "# Make it quick\n")
+    done = folder.run("fleet", "submit", unplanned.name)
+    assert (done.code, "this fleet has no planner" in done.err) == (2, True)
+    for name in ("folder", "epics"):
+        folder.write("leadhand.toml", text.replace("[fleet]", f'[fleet]\n{name} = "shop"'))
+        done = folder.run("fleet", "start", "--repo", "shop")
+        assert (done.code, f"[fleet] {name} is the repository" in done.err) == (2, True), done
+    assert run_git(folder.path / "shop", "status", "--porcelain") == ""
+    folder.write("leadhand.toml", text.replace("leadhand/main", "main/sub"))
+    done = folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle")
+    assert (done.code, "cannot be made beside your branch 'main'" in done.err) == (2, True), done
+    folder.write("leadhand.toml", text)
     bad = folder.write("bad.md", "# Bad\n```yaml\ntasks: [{id: a}]\n```\n")
     assert folder.run("fleet", "submit", bad.name).code == 2
     assert folder.run("fleet", "submit", "none.md").code == 2

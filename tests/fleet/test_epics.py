@@ -259,3 +259,24 @@ async def _walk(line):
         left.append(number)
         await tasks[number]
     assert boundaries.held == 0
+
+
+def test_a_thousand_writers_of_one_path_come_one_after_the_other():
+    """Each waits for the one before it: a plan that names all of them would be too large."""
+    line = "  - {{id: t{0}, goal: change the same file, writes: [src/one.py]}}"
+    tasks = "\n".join(line.format(number) for number in range(1000))
+    plan = plan_of(parse_epic(f"# Many\n```yaml\ntasks:\n{tasks}\n```\n", "many", "many.md"))
+    waits = [[each["step"] for each in step["depends_on"]] for step in plan["steps"]]
+    assert waits == [[], *([f"t{number}"] for number in range(999))]
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("budget: -5", "its budget is not above 0"),
+        ('tasks: [{id: a, goal: a good goal, writes: ["a\\0b"]}]', "outside the repository"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(head, said):
+    with pytest.raises(UsageError, match=said):
+        parse_epic(f"# An epic\n```yaml\n{head}\n```\n", "e", "e.md")

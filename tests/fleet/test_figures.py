@@ -181,6 +181,11 @@ def test_a_fleet_that_ended_while_a_task_stood_in_line_is_no_failure_of_it():
     assert recovery["first_pass"] == 0.5
     older = figures(sources([stood, died], [note(25, "opened")]))["recovery"]
     assert older["failed"] == 2, "of what no journal is left, the log is believed"
+    rows = [{"task": name, "attempts": 2, "first": 1, "fresh": 1} for name in ("stood", "died")]
+    given = sources([stood, died], notes)
+    given.epics[0].ladder = rows
+    ladder = figures(given)["ladder"]
+    assert (ladder["first"], ladder["fresh"]) == (2, 1), "standing in line is on no rung"
 
 
 def test_a_task_whose_place_others_took_is_recovered_when_all_of_them_landed():

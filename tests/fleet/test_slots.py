@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -449,6 +450,72 @@ async def test_pools_do_not_get_in_each_others_way(tmp_path, hub):
         write(first.path, {"a.txt": "first\n"})
         assert (await second.take()).changed == {}
         assert (await first.take()).changed == {"a.txt": "M"}
+
+
+# --- what is outside of a slot plays no part ------------------------------------------------
+
+
+async def test_a_folder_that_became_a_link_is_not_read_through(tmp_path, hub):
+    """What lies behind it, or does not, makes no difference: the files of the folder are gone."""
+    outside = tmp_path / "outside"
+    for number, content in enumerate((None, "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "another\n")):
+        slots = Slots(hub, tmp_path / f"slots-{number}", 1)
+        outside.mkdir(exist_ok=True)
+        if content is not None:
+            (outside / "b.txt").write_text(content)
+        async with slots.lease(hub.main()) as slot:
+            shutil.rmtree(slot.path / "src")
+            (slot.path / "src").symlink_to(outside)
+            taken = await slot.take()
+        assert (taken.changed, dict(taken.left_out)) == ({"src/b.txt": "D", "src": "A"}, {})
+        shown = run_git(hub.git.folder, "ls-tree", "-r", "--name-only", taken.head).split()
+        assert shown == ["a.txt", "src"]
+
+
+async def test_a_folder_that_was_moved_and_is_a_link_now_is_taken(hub, slots):
+    async with slots.lease(hub.main()) as slot:
+        (slot.path / "src").rename(slot.path / "new")
+        write(slot.path, {"new/b.txt": "changed\n"})
+        (slot.path / "src").symlink_to("new")
+        taken = await slot.take()
+    assert taken.changed == {"new/b.txt": "A", "src/b.txt": "D", "src": "A"}
+    assert not taken.left_out
+
+
+async def test_pipes_called_like_rules_of_git_hold_nobody_up(hub, slots):
+    """Git would open them, and wait for somebody to write."""
+    async with slots.lease(hub.main()) as slot:
+        for place in (slot.path, slot.path / "src"):
+            os.mkfifo(place / ".gitignore")
+            os.mkfifo(place / ".gitattributes")
+        write(slot.path, {"src/b.txt": "changed\n"})
+        async with asyncio.timeout(20):
+            taken = await slot.take()
+    assert taken.changed == {"src/b.txt": "M"}
+
+
+# --- what nobody touched is no matter -----------------------------------------------------------
+
+
+async def test_large_files_and_many_that_nobody_touched_do_not_count(tmp_path, user):
+    """Limits are for what an agent leaves, also when it wrote the same bytes again."""
+    write(user, {"big": "x" * 3000, **{f"many/{n}": f"{n}\n" for n in range(60)}})
+    commit_all(user, "A large file, and many")
+    hub = await Hub.open(tmp_path / "fleet", user)
+    slots = Slots(hub, tmp_path / "slots", 1, limits=Limits(file_bytes=2000, files=50))
+    async with slots.lease(hub.main()) as slot:
+        write(slot.path, {"a.txt": "changed\n"})
+        taken = await slot.take()
+        assert (taken.changed, dict(taken.left_out)) == ({"a.txt": "M"}, {})
+        write(slot.path, {"big": "x" * 3000})
+        taken = await slot.take()
+        assert (taken.changed, dict(taken.left_out)) == ({"a.txt": "M"}, {})
+        write(slot.path, {"big": "y" * 3000})
+        assert list((await slot.take()).left_out) == ["big"]
+        os.truncate(slot.path / "big", 1 << 40)  # nobody reads a terabyte of nothing
+        async with asyncio.timeout(20):
+            assert list((await slot.take()).left_out) == ["big"]
+    hub.close()
 
 
 CLOSED = """

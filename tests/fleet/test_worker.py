@@ -21,6 +21,8 @@ from leadhand.fleet.sandbox import choose
 from leadhand.fleet.shop import Limits, Shop
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.taking import Limits as TakingLimits
+from leadhand.fleet.taking import Taken
+from leadhand.fleet.tasks import Given, wrong_with
 from leadhand.fleet.worker import CoderWorker
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.processes import Processes
@@ -168,6 +170,13 @@ async def test_who_never_gets_it_right_is_a_question_and_others_land(shop, proce
     assert "changed nothing" in outcome.waiting_for[0]["text"]
     assert shop.hub.landed(outcome.run, "a") is None
     assert shop.hub.landed(outcome.run, "b") is not None
+
+
+def test_who_leaves_only_what_cannot_be_taken_is_told_that():
+    """And not that nothing was changed, which is no help to whoever tries next."""
+    taken = Taken("", "tree", {}, {"a.bin": "30000000 bytes are too many for one file"}, (), {})
+    given = Given(goal="g", writes=["a.bin"])
+    assert wrong_with(taken, given).startswith("a.bin cannot be taken: 30000000 bytes")
 
 
 async def test_who_comes_next_is_told_where_the_work_of_the_last_is(shop, processes, tmp_path):

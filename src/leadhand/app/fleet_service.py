@@ -90,6 +90,7 @@ def config_of(
         raise UsageError("which repository? Fix: give --repo PATH, or write [fleet] repo")
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such folder. Fix: give --repo a git repository")
+    _check_apart(settings, place.resolve())
     _check_reach(settings)
     _check_reviewer(settings)
     _check_pull_request(settings)
@@ -134,6 +135,19 @@ def env_of(settings: Settings) -> dict[str, str]:
     fleet = settings.fleet
     cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
     return {**cache, **fleet.env}
+
+
+def _check_apart(settings: Settings, repo: Path) -> None:
+    """The fleet writes much where it keeps things, and nothing among your files."""
+    for name, folder in (
+        ("folder", fleet_folder(settings).resolve()),
+        ("epics", epics_folder(settings).resolve()),
+    ):
+        if folder == repo or repo / ".git" in (folder, *folder.parents):
+            raise UsageError(
+                f"{settings.origin(f'fleet.{name}')}: [fleet] {name} is the repository itself. "
+                "Fix: name a folder outside of it"
+            )
 
 
 def _check_reach(settings: Settings) -> None:

@@ -217,9 +217,15 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
     from leadhand.app.fleet_evidence import live_of, status_of
     from leadhand.app.fleet_service import epics_folder, fleet_folder
     from leadhand.app.fleet_submitting import submit as handed_in
+    from leadhand.fleet.epics import read_epic
     from leadhand.settings.folders import make_store_folder
 
     settings = settings_for(folder)
+    if settings.coders and not settings.fleet.planner and not read_epic(Path(epic)).tasks:
+        raise UsageError(
+            f"{epic}: names no tasks, and this fleet has no planner. "
+            "Fix: write its tasks, or [fleet] planner"
+        )
     make_store_folder(fleet_folder(settings))
     begun = partial(status_of, fleet_folder(settings))
     run, found, place = handed_in(epics_folder(settings), Path(epic), priority, begun)

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ from leadhand.fleet.ladder import CODER
 EPIC_BYTES_MAX = 1 << 20
 TASKS_MAX = 5000
 GOAL_CHARS_MIN = 10
+BARRED = frozenset({"..", ".git"})
 WRITES_MAX = 20
 """More paths than this in one task: it is too large to be given to one agent."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
@@ -134,6 +136,8 @@ def parse_epic(text: str, name: str, place: str) -> Epic:
         budget=head.budget,
     )
     wrong = [f"{place}: {finding}" for finding in lint_wave(epic.tasks)]
+    if epic.budget is not None and not epic.budget > 0:
+        wrong.append(f"{place}: its budget is not above 0")
     if wrong:
         raise UsageError("\n".join(wrong))
     return epic
@@ -208,9 +212,9 @@ def refuse_tiers(epic: Epic, tiers: Sequence[str]) -> None:
 
 
 def _outside(task: Task) -> list[str]:
-    """Paths that lead out of the repository, or into git's own folder."""
+    """Paths that lead out of the repository, or into git's own folder, or are no paths at all."""
     every = [*task.writes, *task.reads]
-    return [p for p in every if p.startswith("/") or {"..", ".git"} & set(p.lower().split("/"))]
+    return [p for p in every if p[:1] == "/" or "\0" in p or BARRED & set(p.lower().split("/"))]
 
 
 def _wrong_limits(task: Task) -> Iterator[str]:
@@ -281,14 +285,15 @@ def in_turn(tasks: tuple[Task, ...]) -> list[list[str]]:
     """
     order = Order({task.id: tuple(task.depends_on) for task in tasks})
     writers: dict[str, list[str]] = {}
-    for task in tasks:
+    for task in sorted(tasks, key=lambda task: order.number[task.id]):
         for path in task.writes:
             writers.setdefault(path, []).append(task.id)
     found: dict[str, dict[str, None]] = {task.id: {} for task in tasks}
     for one, other in paths.overlaps(writers, writers):
-        for first in writers[one]:
-            for second in writers[other]:
-                early = order.number[first] < order.number[second]
-                if early and not order.before(first, second):
-                    found[second][first] = None
+        numbers = [order.number[name] for name in writers[one]]
+        for second in writers[other]:
+            place = bisect_left(numbers, order.number[second])
+            # The last one before it: that waits for those before it in the same way.
+            if place and not order.before(first := writers[one][place - 1], second):
+                found[second][first] = None
     return [list(names) for names in found.values()]

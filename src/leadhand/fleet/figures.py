@@ -21,6 +21,7 @@ from leadhand.core.moments import iso
 from leadhand.core.recoveries import rate_row, win_rates
 from leadhand.fleet.agreeing import disagreements
 from leadhand.fleet.ladder import totals
+from leadhand.fleet.lining import begun_in, failures_of, waited_of
 from leadhand.fleet.sources import (
     DAY,
     DONE,
@@ -66,7 +67,7 @@ def figures(sources: Sources) -> Doc:
         "queue": _queue(sources),
         "train": _train(sources),
         "recovery": _recovery(sources, tasks),
-        "ladder": totals(row for epic in sources.epics for row in epic.ladder),
+        "ladder": _ladder(sources, tasks),
         "spend": _spend(sources),
         "dead_letters": [_letter(task) for task in tasks if _is_dead(task)][:SHOWN_MAX],
         "commits": [_commit(each) for each in sources.landings[-50:][::-1]],
@@ -288,8 +289,8 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
 
     Where others took its place, it is recovered when all of them have landed.
     """
-    begun = {attempt_name(note) for note in sources.notes if note["what"] == "agent"}
-    failures = {task.name: _failures(task, begun, sources.notes) for task in tasks}
+    begun = begun_in(sources.notes)
+    failures = {task.name: failures_of(task, begun, sources.notes) for task in tasks}
     lines: dict[str, list[TaskFacts]] = {}
     for task in tasks:
         lines.setdefault(task.line, []).append(task)
@@ -327,15 +328,12 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
     }
 
 
-def _failures(task: TaskFacts, begun: set[str], notes: Sequence[Doc]) -> list[tuple[int, str]]:
-    """Those of agents: a fleet that ended while the task stood in line is none."""
-    known = notes[0]["at"] if notes else None
-    waited = {
-        at
-        for attempt, at in task.lost.items()
-        if known is not None and at >= known and f"{task.name}/{attempt}" not in begun
-    }
-    return [each for each in task.failures if each[0] not in waited]
+def _ladder(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
+    """Without those that only stood in line: the next attempt stands where they would have."""
+    found = totals(row for epic in sources.epics for row in epic.ladder)
+    begun = begun_in(sources.notes)
+    waited = sum(len(waited_of(task, begun, sources.notes)) for task in tasks)
+    return found | {"fresh": max(0, found["fresh"] - waited)}
 
 
 def _ended_well(line: Sequence[TaskFacts]) -> bool:

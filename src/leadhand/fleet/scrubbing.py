@@ -32,6 +32,9 @@ EXTENSION = """\
 """
 
 
+RULES = frozenset({".gitignore", ".gitattributes"})
+
+
 def remove(path: Path | bytes) -> None:
     """A file, a link, a pipe, or a folder with all that is in it; nothing there is fine."""
     raw = path if isinstance(path, bytes) else os.fsencode(path)
@@ -89,6 +92,32 @@ def open_all(folder: Path | bytes) -> None:
         for inner in folders:
             with contextlib.suppress(OSError):
                 _open_up(os.path.join(place, inner))  # noqa: PTH118 — bytes
+
+
+def unblock(folder: Path) -> None:
+    """Remove pipes that are called like git's rules: it would wait for ever for somebody to write.
+
+    They are left out of what is taken anyway. Folders too deep for a path are not read by git.
+    """
+    left = [os.fsencode(folder)]
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    while left:
+        path = left.pop()
+        try:
+            here = os.open(path, flags)
+        except OSError:
+            continue
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        left += [path + b"/" + os.fsencode(entry.name)] * (entry.name != ".git")
+                    elif entry.name in RULES and not (entry.is_symlink() or entry.is_file()):
+                        os.unlink(entry.name, dir_fd=here)
+        except OSError:
+            continue
+        finally:
+            os.close(here)
 
 
 def remove_foreign(root: Path, tracked: Collection[str], keep: Sequence[str]) -> None:

@@ -2,7 +2,9 @@
 
 Git says which files differ from the base and which are new, by our index and by the project's
 rules for what is ignored. Then each name is looked at: what cannot be taken is named with its
-reason, the rest is put into a copy of the index, and that is the tree.
+reason, the rest is copied to a folder of ours and put into a copy of the index from there, and
+that is the tree. Nothing is read by a path that a link could bend (`within.py`), also while the
+agent is still at work: what is outside of the slot plays no part in what is taken.
 
 Two traps are handled here. The copy keeps the time stamp of the index, since git relies on it to
 look again at files that were written within the same moment. And a file whose bytes are those of
@@ -12,6 +14,7 @@ line-end rule that the base itself does not follow must not turn into a change n
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -20,17 +23,23 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from leadhand.fleet.finishing import to_the_end
 from leadhand.fleet.git import GitFailed, Said, lines_of, raw_of
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.salvage import find_elsewhere
-from leadhand.fleet.scrubbing import open_all
+from leadhand.fleet.scrubbing import open_all, remove, unblock
+from leadhand.fleet.within import Within, chunks
 
 IGNORED_MAX = 50
 TAKE_S = 900.0
-GITLINK = "160000"
+GITLINK = ":160000"
+FULL = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
+)
+"""Trouble of ours, and not of the file."""
+DENIED = "Permission denied"
 UNREADABLE = "could not open directory"
 
 
@@ -82,6 +91,7 @@ async def read_files(
 ) -> tuple[str, Read]:
     """The tree of the slot's files, and what is not in it."""
     read = Read()
+    await to_the_end(asyncio.to_thread(unblock, slot))
     with _copied(index) as copy:
         reader = _Reader(hub, slot, copy, allowed.limits, read, allowed.prepared)
         try:
@@ -98,9 +108,10 @@ async def marks(hub: Hub, slot: Path, index: Path, allowed: Allowed) -> dict[str
     with _copied(index) as copy:
         names = await _Reader(hub, slot, copy, allowed.limits, Read(), {}).names()
     found = {}
-    for name in names:
-        with contextlib.suppress(OSError):
-            found[name] = _mark(_path(slot, name).lstat())
+    with Within(slot) as within:
+        for name in names:
+            with contextlib.suppress(OSError):
+                found[name] = _mark(within.lstat(raw_of(name)))
     return found
 
 
@@ -133,13 +144,20 @@ class _Reader:
             self.read.left_out[first] = f"{count} files differ, and at most {most} are taken"
             changed = dict(list(changed.items())[:most])
             new = new[: most - len(changed)]
-        take, drop = await asyncio.to_thread(self._sort, changed, new)
-        if drop:
-            zero = "0" * len(self.hub.main())
-            lines = b"".join(f"0 {zero}\t".encode() + raw_of(name) + b"\0" for name in drop)
-            await self._git("update-index", "-z", "--index-info", stdin=lines)
-        await self._add(take)
         self.read.ignored = await self._ignored()
+        sizes = await self._sizes(sorted({blob for _mode, blob in changed.values()}))
+        stage = self.index.with_name("stage")
+        stage.mkdir()
+        try:
+            sorting = _Sorting(self, stage, sizes)
+            take, drop = await to_the_end(asyncio.to_thread(sorting.sort, changed, new))
+            if drop:
+                zero = "0" * len(self.hub.main())
+                lines = b"".join(f"0 {zero}\t".encode() + raw_of(name) + b"\0" for name in drop)
+                await self._git("update-index", "-z", "--index-info", stdin=lines)
+            await self._add(take, stage)
+        finally:
+            await to_the_end(asyncio.to_thread(remove, stage))
         return (await self._git("write-tree")).text
 
     async def _git(self, *arguments: str, stdin: bytes = b"", files: Path | None = None) -> Said:
@@ -149,14 +167,24 @@ class _Reader:
 
     async def _changed(self) -> dict[str, tuple[str, str]]:
         """Mode and blob in the base of each file that is not as it was, or not there."""
-        said = await self._git("ls-files", "-z", "--modified", "--stage")
-        found = {}
-        for line in said.names():
-            about, _, name = line.partition("\t")
-            mode, blob, _ = about.split(" ")
+        listing = ("diff-files", "-z", "--raw", "--no-abbrev")
+        said = await self._git(*listing)
+        if DENIED in said.err:  # git passes over what is in a closed folder
+            await to_the_end(asyncio.to_thread(open_all, self.slot))
+            said = await self._git(*listing)
+        names, found = said.names(), {}
+        for about, name in zip(names[::2], names[1::2], strict=True):
+            mode, _now, blob, *_ = about.split(" ")
             if mode != GITLINK:
-                found[name] = (mode, blob)
+                found[name] = (mode.removeprefix(":"), blob)
         return found
+
+    async def _sizes(self, blobs: list[str]) -> dict[str, int]:
+        if not blobs:
+            return {}
+        wanted = "".join(f"{blob}\n" for blob in blobs).encode()
+        said = await self._git("cat-file", "--batch-check=%(objectsize)", stdin=wanted)
+        return {blob: int(size) for blob, size in zip(blobs, said.text.split(), strict=True)}
 
     async def _new(self, folder: Path) -> list[str]:
         """Files that are neither of the base nor ignored; a repository in the slot is files too."""
@@ -176,46 +204,14 @@ class _Reader:
             names += [nested + name for name in await reader._new(inner)]
         return names
 
-    def _sort(
-        self, changed: Mapping[str, tuple[str, str]], new: list[str]
-    ) -> tuple[list[str], list[str]]:
-        """What is to be taken, and what is gone."""
-        take, drop, total = [], [], 0
-        for name in (*changed, *new):
-            mode, blob = changed.get(name, ("", ""))
-            path = _path(self.slot, name)
-            try:
-                found = path.lstat()
-            except (FileNotFoundError, NotADirectoryError):
-                if blob:
-                    drop.append(name)
-                continue
-            if self.prepared.get(name) == _mark(found):
-                continue
-            if stat.S_ISDIR(found.st_mode):
-                drop.append(name)  # what is in it counts among the new ones
-            elif not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
-                self.read.left_out[name] = "neither a file nor a link"
-                drop += [name] * bool(blob)
-            elif stat.S_ISREG(found.st_mode) and found.st_size > self.limits.file_bytes:
-                self.read.left_out[name] = f"{found.st_size} bytes are too many for one file"
-            elif blob and _same(path, found, mode, blob):
-                continue
-            elif total + found.st_size > self.limits.total_bytes:
-                self.read.left_out[name] = "too many bytes in all"
-            else:
-                total += found.st_size
-                take.append(name)
-        return take, drop
-
-    async def _add(self, names: list[str]) -> None:
+    async def _add(self, names: list[str], stage: Path) -> None:
         """Put files into the index; halves are tried apart, so one bad file is found and named."""
         if not names:
             return
         try:
             await self._git(
                 "update-index", "--add", "--remove", "--replace", "-z", "--stdin",
-                stdin=lines_of(names),
+                stdin=lines_of(names), files=stage,
             )  # fmt: skip
         except GitFailed as error:
             if error.full or error.code is None:
@@ -224,12 +220,84 @@ class _Reader:
                 self.read.left_out[names[0]] = error.err.strip().splitlines()[0][:200]
                 return
             middle = len(names) // 2
-            await self._add(names[:middle])
-            await self._add(names[middle:])
+            await self._add(names[:middle], stage)
+            await self._add(names[middle:], stage)
 
     async def _ignored(self) -> tuple[str, ...]:
         listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
         return tuple((await self._git(*listing)).names()[:IGNORED_MAX])
+
+
+@dataclass(slots=True)
+class _Sorting:
+    """Looks at each file once; what is to be taken is in the stage afterwards."""
+
+    reader: _Reader
+    stage: Path
+    sizes: Mapping[str, int]
+    """Of the blobs that the base has."""
+    total: int = 0
+
+    def sort(
+        self, changed: Mapping[str, tuple[str, str]], new: list[str]
+    ) -> tuple[list[str], list[str]]:
+        """What is to be taken, and what is gone."""
+        take, drop, left_out = [], [], self.reader.read.left_out
+        with Within(self.reader.slot) as within:
+            for name in (*changed, *new):
+                mode, blob = changed.get(name, ("", ""))
+                try:
+                    found = within.lstat(raw_of(name))
+                except FileNotFoundError:
+                    drop += [name] * bool(blob)
+                    continue
+                if self.reader.prepared.get(name) == _mark(found):
+                    continue
+                try:
+                    if stat.S_ISREG(found.st_mode):
+                        take += [name] * self._staged(within, name, mode, blob)
+                    elif stat.S_ISLNK(found.st_mode):
+                        self._target(name).symlink_to(os.fsdecode(within.link(raw_of(name))))
+                        take.append(name)
+                    else:  # what is in a folder counts among the new ones
+                        drop += [name] * bool(blob)
+                        if not stat.S_ISDIR(found.st_mode):
+                            left_out[name] = "neither a file nor a link"
+                except FileNotFoundError:
+                    drop += [name] * bool(blob)
+                except OSError as error:
+                    if error.errno in FULL:
+                        raise
+                    left_out[name] = error.strerror or str(error)
+        return take, drop
+
+    def _staged(self, within: Within, name: str, mode: str, blob: str) -> bool:
+        """Whether a file is to be taken: it is not the very bytes and mode that the base has."""
+        limits, left_out = self.reader.limits, self.reader.read.left_out
+        with within.file(raw_of(name)) as file:
+            found = os.fstat(file.fileno())
+            executable = "100755" if found.st_mode & stat.S_IXUSR else "100644"
+            alike = mode == executable and self.sizes.get(blob) == found.st_size
+            if alike and _blob_of(file, found.st_size, len(blob)) == blob:
+                return False
+            if found.st_size > limits.file_bytes:
+                left_out[name] = f"{found.st_size} bytes are too many for one file"
+                return False
+            if self.total + found.st_size > limits.total_bytes:
+                left_out[name] = "too many bytes in all"
+                return False
+            self.total += found.st_size
+            file.seek(0)
+            target = self._target(name)
+            with target.open("xb") as copy:
+                copy.writelines(chunks(file, found.st_size))
+            target.chmod(0o700 if executable == "100755" else 0o600)
+        return True
+
+    def _target(self, name: str) -> Path:
+        target = _path(self.stage, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
 
 
 def _path(folder: Path, name: str) -> Path:
@@ -240,14 +308,10 @@ def _mark(found: os.stat_result) -> Mark:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def _same(path: Path, found: os.stat_result, mode: str, blob: str) -> bool:
-    """Whether a file has the very bytes and the mode that the base has."""
-    executable = "100755" if found.st_mode & stat.S_IXUSR else "100644"
-    if not stat.S_ISREG(found.st_mode) or mode != executable:
-        return False
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return False
-    digest = hashlib.sha1 if len(blob) == 40 else hashlib.sha256
-    return digest(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest() == blob
+def _blob_of(file: IO[bytes], size: int, digits: int) -> str:
+    """The name that git gives to the bytes of a file."""
+    algorithm = hashlib.sha1 if digits == 40 else hashlib.sha256
+    digest = algorithm(b"blob %d\0" % size, usedforsecurity=False)
+    for chunk in chunks(file, size):
+        digest.update(chunk)
+    return digest.hexdigest()

@@ -130,7 +130,7 @@ def conflict_in(outcome: Ejected, left: Left) -> dict[str, Any]:
 
 def wrong_with(taken: Taken, given: Given) -> str:
     """Why what was left is not the task, whatever the agent says; nothing when it may be."""
-    if not taken.head:
+    if not taken.head and not taken.left_out:
         hidden = f" (but for {shown(min(taken.elsewhere))})" if taken.elsewhere else ""
         return f"the agent says that it is done, and has changed nothing{hidden}"
     beyond = outside(sorted(taken.changed), given.writes)

@@ -110,6 +110,13 @@ class User:
         valid = await self.git("check-ref-format", "--branch", branch, codes=(0, 1, 128))
         if valid.code or valid.text != branch:
             raise UsageError(f"{branch!r} cannot be the name of a branch. Fix: [fleet] publish")
+        said = await self.git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads")
+        for other in said.text.splitlines():
+            if branch.startswith(f"{other}/") or other.startswith(f"{branch}/"):
+                raise UsageError(
+                    f"{branch!r} cannot be made beside your branch {other!r}: git keeps a branch "
+                    "and a folder of branches apart by name. Fix: another name in [fleet] publish"
+                )
 
     async def publish(self, hub: Git, sha: str, branch: str) -> None:
         """A branch of the user's is made, or moved forward, to a commit of the hub."""

@@ -19,7 +19,6 @@ a host that is killed leaves no agent behind, and an agent that daemonises is fo
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
 from contextlib import suppress
@@ -52,6 +51,8 @@ TICK_S_MAX = 1.0
 LOOKS = 4  # at the slot, in the time after which it would be too late
 RETRIES_MAX = 3
 WAIT_S_MAX = 30.0
+SUM_MAX = 1e6
+"""Dollars or seconds: what a program says beyond that is no figure to be counted."""
 TAIL_LINES = 200
 NOISE_LINES = 20
 LINES_PER_S = 500
@@ -353,7 +354,7 @@ def _sane(event: CoderEvent) -> CoderEvent:
 
 
 def _sum_of(said: float | None) -> float | None:
-    return said if said is not None and 0 <= said < math.inf else None
+    return said if said is not None and 0 <= said <= SUM_MAX else None
 
 
 def _ended(failure: str) -> Ended:
