@@ -173,7 +173,17 @@ PURE = {
 }  # fmt: skip
 
 
-FLEET = ("agreeing", "capacity", "facts", "figures", "ladder", "signals", "sources", "train")
+FLEET = (
+    "agreeing",
+    "capacity",
+    "facts",
+    "figures",
+    "ladder",
+    "lining",
+    "signals",
+    "sources",
+    "train",
+)
 TRAIN = [SOURCE / "fleet" / f"{name}.py" for name in FLEET]
 INSIDE = ("leadhand.core", "leadhand.errors", *(f"leadhand.fleet.{name}" for name in FLEET))
 
