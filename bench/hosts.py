@@ -52,10 +52,9 @@ async def embedded(place: Place) -> Rates:
 
 async def distant(server: Server, place: Place) -> Rates:
     """Hosted by Temporal: the engine in this process, the steps in another."""
-    prefix = f"hosts-{uuid.uuid4().hex[:8]}"
-    ways = {"prefix": prefix}
+    ways = {"prefix": f"hosts-{uuid.uuid4().hex[:8]}"}
     lead = on_temporal(server, place, [add], ways=ways, policy=POLICY, machine_here=False)
-    async with lead as here, machine(server.address, prefix, place):
+    async with lead as here, machine(server.address, here.cluster.ways.prefix, place):
         await here.lead.run(plan("fanout", 50))
         return await rates(here.lead, DISTANT)
 

@@ -106,10 +106,12 @@ async def measure(
 ) -> Figures:
     """All figures of one go."""
     found: Figures = {}
-    policy, prefix = Policy(max_concurrency=10_000), f"bench-{uuid.uuid4().hex[:8]}"
-    ways = {"prefix": prefix}
+    policy, ways = Policy(max_concurrency=10_000), {"prefix": f"bench-{uuid.uuid4().hex[:8]}"}
     lead = on_temporal(server, place, [add], ways=ways, policy=policy, machine_here=False)
-    async with lead as here, machine(server.address, prefix, place) as child:
+    async with (
+        lead as here,
+        machine(server.address, prefix := here.cluster.ways.prefix, place) as child,
+    ):
         pids = [server.pid, os.getpid(), child]
         client = await Client.connect(server.address)
         more = {"workflow_runner": UnsandboxedWorkflowRunner()} if is_open else {}

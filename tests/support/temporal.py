@@ -13,6 +13,7 @@ import pytest
 
 from leadhand import Lead
 from leadhand.app.distributed import engine_of
+from leadhand.app.opening import own_names
 from leadhand.stores.places import Place
 from leadhand.stores.postgres.store import PostgresStore
 from leadhand.stores.sqlite import SqliteStore
@@ -105,7 +106,7 @@ async def on_temporal(
         store = PostgresStore(place, shared=True)
     ways = ways or {}
     ways.setdefault("prefix", f"t{uuid.uuid4().hex[:8]}")
-    cluster = Cluster(server.address, ways=Ways(**ways))
+    cluster = own_names(Cluster(server.address, ways=Ways(**ways)), store)
     lead = Lead(workers, planner, store, temporal=cluster, **more)
     client = await connect(server.address, shelf=store)
     local = LocalMachine(f"test-{uuid.uuid4().hex}")

@@ -185,7 +185,7 @@ async def recorded(server: Server, name: str) -> list[str]:
         workers = options.pop("workers")
         async with on_temporal(server, Path(folder) / "l.db", workers, **options) as here:
             await tale(here.lead)
-            ident, found = workflow_id("golden", name), []
+            ident, found = workflow_id(here.cluster.ways.prefix, name), []
             handle = here.client.get_workflow_handle(ident)
             while handle is not None:
                 history = await handle.fetch_history()

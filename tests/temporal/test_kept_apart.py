@@ -9,13 +9,13 @@ import pytest
 from leadhand import Lead, worker
 from leadhand.app.distributed import Scribe, distant, mark
 from leadhand.app.hosting import Hosting
-from leadhand.app.opening import open_store
+from leadhand.app.opening import open_store, own_names
 from leadhand.app.reader import Reader
 from leadhand.audit.chain import link
 from leadhand.cli.signals import first_of
 from leadhand.codec.events import encode
 from leadhand.core import events as ev
-from leadhand.core.host import TemporalLeft
+from leadhand.core.host import TemporalLeft, TemporalOpened
 from leadhand.core.words import Word
 from leadhand.engine.host import Host
 from leadhand.errors import Conflict, StoreBroken, Unreachable
@@ -94,6 +94,51 @@ def test_a_command_without_temporal_refuses_its_runs_and_says_the_way(place, tmp
     assert "no longer hosted by Temporal" in home.err
     assert folder.run("run", "risky.json", "--yes").code == 0
     assert folder.run("verify", "--all").code == 0, folder.run("verify", "--all")
+
+
+@pytest.mark.slow
+def test_projects_with_the_same_prefix_have_each_its_own_runs(tmp_path, temporal):
+    """Both engines are there; what is begun beside one log never lands in the other."""
+    prefix, folders = f"same{tmp_path.name[-8:]}", []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        folder = Folder(tmp_path / name)
+        folder.write("workers.py", WORKERS)
+        folder.write(
+            "leadhand.toml",
+            '[project]\nworkers = ["workers.py"]\n'
+            f'[temporal]\naddress = "{temporal.address}"\nprefix = "{prefix}"\n',
+        )
+        folder.plan({"id": "a", "worker": "say", "parameters": {"text": name}})
+        folders.append(folder)
+    with serving(folders[0], "--engine"), serving(folders[1], "--engine"):
+        for folder in folders:
+            for turn in range(4):  # in a row: the server gives tasks to whoever asks, by turns
+                done = folder.run("run", "plan.json", "--json", timeout_s=30)
+                assert done.code == 0, done
+                assert done.doc["result"] == folder.path.name, done
+                assert len(folder.run("ls", "--json").doc) == turn + 1
+        seen = [folder.run("doctor").out for folder in folders]
+        assert all("ok    engine" in each for each in seen), seen
+    for folder in folders:
+        assert folder.run("verify", "--all").code == 0
+
+
+async def test_a_log_keeps_the_names_that_it_has_written_down(tmp_path):
+    """Runs of logs from before, and names that are given in full, are where they were."""
+    store, lock = open_store(tmp_path / "l.db")
+    plain = Cluster("t:7233")
+    own = own_names(plain, store)
+    assert own.ways.prefix == f"leadhand.{store.database_id[:12]}"
+    assert own_names(own, store) == own
+    host = Host(store)
+    await host.open()
+    await host.tell_host(TemporalOpened("t:7233", "default", "leadhand"))
+    assert own_names(plain, store) == plain
+    await host.tell_host(TemporalLeft("ann"))
+    assert own_names(plain, store) == own
+    await host.close()
+    lock.release()
 
 
 async def test_engines_share_a_log_with_each_other_and_with_no_host(postgres, tmp_path):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.opening import host_folded, open_store
+from leadhand.app.opening import host_folded, host_state, open_store, own_names
 from leadhand.app.planning import taken_up
 from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state import Now
@@ -40,8 +40,8 @@ async def distant(cluster: Cluster, place: Place | Store) -> Distant:
 
     store = await log_of(place, speaks=True)
     try:
-        known = host_folded(store.read(HOST_STREAM))
-        refuse_other(known, cluster.namespace, cluster.ways.prefix)
+        cluster = own_names(cluster, store)
+        refuse_other(host_state(store), cluster.namespace, cluster.ways.prefix)
         client = await connect(cluster, shelf=store)
     except BaseException:
         if store is not place:
@@ -72,7 +72,10 @@ async def log_of(place: Place | Store, *, speaks: bool = False) -> Any:
 
 
 async def mark(host: Host | Scribe, cluster: Cluster) -> None:
-    """Write down who hosts the runs of a log, for those who look when no engine is there."""
+    """Write down who hosts the runs of a log, for those who look when no engine is there.
+
+    `cluster`: with the log's own names.
+    """
     namespace, prefix = cluster.namespace, cluster.ways.prefix
     wanted = TemporalOpened(cluster.address, namespace, prefix)
     if isinstance(host, Scribe):

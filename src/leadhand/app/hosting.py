@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.documents import Driver
+from leadhand.app.opening import own_names
 from leadhand.errors import UsageError
 from leadhand.temporal.cluster import require
 
@@ -57,7 +58,7 @@ class Hosting:
         return Driver(f"temporal {there.address}", every=True)
 
     async def _asked(self, cluster: Cluster, state: State | None) -> Driver:
-        name, prefix = f"temporal {cluster.address}", cluster.ways.prefix
+        name, prefix = f"temporal {cluster.address}", self._prefix(cluster)
         try:
             require()
         except UsageError as error:
@@ -82,6 +83,10 @@ class Hosting:
         except (UsageError, RPCError) as error:
             return self._unsure(name, error)
         return Driver(name, runs=runs)
+
+    def _prefix(self, cluster: Cluster) -> str:
+        """What the names of this log's queues and workflows begin with."""
+        return own_names(cluster, self._reader.store).ways.prefix
 
     def _ends(self, run: str) -> dict[str, tuple[int, str]]:
         """Where the logs of runs end: read before their workflows are asked how far they are."""
@@ -111,7 +116,7 @@ class Hosting:
         from leadhand.temporal.distant import unanswered
         from leadhand.temporal.looking import hosted_runs, parked
 
-        prefix, ends = cluster.ways.prefix, self._ends(run)
+        prefix, ends = self._prefix(cluster), self._ends(run)
         try:
             client = await connect(cluster)
             runs = await hosted_runs(client, prefix, run)

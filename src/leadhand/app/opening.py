@@ -10,6 +10,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import replace
+
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
 from leadhand.engine.service import LINE_BYTES_MAX, Answers, Service, socket_path
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
     from leadhand.ports import Entry, Store
     from leadhand.stores.log import KeptStore, Lock, Log
     from leadhand.stores.places import Place
+    from leadhand.temporal.cluster import Cluster
 
 ANSWER_WAIT_S = 30.0
+NAME_DIGITS = 12
+"""Of a log's own name, in the names of its queues and workflows."""
 
 
 class Listening(Protocol):
@@ -95,7 +100,7 @@ def open_store(
     return kept, lock
 
 
-def host_state(log: Log) -> hosting.HostState:
+def host_state(log: Store | Log) -> hosting.HostState:
     """What all runs of a log share."""
     return host_folded(log.read(hosting.HOST_STREAM))
 
@@ -106,6 +111,19 @@ def host_folded(entries: Iterable[Entry]) -> hosting.HostState:
     for entry in entries:
         hosting.evolve_host(state, decode(entry.version, entry.body))
     return state
+
+
+def own_names(cluster: Cluster, log: Store | Log) -> Cluster:
+    """The server, with names on it that are this log's own: `PREFIX.LOG`.
+
+    An engine serves, and a command starts, only what has its own log's name, so no run lands in the
+    log of another project with the same prefix. A log that says its names in full keeps them.
+    """
+    there, prefix = host_state(log).temporal, cluster.ways.prefix
+    own = f".{log.database_id[:NAME_DIGITS]}"
+    if prefix.endswith(own) or (there is not None and there.prefix == prefix):
+        return cluster
+    return replace(cluster, ways=replace(cluster.ways, prefix=prefix + own))
 
 
 def _refuse_marked(place: Path, *, for_temporal: bool) -> None:

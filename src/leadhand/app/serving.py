@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.app.anchoring import ANCHORED, Anchorer
 from leadhand.app.distributed import Scribe, log_of, mark
 from leadhand.app.loading import registry_of, reviewers_of, telemetry_of
-from leadhand.app.opening import open_store
+from leadhand.app.opening import open_store, own_names
 from leadhand.app.taking_up import planner_again
 from leadhand.engine.host import Host
 from leadhand.errors import LeadhandError, UsageError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
     from leadhand.stores.log import KeptStore
     from leadhand.temporal.activities import Machine
+    from leadhand.temporal.cluster import Cluster
     from leadhand.temporal.serving import Serving
 
 LOOK_S = 0.5
@@ -105,8 +106,9 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
     telemetry_of(settings)
     async with AsyncExitStack() as stack:
         store = await _store(stack, wanted)
+        cluster = own_names(cluster, store)
         client = await connect(cluster, shelf=store)
-        notice = await _own(stack, wanted, store) if wanted.engine else wanted.notice
+        notice = await _own(stack, wanted, store, cluster) if wanted.engine else wanted.notice
         local = LocalMachine(_mark(settings))
         await local.clear()
         local.attach(registry)
@@ -148,7 +150,7 @@ async def _store(stack: AsyncExitStack, wanted: Wanted) -> Any:
     return kept
 
 
-async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore) -> Notice:
+async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore, cluster: Cluster) -> Notice:
     """Say in the log who hosts its runs from now on, and anchor what is written there.
 
     Gives who is told of what runs do.
@@ -158,8 +160,6 @@ async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore) -> Notic
     )
     anchorer.refuse_cut()
     stack.push_async_callback(_last_anchor, store, anchorer)
-    cluster = wanted.settings.temporal
-    assert cluster is not None
     host = None
     if not isinstance(wanted.settings.store, Address):
         host = Host(store)  # it drives nothing: it owns the file, and says so there

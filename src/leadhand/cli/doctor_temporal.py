@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from leadhand.app.loading import registry_of
+from leadhand.app.opening import open_reader, own_names
 from leadhand.stores.places import there
 from leadhand.temporal.cluster import require
 
@@ -33,10 +34,21 @@ async def _looked(settings: Settings, cluster: Cluster, names: list[str]) -> lis
 
     rows: list[Row] = [("temporal", f"{cluster.address}, namespace {cluster.namespace}", "", "")]
     try:
-        return rows + await _served(cluster, names) + await _parked(settings)
+        return rows + await _served(_named(settings, cluster), names) + await _parked(settings)
     except RPCError as error:
         wrong = f"does not answer: {str(error)[:200]}"
         return [(*rows[0][:2], wrong, "see that the Temporal server is well, and look again")]
+
+
+def _named(settings: Settings, cluster: Cluster) -> Cluster:
+    """With the names of this log's own; nobody serves a log that is not there."""
+    if not there(settings.store):
+        return cluster
+    log = open_reader(settings.store)
+    try:
+        return own_names(cluster, log)
+    finally:
+        log.close_reader()
 
 
 async def _parked(settings: Settings) -> list[Row]:
