@@ -1,8 +1,10 @@
 """Nobody is there: no engine, no machine for a worker, no namespace, no server. It is said."""
 
 import asyncio
+import re
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -10,14 +12,18 @@ import pytest
 from leadhand import Lead, worker
 from leadhand.app.hosting import Hosting
 from leadhand.app.reader import Reader
+from leadhand.cli.doctor_temporal import temporal_rows
 from leadhand.errors import Unreachable, UsageError
 from leadhand.settings import load_settings
 from leadhand.stores.sqlite import SqliteStore
-from leadhand.temporal import client, distant
+from leadhand.temporal import client, distant, looking
 from leadhand.temporal.client import connect
 from leadhand.temporal.cluster import Cluster
+from leadhand.temporal.looking import missing
 from leadhand.temporal.orders import Ways
+from tests.support.cli import WORKERS, Folder
 from tests.support.temporal import free_port, on_temporal
+from tests.temporal.test_processes import serving
 
 pytestmark = pytest.mark.real
 PLAN = {"goal": "g", "steps": [{"id": "a", "worker": "idle"}]}
@@ -78,6 +84,42 @@ async def test_without_an_engine_it_is_said_that_none_is_there(temporal, tmp_pat
         with pytest.raises(Unreachable, match="may still be carried out: no engine is there"):
             await asyncio.wait_for(host.say("lost", "cancel", "me", {}), 30)
     await store.close()
+
+
+@pytest.mark.slow
+def test_who_has_ended_is_not_taken_for_one_who_serves(temporal, tmp_path, monkeypatch):
+    """The server names them for minutes: `doctor` and `run` go by when they were last heard of."""
+    folder = Folder(tmp_path)
+    folder.write("workers.py", WORKERS)
+    folder.write(
+        "leadhand.toml",
+        f'[project]\nworkers = ["workers.py"]\n[temporal]\naddress = "{temporal.address}"\n',
+    )
+    settings = load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+    with serving(folder, "--engine"):
+        served = {"temporal", "engine", "worker say"}
+        folder.until(
+            lambda: served <= {row[0] for row in temporal_rows(settings) if not row[2]}, "both"
+        )
+    monkeypatch.setattr(looking, "SILENT_S", 1.0)
+    time.sleep(2.5)
+    told = {row[0]: row for row in temporal_rows(settings)}
+    for what, without in (("engine", "runs stand still"), ("worker say", "its steps wait")):
+        _, value, wrong, fix = told[what]
+        assert re.search(r"@.*, last seen \d+ s ago", value), told
+        assert wrong.startswith("it has ended"), told
+        assert without in wrong, told
+        assert fix.startswith("leadhand worker"), told
+
+    async def engines():
+        lead = Lead([idle], None, settings.store, temporal=settings.temporal)
+        async with lead.hosting() as host:
+            return await host.engines(), await missing(host.client, host.ways.prefix, ["say"])
+
+    there, words = asyncio.run(engines())
+    assert there == []
+    assert words[0] == looking.NO_ENGINE
+    assert "s ago, has ended or is busy)" in words[1]
 
 
 async def test_an_address_or_namespace_that_is_not_there_is_a_mistake_of_the_caller(temporal):

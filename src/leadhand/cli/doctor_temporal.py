@@ -11,11 +11,14 @@ from leadhand.stores.places import there
 from leadhand.temporal.cluster import require
 
 if TYPE_CHECKING:
+    from temporalio.client import Client
+
     from leadhand.settings import Settings
     from leadhand.temporal.cluster import Cluster
 
 Row = tuple[str, str, str, str]
 """What, its value, what is wrong with it, and the fix."""
+ENGINE_FIX = "leadhand worker --engine-only, or leadhand serve"
 
 
 def temporal_rows(settings: Settings) -> list[Row]:
@@ -73,17 +76,26 @@ async def _parked(settings: Settings) -> list[Row]:
 async def _served(cluster: Cluster, names: list[str]) -> list[Row]:
     from leadhand.temporal.client import connect
     from leadhand.temporal.hands import engine_queue, queue_of
-    from leadhand.temporal.looking import served_by
 
     client = await connect(cluster)
     prefix = cluster.ways.prefix
-    engines = await served_by(client, engine_queue(prefix), workflows=True)
-    nobody = "runs stand still" if not engines else ""
-    fix = "leadhand worker --engine-only, or leadhand serve" if not engines else ""
-    rows: list[Row] = [("engine", ", ".join(engines) or "nobody", nobody, fix)]
+    queues = [("engine", engine_queue(prefix), "runs stand still", ENGINE_FIX)]
     for name in names:
-        machines = await served_by(client, queue_of(prefix, name))
-        wrong = "" if machines else "its steps wait"
-        fix = "" if machines else f"leadhand worker --kinds {name}"
-        rows.append((f"worker {name}", ", ".join(machines) or "nobody", wrong, fix))
-    return rows
+        fix = f"leadhand worker --kinds {name}"
+        queues.append((f"worker {name}", queue_of(prefix, name), "its steps wait", fix))
+    return [await _queue(client, *each) for each in queues]
+
+
+async def _queue(client: Client, what: str, queue: str, without: str, fix: str) -> Row:
+    """Who serves a task queue; whoever has not asked for work lately does not."""
+    from leadhand.temporal.looking import SILENT_S, last_seen, silent_since
+
+    engine = what == "engine"
+    seen = await last_seen(client, queue, workflows=engine)
+    there = sorted(name for name, ago_s in seen.items() if ago_s <= SILENT_S)
+    if there:
+        return (what, ", ".join(there), "", "")
+    if not seen:
+        return (what, "nobody", without, fix)
+    why = "it has ended" if engine else "it has ended, or has all the work that it may take"
+    return (what, silent_since(seen), f"{why}: {without}", fix)

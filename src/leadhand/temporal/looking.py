@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-ENGINE_SILENT_S = 90.0
-"""An engine asks for work every minute at least; the server names it for some more. (A machine
-that is busy asks for none.)"""
+SILENT_S = 70.0
+"""Whoever waits for work asks for it once a minute at least. The server goes on naming those who
+asked for some minutes more, so whoever was not heard of for longer has ended, is cut off, or is a
+machine that has all it may take."""
 ACTIVITIES = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 PLACE = "leadhand.place"
@@ -39,14 +40,31 @@ NO_ENGINE = (
 
 
 async def served_by(client: Client, queue: str, *, workflows: bool = False) -> list[str]:
-    """Who has asked a task queue for work in the last minutes."""
+    """Who asks a task queue for work."""
+    seen = await last_seen(client, queue, workflows=workflows)
+    return sorted(name for name, ago_s in seen.items() if ago_s <= SILENT_S)
+
+
+async def last_seen(client: Client, queue: str, *, workflows: bool = False) -> dict[str, float]:
+    """Who has asked a task queue for work in the last minutes, and how many seconds ago."""
     kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else ACTIVITIES
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
     )
     told = await client.workflow_service.describe_task_queue(request)
-    since = time.time() - ENGINE_SILENT_S if workflows else 0.0
-    return sorted({p.identity for p in told.pollers if p.last_access_time.seconds >= since})
+    now, seen = time.time(), dict[str, float]()
+    for each in told.pollers:
+        ago_s = max(0.0, now - each.last_access_time.seconds)
+        seen[each.identity] = min(ago_s, seen.get(each.identity, ago_s))
+    return seen
+
+
+def silent_since(seen: dict[str, float]) -> str:
+    """Who was there last, in words; nothing when nobody was."""
+    if not seen:
+        return ""
+    ago_s, name = min((ago_s, name) for name, ago_s in seen.items())
+    return f"{name}, last seen {ago_s:.0f} s ago"
 
 
 async def hosted_runs(client: Client, prefix: str, run: str = "") -> frozenset[str]:
@@ -79,9 +97,13 @@ async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[s
     if not await served_by(client, engine_queue(prefix), workflows=True):
         found.append(NO_ENGINE)
     for name in workers:
-        if not await served_by(client, queue_of(prefix, name)):
+        seen = await last_seen(client, queue_of(prefix, name))
+        if not any(ago_s <= SILENT_S for ago_s in seen.values()):
+            last = f" ({silent_since(seen)}, has ended or is busy)" if seen else ""
             fix = f"Fix: leadhand worker --kinds {name}"
-            found.append(f"nobody asks for work of {name}: its steps wait for a machine. {fix}")
+            found.append(
+                f"nobody asks for work of {name}{last}: its steps wait for a machine. {fix}"
+            )
     return found
 
 
