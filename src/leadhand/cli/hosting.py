@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from leadhand.engine.run import Run
 
 LOOK_S = 0.2
+CONFIRM_S = 0.7
+"""How long a Temporal server may take to say that it has a run that is no longer waited for."""
 HOSTED = "is the host of this database"
 
 Begin = Callable[["Lead", "Host"], Awaitable["Run"]]
@@ -77,7 +79,7 @@ class _Session:
         self._console = console
         self._job = job
         self._view: View | None = None
-        self._ident = ""
+        self._ident = self._queued = ""
         self._ended = ""
         """How it ended, once nothing can go wrong any more but telling it."""
         self._seq = job.after
@@ -108,7 +110,9 @@ class _Session:
             refuse_when_stopped(opened, self._console)
             with Signals(self._drain_note, self._second) as signals:
                 await self._say_lonely(opened)
-                run = await self._job.begin(lead, opened)
+                run = await self._begun(lead, opened, signals)
+                if run is None:
+                    return self._not_begun(signals.number)
                 self._job.started(run.id)
                 await self._follow(opened, run, signals)
                 result = result_of(run.host.store, run.state)
@@ -125,6 +129,42 @@ class _Session:
             f"nobody serves runs at {cluster.address} now; this one waits a minute for an engine: "
             "leadhand worker --engine, or leadhand serve"
         )
+
+    async def _begun(self, lead: Lead, opened: Host, signals: Signals) -> Run | None:
+        """Start the run; None when it waits for an engine longer than we do."""
+        if self._job.settings.temporal is None:
+            return await self._job.begin(lead, opened)
+        if signals.number:
+            return None
+        opened.launched = self._launched  # type: ignore[attr-defined]
+        begin = asyncio.ensure_future(self._job.begin(lead, opened))
+        told = asyncio.create_task(signals.came.wait())
+        try:
+            await asyncio.wait([begin, told], return_when=asyncio.FIRST_COMPLETED)
+            if not self._queued:  # the server is just being asked, and will have answered
+                await asyncio.wait([begin], timeout=CONFIRM_S)
+            return await begin if begin.done() else None
+        finally:
+            for task in (begin, told):
+                task.cancel()
+            await asyncio.gather(begin, told, return_exceptions=True)
+
+    def _launched(self, run: str) -> None:
+        self._queued = run
+
+    def _not_begun(self, signal: int) -> int:
+        """Say how a run stands that no engine has begun."""
+        run = self._queued
+        if run:
+            self._console.say(
+                f"run {run} is queued: it begins when an engine is there. Start one with: "
+                "leadhand worker --engine, or leadhand serve"
+            )
+        else:
+            self._console.say("no run was started, as far as the Temporal server has said")
+        if self._console.json:
+            self._console.document({"run": run or None, "status": "queued" if run else None})
+        return 128 + signal
 
     async def _follow(self, opened: Host, run: Run, signals: Signals) -> None:
         """Show a run until it is over, or need not be waited for."""
@@ -235,6 +275,9 @@ class _Session:
 
     def _drain_note(self, number: int) -> None:
         word = "Ctrl-C" if number == 2 else "SIGTERM"
+        if self._job.settings.temporal is not None and self._view is None:
+            self._note(f"{word}: no longer waiting.")
+            return
         if self._job.settings.temporal is not None:
             self._note(f"{word}: no longer waiting; the run goes on, where Temporal hosts it.")
             return

@@ -94,6 +94,8 @@ class Distant:
         self.runs: dict[str, DistantRun] = {}
         self.failed: BaseException | None = None
         self.draining = False
+        self.launched: Callable[[str], None] = lambda _run: None
+        """Told the id of a run when the server has it: an engine may begin it much later."""
         self.owner = self.in_flight = 0
         self.waiting = 0
         """How many runs are waited for."""
@@ -139,6 +141,7 @@ class Distant:
             await self._launch(begin, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
             raise Conflict(f"there is a run {started.run} already; take another id") from None
+        self.launched(started.run)
         run = DistantRun(self, started.run)
         await self._tell_late(run, stopped=stopped)
         await run.until(1)
