@@ -316,7 +316,7 @@ def test_every_effect_is_performed():
 # --- errors --------------------------------------------------------------------------------
 
 ERRORS = sorted(defined(errors, errors.LeadhandError), key=lambda each: each.__name__)
-EXITS = {1, 2, 3, 4, 5, 6, 7, 70}
+EXITS = {1, 2, 3, 4, 5, 6, 7, 8, 70}
 
 
 @pytest.mark.parametrize("error", [errors.LeadhandError, *ERRORS], ids=lambda e: e.__name__)

@@ -14,6 +14,7 @@
     │   ├── StoreBroken           1   an fsync or I/O error: the host stops
     │   └── StoreCorrupt          1   the log does not verify
     ├── Unreachable               1   what hosts the runs does not answer
+    │   └── Queued                8   it has the run, and nobody to begin it
     ├── WorkerFailure             –   raised by workers; becomes a report
     │   ├── Transient, RateLimited, Unavailable, Denied, TooComplex,
     │   ├── Ambiguous, NeedsInfo, InvalidOutput
@@ -109,6 +110,12 @@ class StoreCorrupt(StoreError):
 
 class Unreachable(LeadhandError):
     """What hosts the runs does not answer. Nothing is lost; say it again when it does."""
+
+
+class Queued(Unreachable):
+    """The run was taken, and begins when an engine is there. Nothing needs to be said again."""
+
+    exit_code = 8
 
 
 class Bug(LeadhandError):

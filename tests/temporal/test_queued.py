@@ -1,12 +1,15 @@
 """A run that no engine begins: whoever started it knows its id, and may leave or withdraw it."""
 
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from leadhand.app.opening import open_store
-from tests.support.cli import WORKERS, Folder, finished
+from tests.support.cli import WORKERS, Done, Folder, environment, finished
+from tests.temporal.test_processes import serving
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -40,3 +43,41 @@ def test_the_first_signal_ends_the_wait_for_an_engine(project, number):
     assert done.code == 128 + number, done
     assert "no longer waiting" in done.err, done
     assert done.doc["status"] == "queued"
+    assert f"leadhand cancel {done.doc['run']}" in done.err, done
+
+
+IMPATIENT = """
+import sys
+from leadhand.temporal import distant
+distant.BEGIN_WAIT_S = 1.0
+from leadhand.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+def left(project) -> Done:
+    """`leadhand run`, where a minute takes a second."""
+    command = [sys.executable, "-c", IMPATIENT, "run", "plan.json", "--json"]
+    more = {"cwd": project.path, "env": environment(project.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **more)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_run_that_is_queued_has_not_failed_and_can_be_withdrawn(project):
+    goes, stays = left(project), left(project)
+    for done in (goes, stays):
+        assert done.code == 8, done
+        assert "it begins when an engine is there" in done.err, done
+        assert f"leadhand cancel {done.doc['run']}" in done.err, done
+    withdrawn = project.run("cancel", goes.doc["run"], "--reason", "not now")
+    assert withdrawn.code == 0, withdrawn
+    assert "is withdrawn" in withdrawn.err, withdrawn
+    again = project.run("cancel", goes.doc["run"])
+    assert again.code == 2, again
+    assert "there is no run" in again.err, again
+    with serving(project, "--engine"):
+        project.until(lambda: [row["run"] for row in project.run("ls", "--json").doc], "the run")
+        watched = project.run("watch", stays.doc["run"], "--exit-status")
+        assert watched.code == 0, watched
+    (row,) = project.run("ls", "--json").doc
+    assert (row["run"], row["status"]) == (stays.doc["run"], "succeeded")

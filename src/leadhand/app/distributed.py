@@ -139,6 +139,16 @@ async def give_up_workflow(
         await host.close()
 
 
+async def withdraw(cluster: Cluster, place: Place, run: str, actor: str, reason: str) -> bool:
+    """Take back a run that waits for an engine; false when there is none of this id."""
+    host = await distant(cluster, place)
+    try:
+        why = f"withdrawn by {actor}" + (f": {reason}" if reason else "")
+        return await host.withdraw(run, why)
+    finally:
+        await host.close()
+
+
 def engine_of(lead: Lead, store: Store, **more: Any) -> Engine:
     """The engine's activities for the workers, planner and reviewers of a Lead."""
     require()

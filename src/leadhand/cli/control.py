@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.distributed import distant_say
+from leadhand.app.distributed import distant_say, withdraw
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, driver_of, reading, settings_of, store_option
 from leadhand.cli.text import count
-from leadhand.errors import Unreachable
+from leadhand.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.settings import Settings
+
+WITHDRAWN = "withdrawn"
+"""Of a run that was cancelled before an engine had begun it."""
 
 
 @command("pause", "leadhand pause 7kq3")
@@ -43,7 +46,9 @@ def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
     """
     settings = settings_of(store)
     ident, answer = say(settings, run, "cancel", reason=reason)
-    _print(console, ident, answer, f"run {ident} is being cancelled")
+    waited = answer.get("status") == WITHDRAWN
+    text = "is withdrawn: no engine had begun it" if waited else "is being cancelled"
+    _print(console, ident, answer, f"run {ident} {text}")
     if not answer.get("hosted"):
         way = console.way_on(ident)
         console.say(f"Nothing hosts this run. Carry it out with: {way}")
@@ -108,9 +113,18 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
 def _say_distant(settings: Settings, run: str, verb: str, details: Doc) -> tuple[str, Doc]:
     """The same to a run that Temporal hosts."""
     assert settings.temporal is not None
-    with reading(settings) as reader:
-        ident = reader.resolve(run)
-    said = distant_say(settings.temporal, settings.store, ident, verb, actor_of(settings), details)
+    place, actor = settings.store, actor_of(settings)
+    try:
+        with reading(settings) as reader:
+            ident = reader.resolve(run)
+    except UsageError:
+        # The log knows no run that waits for an engine, and there is nobody to say it to.
+        reason = str(details.get("reason", ""))
+        waits = verb == "cancel" and withdraw(settings.temporal, place, run, actor, reason)
+        if not waits or not asyncio.run(waits):
+            raise
+        return run, {"status": WITHDRAWN, "hosted": True}
+    said = distant_say(settings.temporal, place, ident, verb, actor, details)
     return ident, {**asyncio.run(said), "hosted": True}
 
 

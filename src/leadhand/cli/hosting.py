@@ -23,7 +23,7 @@ from leadhand.codec.events import decode
 from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 from leadhand.engine.service import socket_path
-from leadhand.errors import Conflict, NotAllowed
+from leadhand.errors import Conflict, NotAllowed, Queued
 from leadhand.settings import Settings
 from leadhand.settings.folders import make_store_folder
 from leadhand.stores.postgres.address import Address
@@ -144,6 +144,8 @@ class _Session:
             if not self._queued:  # the server is just being asked, and will have answered
                 await asyncio.wait([begin], timeout=CONFIRM_S)
             return await begin if begin.done() else None
+        except Queued:
+            return None
         finally:
             for task in (begin, told):
                 task.cancel()
@@ -158,13 +160,14 @@ class _Session:
         if run:
             self._console.say(
                 f"run {run} is queued: it begins when an engine is there. Start one with: "
-                "leadhand worker --engine, or leadhand serve"
+                "leadhand worker --engine, or leadhand serve; or withdraw the run with: "
+                f"{self._console.command(f'cancel {run}')}"
             )
         else:
             self._console.say("no run was started, as far as the Temporal server has said")
         if self._console.json:
             self._console.document({"run": run or None, "status": "queued" if run else None})
-        return 128 + signal
+        return 128 + signal if signal else Queued.exit_code
 
     async def _follow(self, opened: Host, run: Run, signals: Signals) -> None:
         """Show a run until it is over, or need not be waited for."""

@@ -205,6 +205,10 @@ class Distant:
         if run.state.ended is None:
             await run.give_up(reason)
 
+    async def withdraw(self, ident: str, reason: str) -> bool:
+        """Take back a run that no engine has begun; false when the server has none like it."""
+        return await DistantRun(self, ident).withdraw(reason)
+
     async def _take_up(self, run: DistantRun) -> None:
         place = Place(run.state.seq, run.head)
         hosted, stopped = run.state.ended is None, (await self.look_shared()).stopped

@@ -26,6 +26,7 @@ from leadhand.errors import (
     Conflict,
     LeadhandError,
     PlanInvalid,
+    Queued,
     Unreachable,
     UsageError,
 )
@@ -89,7 +90,7 @@ class DistantRun:
         return told.status is WorkflowExecutionStatus.RUNNING
 
     async def until(self, seq: int) -> None:
-        """Wait until the log has so many events; Unreachable when nobody could write them."""
+        """Wait until the log has so many events; Queued when nobody could write them."""
         wait, look_at = LOOK_S, time.monotonic() + BEGIN_WAIT_S
         while (await self.look()).seq < seq:
             await asyncio.sleep(wait)
@@ -104,7 +105,7 @@ class DistantRun:
         except RPCError as error:
             raise unanswered(error) from None
         if gone:
-            raise Unreachable(f"run {self.id} begins when an engine is there; {gone[0]}")
+            raise Queued(f"run {self.id} begins when an engine is there; {gone[0]}")
 
     async def said(self, what: Any) -> None:
         """Say something that was meant for a host here: a word, or what becomes one."""
@@ -193,6 +194,18 @@ class DistantRun:
         if state.in_flight or state.planner.epoch:
             return False
         return status in ("waiting", "paused") or (await self.host.look_shared()).stopped
+
+    async def withdraw(self, reason: str) -> bool:
+        """Take back a run that no engine has begun; false when the server has none like it."""
+        if not await self.hosted():
+            return False
+        await self.give_up(reason)
+        if (await self.look()).started is not None:
+            raise Conflict(
+                f"an engine had just begun run {self.id}, and nobody hosts it now. "
+                f"Fix: leadhand resume {self.id}, and cancel it then"
+            )
+        return True
 
     async def give_up(self, reason: str) -> None:
         """End the workflow, if there is one, whatever it meant to do."""
