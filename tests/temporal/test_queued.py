@@ -35,14 +35,14 @@ def project(tmp_path, temporal):
 def test_the_first_signal_ends_the_wait_for_an_engine(project, number):
     with project.start("run", "plan.json", "--json") as waits:
         assert "nobody serves runs" in waits.stderr.readline()
-        time.sleep(1)
+        known = waits.stderr.readline().split()[1]
         waits.send_signal(number)
         began = time.monotonic()
         done = finished(waits)
         assert time.monotonic() - began < 3
     assert done.code == 128 + number, done
     assert "no longer waiting" in done.err, done
-    assert done.doc["status"] == "queued"
+    assert done.doc == {"run": known, "status": "queued"}
     assert f"leadhand cancel {done.doc['run']}" in done.err, done
 
 
@@ -63,20 +63,31 @@ def left(project) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
+def queued(project) -> set[str]:
+    rows = project.run("ls", "--status", "queued", "--json").doc
+    return {row["run"] for row in rows}
+
+
 def test_a_run_that_is_queued_has_not_failed_and_can_be_withdrawn(project):
     goes, stays = left(project), left(project)
     for done in (goes, stays):
         assert done.code == 8, done
         assert "it begins when an engine is there" in done.err, done
         assert f"leadhand cancel {done.doc['run']}" in done.err, done
+    runs = {done.doc["run"] for done in (goes, stays)}
+    project.until(lambda: queued(project) == runs, "both in the list")  # which is a moment late
+    listed = project.run("ls")
+    assert all(f"{run}  queued" in listed.out for run in runs), listed
+    assert "no engine is there" in listed.err, listed
     withdrawn = project.run("cancel", goes.doc["run"], "--reason", "not now")
     assert withdrawn.code == 0, withdrawn
     assert "is withdrawn" in withdrawn.err, withdrawn
     again = project.run("cancel", goes.doc["run"])
     assert again.code == 2, again
     assert "there is no run" in again.err, again
+    project.until(lambda: queued(project) == {stays.doc["run"]}, "it to be gone")
     with serving(project, "--engine"):
-        project.until(lambda: [row["run"] for row in project.run("ls", "--json").doc], "the run")
+        project.until(lambda: not queued(project), "the start")
         watched = project.run("watch", stays.doc["run"], "--exit-status")
         assert watched.code == 0, watched
     (row,) = project.run("ls", "--json").doc

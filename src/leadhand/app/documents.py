@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from leadhand.stores.places import Place
 
 UNREADABLE = "unreadable"
+QUEUED = "queued"
+"""Of a run that a Temporal server has, and no engine has begun."""
 NOT_BEGUN = "not begun"
 """Of a rollback that a run asked for when it failed."""
 
@@ -99,9 +101,18 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> Doc:
     return {"goal": "", "plan": "", "cost": None, **row}
 
 
+def queued_rows(driver: Driver, rows: list[Doc]) -> list[Doc]:
+    """Runs that a Temporal server has and the log, of which `rows` are all, does not know yet."""
+    waiting = (driver.runs or frozenset()) - {row["run"] for row in rows}
+    unknown = ("steps", "settled", "succeeded", "failed", "waiting", "cost")
+    when = dict.fromkeys(("created", "updated", "started"))
+    row = {**dict.fromkeys(unknown), **when, "goal": "", "plan": "", "host": driver.pid}
+    return [{"run": run, "status": QUEUED, **row} for run in sorted(waiting)]
+
+
 def timed_row(row: Doc) -> Doc:
     """A row of `run_rows` with times for machines."""
-    return row | {key: iso(row[key]) for key in ("created", "updated")}
+    return row | {key: iso(row[key]) for key in ("created", "updated") if row[key] is not None}
 
 
 def inbox_rows(reader: Reader, left_out: Callable[[StoreError], None]) -> list[Doc]:

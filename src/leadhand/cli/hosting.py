@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from leadhand.engine.run import Run
 
 LOOK_S = 0.2
+SILENT_S = 5.0
+"""So long a run may take to begin before somebody who waits is told that it has not."""
 CONFIRM_S = 0.7
 """How long a Temporal server may take to say that it has a run that is no longer waited for."""
 HOSTED = "is the host of this database"
@@ -140,7 +142,10 @@ class _Session:
         begin = asyncio.ensure_future(self._job.begin(lead, opened))
         told = asyncio.create_task(signals.came.wait())
         try:
-            await asyncio.wait([begin, told], return_when=asyncio.FIRST_COMPLETED)
+            tasks, first = [begin, told], asyncio.FIRST_COMPLETED
+            if not (await asyncio.wait(tasks, timeout=SILENT_S, return_when=first))[0]:
+                self._console.say("no engine has taken it yet: see leadhand doctor")
+                await asyncio.wait(tasks, return_when=first)
             if not self._queued:  # the server is just being asked, and will have answered
                 await asyncio.wait([begin], timeout=CONFIRM_S)
             return await begin if begin.done() else None
@@ -153,6 +158,8 @@ class _Session:
 
     def _launched(self, run: str) -> None:
         self._queued = run
+        if not self._job.quiet:
+            self._console.say(f"run {run}")
 
     def _not_begun(self, signal: int) -> int:
         """Say how a run stands that no engine has begun."""

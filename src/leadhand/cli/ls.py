@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.app.documents import UNREADABLE, run_rows, timed_row, worker_rows
+from leadhand.app.documents import (
+    QUEUED,
+    UNREADABLE,
+    queued_rows,
+    run_rows,
+    timed_row,
+    worker_rows,
+)
 from leadhand.app.hosting import looked
 from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
@@ -25,7 +32,7 @@ if TYPE_CHECKING:
     from leadhand.workers.registry import Registry
 
 OPEN = ("running", "paused", "waiting", "stopping")
-STATUSES = (*OPEN, *ENDED, UNREADABLE)
+STATUSES = (*OPEN, *ENDED, QUEUED, UNREADABLE)
 
 
 @command("ls", "leadhand ls\nleadhand ls workers")
@@ -58,6 +65,7 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
         with reading(settings) as reader:
             driver, notes = looked(settings, reader)
             rows = run_rows(reader, driver)
+            rows += queued_rows(driver, rows)
             stopped = stopped_by(reader)
     rows = [row for row in rows if status is None or row["status"] == status]
     rows = rows[::-1][:limit]
@@ -104,7 +112,7 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
 
 def _counts(row: Doc) -> str:
     """`3/10`, and what failed, if anything."""
-    if row["status"] == UNREADABLE:
+    if row["status"] in (QUEUED, UNREADABLE):
         return "?"
     failed = f", {row['failed']} failed" if row["failed"] else ""
     return f"{row['succeeded']}/{row['steps']}{failed}"
