@@ -18,7 +18,7 @@ from leadhand.audit.anchors import file_of, lines_in, verify_anchors
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from leadhand.settings.folders import make_store_folder
 from leadhand.stores.connect import explain_os, sync_folder
-from leadhand.stores.copying import Copied, Look, Proof, copy
+from leadhand.stores.copying import Copied, Look, Proof, common, copy
 from leadhand.stores.places import home, need_driver, there
 from leadhand.stores.postgres.address import Address
 
@@ -60,6 +60,11 @@ def move(
     told: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Moved:
     """Copy a log and prove the copy equal to it."""
+    if there(
+        target
+    ):  # which says more than its anchors: those of a log that is well are no trouble
+        with _reading(source) as log, _reading(target) as held:
+            common(log, held)
     lines = _anchors(source, target, anchoring)
     with _unhosted(source), _reading(source) as log:
         look = Look(log, source)
