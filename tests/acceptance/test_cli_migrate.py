@@ -68,6 +68,14 @@ def test_a_log_is_moved_and_moved_back(folder):
     assert doc["source"]["artifacts"] >= 1
     assert doc["anchors"] == before["anchors"]["lines"] >= 1
     assert PASSWORD not in moved.out + moved.err
+    own = doc["source"]["own_events"]
+    assert doc["source"]["events"] - own == before["entries"]
+    told = {
+        row[:12].strip(): row.split()[-2:]
+        for row in folder.run("migrate", url, "--from", old).out.splitlines()
+    }
+    assert told["events"] == [str(before["entries"])] * 2  # as `verify` counts them
+    assert told["not of runs"] == [str(own)] * 2
 
     there = folder.run("verify", "--all", "--json", "--store", url)
     assert there.code == 0, there

@@ -246,6 +246,9 @@ def test_doctor_says_what_a_server_lacks(folder, postgres):
     assert found["synchronous_commit"]["value"] == "on"
     assert "superuser" in found["role"]["value"]
     assert "--writer" in found["role"]["fix"]
+    more = folder.run("doctor", "--store", f"{folder.store}?connect_timeout=9", "--json").doc
+    (fix,) = [row["fix"] for row in more["checks"] if row["what"] == "role"]
+    assert "?connect_timeout=9' --writer ROLE" in fix  # a shell takes no question mark as it is
     assert found["schema"]["value"].startswith("version 3")
     with postgres.connect(database) as admin:
         for role in ("doc_writer", "doc_reader", "doc_nobody"):

@@ -87,17 +87,16 @@ def _print(console: Console, moved: Moved, place: Place) -> None:
     if moved.copied.resumed:
         console.say(f"went on after commit {moved.copied.resumed:,}")
     console.out(f"{'':<12}{'source':<20}target")
-    rows = [
-        (name, getattr(moved.source, field), getattr(moved.target, field))
-        for name, field in (
-            ("runs", "runs"),
-            ("events", "events"),
-            ("commits", "commits"),
-            ("artifacts", "artifacts"),
-            ("head", "head"),
-        )
+    sides = (moved.source, moved.target)
+    rows: list[tuple[str, list[int | str]]] = [
+        ("runs", [side.runs for side in sides]),
+        ("events", [side.events - side.own_events for side in sides]),  # as `verify` counts them
+        ("not of runs", [side.own_events for side in sides]),
+        ("commits", [side.commits for side in sides]),
+        ("artifacts", [side.artifacts for side in sides]),
+        ("head", [side.head for side in sides]),
     ]
-    for name, *each in rows:
+    for name, each in rows:
         mine, theirs = (f"{one[:16]}…" if isinstance(one, str) else f"{one:,}" for one in each)
         console.out(f"{name:<12}{mine:<20}{theirs}")
     console.say(f"{console.paint('equal', 'green')}: every hash holds on both sides")

@@ -49,6 +49,8 @@ class Proof(NamedTuple):
     """Runs, the host's own log and the library."""
     runs: int
     events: int
+    own_events: int
+    """Of these, those that belong to no run: the host's own and the library's."""
     commits: int
     head: str
     """The hash of the last commit: over all that was ever written."""
@@ -126,6 +128,7 @@ class Look:
             streams=len(headers),
             runs=sum(not header.run.startswith("$") for header in headers),
             events=last.last,
+            own_events=sum(header.seq for header in headers if header.run.startswith("$")),
             commits=last.number,
             head=last.hash.hex(),
             headers=_digest(list(headers)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.stores.postgres.session import Session, connect, explain
@@ -114,7 +115,7 @@ def _role(connection: psycopg.Connection[Any], address: Address) -> Iterator[See
             "role",
             f"{user}, {'a superuser' if superuser else 'the owner of the tables'}",
             "could change what was written",
-            f"Work as a writer: leadhand migrate {address} --writer ROLE",
+            f"Work as a writer: leadhand migrate {shlex.quote(str(address))} --writer ROLE",
             warning=True,
         )
         return
@@ -123,7 +124,7 @@ def _role(connection: psycopg.Connection[Any], address: Address) -> Iterator[See
         yield Seen("role", f"{user}, a writer")
         return
     problem = "may read, and host or answer nothing" if reads else "may not even read"
-    fix = f"As the owner: leadhand migrate {address} --writer {user}"
+    fix = f"As the owner: {address.migrate(f' --writer {shlex.quote(user)}')}"
     yield Seen("role", f"{user}, {'a reader' if reads else 'a stranger'}", problem, fix, reads)
 
 

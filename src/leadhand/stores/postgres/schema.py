@@ -64,9 +64,7 @@ def check(connection: psycopg.Connection[Any], address: Address) -> None:
     sql.refuse_newer(found, newest, address)
     if found < newest:
         has = f"has schema {found}, older than {newest}" if found else "has no log of Leadhand's"
-        raise StoreError(
-            f"{address}: this database {has}. Fix: as its owner, leadhand migrate {address}"
-        )
+        raise StoreError(f"{address}: this database {has}. Fix: as its owner, {address.migrate()}")
 
 
 def migrate(
