@@ -14,6 +14,7 @@ import uuid
 
 import pytest
 
+from leadhand.cli.worker import AWAY, AWAY_S
 from tests.support.cli import WORKERS, Folder, finished
 from tests.support.temporal import Server, free_port
 
@@ -129,8 +130,14 @@ def test_a_machine_without_its_server_is_alive_and_not_ready(tmp_path, temporal)
             assert answer(machine.port, "livez") == 200
             server.start()
             folder.until(lambda: answer(machine.port, "readyz") == 200, "that it is back", 60)
+            time.sleep(2 * AWAY_S)
+            machine.send_signal(signal.SIGTERM)
+            said = finished(machine).err.splitlines()
     finally:
         server.stop()
+    told = [line for line in said if "Temporal server" in line]
+    assert told == [f"the Temporal server {AWAY}", "the Temporal server answers again"]
+    assert not [line for line in said if "temporalio" in line], said
 
 
 def test_a_machine_that_is_killed_is_noticed_and_what_may_be_repeated_is(project):

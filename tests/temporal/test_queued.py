@@ -9,6 +9,7 @@ import pytest
 
 from leadhand.app.opening import open_store
 from tests.support.cli import WORKERS, Done, Folder, environment, finished
+from tests.support.temporal import free_port
 from tests.temporal.test_processes import serving
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -92,3 +93,18 @@ def test_a_run_that_is_queued_has_not_failed_and_can_be_withdrawn(project):
         assert watched.code == 0, watched
     (row,) = project.run("ls", "--json").doc
     assert (row["run"], row["status"]) == (stays.doc["run"], "succeeded")
+
+
+def test_a_log_that_no_engine_has_made_yet_is_said_and_a_server_that_is_away_first(
+    tmp_path, temporal
+):
+    folder = Folder(tmp_path)
+    folder.write("workers.py", WORKERS)
+    folder.write("leadhand.toml", '[project]\nworkers = ["workers.py"]\n')
+    folder.plan({"id": "a", "worker": "say"})
+    away = f"127.0.0.1:{free_port()}"
+    done = folder.run("run", "plan.json", "--temporal", away)
+    assert (done.code, f"no Temporal server at {away}" in done.err) == (2, True), done
+    done = folder.run("run", "plan.json", "--temporal", temporal.address)
+    assert (done.code, "there is no log yet: an engine makes it" in done.err) == (2, True), done
+    assert "leadhand worker --engine" in done.err

@@ -12,6 +12,7 @@ from leadhand.app.planning import taken_up
 from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state import Now
 from leadhand.engine import shelf
+from leadhand.errors import UsageError
 from leadhand.stores.places import need_driver, there
 from leadhand.stores.postgres.address import Address
 from leadhand.stores.reader import SqliteReader
@@ -38,6 +39,8 @@ async def distant(cluster: Cluster, place: Place | Store) -> Distant:
     require()
     from leadhand.temporal.client import Distant, connect
 
+    if isinstance(place, Path) and not there(place):
+        await connect(cluster)  # a server that is not there is the first thing to know
     store = await log_of(place, speaks=True)
     try:
         cluster = own_names(cluster, store)
@@ -68,6 +71,11 @@ async def log_of(place: Place | Store, *, speaks: bool = False) -> Any:
     until = time.monotonic() + STORE_WAIT_S
     while not await asyncio.to_thread(there, place) and time.monotonic() < until:  # noqa: ASYNC110 - a file
         await asyncio.sleep(LOOK_S)
+    if not await asyncio.to_thread(there, place):
+        raise UsageError(
+            f"{place}: there is no log yet: an engine makes it. Fix: leadhand worker --engine, or "
+            "leadhand serve, with this store; then again"
+        )
     return _Beside(place)
 
 

@@ -60,9 +60,7 @@ def move(
     told: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Moved:
     """Copy a log and prove the copy equal to it."""
-    if there(
-        target
-    ):  # which says more than its anchors: those of a log that is well are no trouble
+    if there(target):  # what it holds says more than the anchors beside it
         with _reading(source) as log, _reading(target) as held:
             common(log, held)
     lines = _anchors(source, target, anchoring)

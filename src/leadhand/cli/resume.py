@@ -100,7 +100,8 @@ def _taken_back(console: Console, settings: Settings, actor: str, reason: str) -
 
     taken = take_back(settings.store, settings.temporal, actor, reason, console.say)
     if asyncio.run(taken) and settings.temporal is not None:
-        console.say("Take [temporal] address out of leadhand.toml: these runs are hosted here now")
+        place = settings.origin("temporal.address")
+        console.say(f"Take [temporal] address out of {place}: these runs are hosted here now")
     return replace(settings, temporal=None)
 
 

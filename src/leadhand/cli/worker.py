@@ -30,6 +30,10 @@ leadhand worker --kinds research,http --concurrency 20 --health 8080
 leadhand worker --engine --store postgres://leadhand@db/leadhand"""
 
 
+AWAY_S = 1.0
+AWAY = "does not answer; what is being carried out goes on, and it is asked again"
+
+
 @command("worker", EXAMPLE)
 @workers_option
 @click.option(
@@ -94,8 +98,20 @@ async def _serve(console: Console, wanted: Wanted, health: int | None, bind: str
             if console.json:
                 console.record({"serving": what, "health": port})
             console.say(f"serving {', '.join(what)}")
+            telling = asyncio.create_task(_tell_away(console, up))
+            stack.callback(telling.cancel)
             await first_of(signals.came.wait(), up.failed())
     return 128 + signals.number if signals.number == 15 else 0
+
+
+async def _tell_away(console: Console, up: Up) -> None:
+    """Say once when the server is away, and once when it is back."""
+    there = True
+    while True:
+        await asyncio.sleep(AWAY_S)
+        if up.serving.reachable != there:
+            there = not there
+            console.say(f"the Temporal server {'answers again' if there else AWAY}")
 
 
 def _ready(up: Callable[[], Up | None], signals: Signals) -> Callable[[], bool]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from leadhand.codec.events import decode
@@ -45,6 +47,13 @@ TELL_S = 10.0
 """How long one run may take to hear what is said to all of them."""
 
 
+@cache
+def _quiet() -> Runtime:
+    """Without what the SDK says of each of its tries: whoever waits says it once, in our words."""
+    levels = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels)))
+
+
 async def connect(
     server: str | Cluster, namespace: str = "default", shelf: Shelf | None = None
 ) -> Client:
@@ -59,7 +68,11 @@ async def connect(
         security["tls"] = TLSConfig(**security["tls"])
     try:
         client = await Client.connect(
-            address, namespace=namespace, data_converter=converter(shelf), **security
+            address,
+            namespace=namespace,
+            data_converter=converter(shelf),
+            runtime=_quiet(),
+            **security,
         )
     except (RuntimeError, ValueError, RPCError) as error:
         words = str(error).partition(": tonic")[0].partition(": Status {")[0].rstrip(".")

@@ -126,6 +126,11 @@ class Serving:
         self._serving = self._reachable = False
 
     @property
+    def reachable(self) -> bool:
+        """Whether the server answered when it was last asked."""
+        return self._reachable
+
+    @property
     def ready(self) -> bool:
         """Whether work is taken: it is served, and the server answered when it was last asked."""
         return self._serving and self._reachable
