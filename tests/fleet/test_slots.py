@@ -482,16 +482,49 @@ async def test_a_folder_that_was_moved_and_is_a_link_now_is_taken(hub, slots):
     assert not taken.left_out
 
 
-async def test_pipes_called_like_rules_of_git_hold_nobody_up(hub, slots):
-    """Git would open them, and wait for somebody to write."""
+async def test_pipes_that_git_would_open_hold_nobody_up(tmp_path, user):
+    """Rules, those of submodules too, and what lies in a repository within the slot."""
+    make_repo(tmp_path / "library")
+    allow = ("-c", "protocol.file.allow=always")
+    run_git(user, *allow, "submodule", "add", "-q", str(tmp_path / "library"), "lib")
+    commit_all(user, "A submodule")
+    hub = await Hub.open(tmp_path / "fleet", user)
+    slots = Slots(hub, tmp_path / "slots", 1)
     async with slots.lease(hub.main()) as slot:
         for place in (slot.path, slot.path / "src"):
             os.mkfifo(place / ".gitignore")
             os.mkfifo(place / ".gitattributes")
-        write(slot.path, {"src/b.txt": "changed\n"})
+        (slot.path / ".gitmodules").unlink()
+        os.mkfifo(slot.path / "pipe")
+        (slot.path / ".gitmodules").symlink_to("pipe")
+        for name in ("objects", "refs"):
+            (slot.path / "inner/.git" / name).mkdir(parents=True)
+        os.mkfifo(slot.path / "inner/.git/HEAD")
+        write(slot.path, {"src/b.txt": "changed\n", "inner/x": "x\n"})
         async with asyncio.timeout(20):
             taken = await slot.take()
-    assert taken.changed == {"src/b.txt": "M"}
+    assert {"src/b.txt": "M", "inner/x": "A"}.items() <= taken.changed.items()
+    assert set(taken.left_out) == {".gitmodules"}
+    hub.close()
+
+
+@pytest.mark.parametrize("name", ["git~1", "sub/.GIT/x", ".git "])
+async def test_a_name_that_git_refuses_is_named_and_not_lost_in_silence(hub, slots, name):
+    async with slots.lease(hub.main()) as slot:
+        write(slot.path, {name: "work\n", "a.txt": "changed\n"})
+        taken = await slot.take()
+    assert (taken.changed, list(taken.left_out)) == ({"a.txt": "M"}, [name])
+
+
+async def test_attributes_that_are_ignored_hold_as_they_do_for_git(hub, slots):
+    async with slots.lease(hub.main()) as slot:
+        write(slot.path, {".gitignore": ".gitattributes\n", "src/.gitattributes": "* text\n"})
+        (slot.path / "src/new.txt").write_bytes(b"one\r\n")
+        (slot.path / "plain.txt").write_bytes(b"one\r\n")
+        taken = await slot.take()
+    show = ("cat-file", "-s")
+    assert run_git(hub.git.folder, *show, f"{taken.head}:src/new.txt") == "4"
+    assert run_git(hub.git.folder, *show, f"{taken.head}:plain.txt") == "5"
 
 
 # --- what nobody touched is no matter -----------------------------------------------------------
@@ -534,9 +567,12 @@ async def main():
             (slot.path / "src/b.txt").write_text("changed")
             (slot.path / "secret").write_text("x")
             (slot.path / "secret").chmod(0)
+            os.mkfifo(slot.path / "deep/.gitignore")
             for name, mode in zip(("deep", "src"), sys.argv[2].split(), strict=True):
                 (slot.path / name).chmod(int(mode, 8))
-            taken = await slot.take()
+            slot.path.chmod(0)
+            async with asyncio.timeout(20):
+                taken = await slot.take()
             assert taken.changed == {"deep/new": "A", "src/b.txt": "M"}, taken
             assert list(taken.left_out) == ["secret"], taken
             (slot.path / "deep").chmod(0o500)

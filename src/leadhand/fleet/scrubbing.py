@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from leadhand.fleet.git import raw_of
@@ -32,7 +32,7 @@ EXTENSION = """\
 """
 
 
-RULES = frozenset({".gitignore", ".gitattributes"})
+RULES = frozenset({b".gitignore", b".gitattributes", b".gitmodules"})
 
 
 def remove(path: Path | bytes) -> None:
@@ -84,6 +84,11 @@ def _unlinked(folder: int) -> list[str]:
     return [name for name, is_folder in found if is_folder]
 
 
+def open_folder(folder: Path) -> None:
+    """Make one folder readable and writable that somebody closed."""
+    _open_up(os.fsencode(folder))
+
+
 def open_all(folder: Path | bytes) -> None:
     """Make folders readable and writable that somebody closed; those too deep for a path stay."""
     raw = folder if isinstance(folder, bytes) else os.fsencode(folder)
@@ -95,29 +100,41 @@ def open_all(folder: Path | bytes) -> None:
 
 
 def unblock(folder: Path) -> None:
-    """Remove pipes that are called like git's rules: it would wait for ever for somebody to write.
+    """Remove pipes that git would open, and then wait for ever for somebody to write.
 
-    They are left out of what is taken anyway. Folders too deep for a path are not read by git.
+    They are called like its rules, or lie in a repository within the folder. None is ever taken.
+    Folders too deep for a path are not read by git.
     """
-    left = [os.fsencode(folder)]
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    top = os.fsencode(folder)
+    left = [top]
     while left:
         path = left.pop()
-        try:
-            here = os.open(path, flags)
-        except OSError:
-            continue
-        try:
-            with os.scandir(here) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        left += [path + b"/" + os.fsencode(entry.name)] * (entry.name != ".git")
-                    elif entry.name in RULES and not (entry.is_symlink() or entry.is_file()):
-                        os.unlink(entry.name, dir_fd=here)
-        except OSError:
-            continue
-        finally:
-            os.close(here)
+        inner = b"/.git/" in path[len(top) :] + b"/"
+        with contextlib.suppress(OSError), _opened(path) as here, os.scandir(here) as entries:
+            for entry in entries:
+                name = os.fsencode(entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    left += [path + b"/" + name] * (path != top or name != b".git")
+                elif (inner or name in RULES) and not (entry.is_symlink() or entry.is_file()):
+                    os.unlink(name, dir_fd=here)
+
+
+@contextlib.contextmanager
+def _opened(folder: bytes) -> Iterator[int]:
+    """A folder that can be read and written from now on; OSError when it is none."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        here = os.open(folder, flags)
+    except PermissionError:
+        _open_up(folder)
+        here = os.open(folder, flags)
+    try:
+        mode = stat.S_IMODE(os.fstat(here).st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.fchmod(here, mode | stat.S_IRWXU)
+        yield here
+    finally:
+        os.close(here)
 
 
 def remove_foreign(root: Path, tracked: Collection[str], keep: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ from leadhand.errors import LeadhandError
 from leadhand.fleet.finishing import to_the_end
 from leadhand.fleet.git import GitFailed, shown
 from leadhand.fleet.hub import Hub
-from leadhand.fleet.scrubbing import make_git_folder, remove, remove_foreign
+from leadhand.fleet.scrubbing import make_git_folder, open_folder, remove, remove_foreign
 from leadhand.fleet.taking import Limits, Mark, Taken, marks, read_files
 
 COPY_S = 1800.0
@@ -121,6 +121,7 @@ class Slot:
     def _check(self) -> None:
         if self.path.is_symlink() or not self.path.is_dir():
             raise SlotGone(f"{self.name} is not a folder any more")
+        open_folder(self.path)
         if not any(entry.name != ".git" for entry in self.path.iterdir()):
             raise SlotGone(f"{self.name} was emptied")
 

@@ -33,6 +33,7 @@ from leadhand.fleet.scrubbing import open_all, remove, unblock
 from leadhand.fleet.within import Within, chunks
 
 IGNORED_MAX = 50
+RULES_BYTES = 1 << 20
 TAKE_S = 900.0
 GITLINK = ":160000"
 FULL = frozenset(
@@ -40,6 +41,7 @@ FULL = frozenset(
 )
 """Trouble of ours, and not of the file."""
 DENIED = "Permission denied"
+REFUSED = "Ignoring path "
 UNREADABLE = "could not open directory"
 
 
@@ -167,7 +169,7 @@ class _Reader:
 
     async def _changed(self) -> dict[str, tuple[str, str]]:
         """Mode and blob in the base of each file that is not as it was, or not there."""
-        listing = ("diff-files", "-z", "--raw", "--no-abbrev")
+        listing = ("diff-files", "-z", "--raw", "--no-abbrev", "--ignore-submodules=all")
         said = await self._git(*listing)
         if DENIED in said.err:  # git passes over what is in a closed folder
             await to_the_end(asyncio.to_thread(open_all, self.slot))
@@ -201,7 +203,11 @@ class _Reader:
             inner = _path(folder, nested)
             empty = self.index.with_name("empty")  # the inner folder has no base
             reader = _Reader(self.hub, inner, empty, self.limits, self.read, {})
-            names += [nested + name for name in await reader._new(inner)]
+            try:
+                names += [nested + name for name in await reader._new(inner)]
+            except (OSError, GitFailed):
+                if inner.is_dir():
+                    raise  # else it has just been removed
         return names
 
     async def _add(self, names: list[str], stage: Path) -> None:
@@ -209,7 +215,7 @@ class _Reader:
         if not names:
             return
         try:
-            await self._git(
+            said = await self._git(
                 "update-index", "--add", "--remove", "--replace", "-z", "--stdin",
                 stdin=lines_of(names), files=stage,
             )  # fmt: skip
@@ -222,6 +228,13 @@ class _Reader:
             middle = len(names) // 2
             await self._add(names[:middle], stage)
             await self._add(names[middle:], stage)
+
+        else:
+            self.read.left_out |= {
+                name: "git takes no file of this name"
+                for name in (names if REFUSED in said.err else ())
+                if f"{REFUSED}{name}\n" in f"{said.err}\n"
+            }
 
     async def _ignored(self) -> tuple[str, ...]:
         listing = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
@@ -269,7 +282,19 @@ class _Sorting:
                     if error.errno in FULL:
                         raise
                     left_out[name] = error.strerror or str(error)
+            self._stage_rules(within, take)
         return take, drop
+
+    def _stage_rules(self, within: Within, names: list[str]) -> None:
+        """Attributes that hold for what is taken, also where they are not taken themselves."""
+        folders = {name[: at + 1] for name in names for at, sign in enumerate(name) if sign == "/"}
+        for name in (f"{folder}.gitattributes" for folder in ("", *sorted(folders))):
+            with (
+                contextlib.suppress(OSError),
+                within.file(raw_of(name)) as file,
+                self._target(name).open("xb") as copy,
+            ):
+                copy.writelines(chunks(file, RULES_BYTES))
 
     def _staged(self, within: Within, name: str, mode: str, blob: str) -> bool:
         """Whether a file is to be taken: it is not the very bytes and mode that the base has."""
