@@ -252,7 +252,9 @@ async def test_a_host_that_lost_its_place_cannot_write(address, admin):
     second = PostgresStore(address)
     with pytest.raises(Conflict, match="is the host of this database"):
         PostgresLock(second).acquire()
+    await second.close()  # the cut is for the first alone
     admin.execute(CUT, ("leadhand writer",))
+    second = PostgresStore(address)
     second.writer.lock().result()
     second.claim()
     with pytest.raises(Fenced):
