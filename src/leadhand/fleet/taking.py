@@ -228,7 +228,6 @@ class _Reader:
             middle = len(names) // 2
             await self._add(names[:middle], stage)
             await self._add(names[middle:], stage)
-
         else:
             self.read.left_out |= {
                 name: "git takes no file of this name"
