@@ -21,7 +21,6 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
-FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 
 TARGETS = [
@@ -131,10 +130,8 @@ def nodes(path: Path) -> Iterator[ast.AST]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_files_and_functions_stay_small(path):
-    """What outgrows its cap is split by verb; there is no list of exceptions."""
-    length = len(path.read_text().splitlines())
-    assert length <= FILE_LINES_MAX, f"{length} lines, at most {FILE_LINES_MAX}"
+def test_functions_stay_short(path):
+    """A function that outgrows the cap is split; there is no list of exceptions."""
     for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
