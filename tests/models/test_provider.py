@@ -6,6 +6,7 @@ import pytest
 
 from leadhand.models.book import Book
 from leadhand.models.failures import ModelFailure
+from leadhand.models.names import ModelName
 from leadhand.models.talk import Request, Result, Told, ToolDef
 from leadhand.testing.endpoint import (
     Cut,
@@ -161,8 +162,6 @@ async def test_a_call_can_be_cancelled():
 
 
 async def test_a_key_comes_from_its_variable_and_is_not_told(monkeypatch):
-    from leadhand.models.names import ModelName
-
     monkeypatch.setenv("OUR_KEY", "canary-key-0123456789")
     async with Endpoint([Fail(401)]) as endpoint:
         name = ModelName("chat", "m", f"{endpoint.url.rstrip('/')}/v1", key="OUR_KEY")
@@ -179,3 +178,63 @@ async def test_a_key_comes_from_its_variable_and_is_not_told(monkeypatch):
             .ask(Request(system="", turns=(Told("hello"),)))
         )
     assert caught.value.failure_class == "denied"
+
+
+CLAUDE = ("claude-opus-4-5", "claude-sonnet-5", "claude-haiku-4-5", "claude-opus-5-5")
+CLOSED = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+
+
+async def asked_as(name, schema, reply, **more):
+    """One question to a real model name, and the request that arrived."""
+    async with Endpoint([reply]) as endpoint:
+        book = Book(models={"mine": ModelName(*name.split(":"), f"{endpoint.url}/v1", **more)})
+        request = Request(system="be brief", turns=(Told("hello"),), timeout_s=5, schema=schema)
+        return await book.client("mine").ask(request), endpoint.requests[0]
+
+
+@pytest.mark.parametrize("model", CLAUDE)
+async def test_an_open_form_is_asked_of_claude_with_a_tool_that_keeps_it_open(model):
+    reply = Data({"a": 1, "free": {"b": 2}}, tool="answer")
+    answer, request = await asked_as(f"anthropic:{model}", FORM, reply)
+    assert answer.data == {"a": 1, "free": {"b": 2}}
+    assert request.schema is None
+    assert request.tools[0].schema == FORM
+    assert "strict" not in request.body["tools"][0]
+    # Those that think before they speak are not forced: some refuse it, others would not think.
+    assert request.forced == ("*" if "-4-" in model else "")
+
+
+@pytest.mark.parametrize("model", CLAUDE)
+async def test_data_that_comes_as_words_instead_of_the_tool_is_taken(model):
+    reply = Say('Here it is:\n```json\n{"a": 1, "free": {"b": 2}}\n```')
+    answer, _ = await asked_as(f"anthropic:{model}", FORM, reply)
+    assert answer.data == {"a": 1, "free": {"b": 2}}
+
+
+@pytest.mark.parametrize("model", CLAUDE)
+async def test_a_closed_form_is_asked_of_claude_natively(model):
+    answer, request = await asked_as(f"anthropic:{model}", CLOSED, Data({"a": 1}))
+    assert (answer.data, request.schema, request.tools) == ({"a": 1}, CLOSED, ())
+
+
+@pytest.mark.parametrize("model", CLAUDE)
+async def test_native_that_was_wished_for_asks_for_open_parts_as_a_text(model):
+    reply = Data({"a": 1, "free": '{"b": 2}'})
+    answer, request = await asked_as(f"anthropic:{model}", FORM, reply, schema="native")
+    assert answer.data == {"a": 1, "free": {"b": 2}}
+    assert request.schema["properties"]["free"]["type"] == "string"
+    assert request.schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("model", CLAUDE)
+async def test_an_agent_that_must_call_a_tool_can_be_any_claude(model):
+    async with Endpoint([Use("add", {"x": 1})]) as endpoint:
+        asking = Book().client(f"anthropic:{model}@{endpoint.url}/v1")
+        request = Request(system="", turns=(Told("hello"),), tools=(ADD,), must_call=True)
+        answer = await asking.ask(request)
+    assert answer.calls[0].tool == "add"

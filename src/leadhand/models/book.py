@@ -122,7 +122,7 @@ class Book:
         if wanted in TIERS:
             raise UsageError(
                 f"the tier {wanted!r} has no model. Fix: name one in leadhand.toml, as in "
-                f'[tiers] {wanted} = "anthropic:claude-sonnet-4-5".'
+                f'[tiers] {wanted} = "anthropic:claude-sonnet-5".'
             )
         return Client([self._model(wanted)])
 

@@ -200,6 +200,8 @@ def key_of(request: Request) -> str:
 
 def _asked(request: Request) -> dict[str, Any]:
     whole = msgspec.to_builtins(request)
+    for turn in whole["turns"]:
+        turn.pop("stable", None)  # where a cache may end does not change what was asked
     return {name: whole.get(name) for name in ("system", "turns", "tools", "schema")}
 
 

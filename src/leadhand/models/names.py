@@ -1,6 +1,6 @@
 """Which model: names that people write, in flags, plans and `leadhand.toml`.
 
-anthropic:claude-sonnet-4-5         a provider that pydantic-ai knows, its key from where it looks
+anthropic:claude-sonnet-5         a provider that pydantic-ai knows, its key from where it looks
 chat:qwen3@http://127.0.0.1:8080/v1 any address that speaks OpenAI's Chat Completions
 responses:…@…, anthropic:…@…        the same for the other two protocols
 small                               `[models.small]` of the configuration
@@ -81,6 +81,8 @@ class ModelName(NamedTuple):
     """The longest answer; 0: as the request says."""
     schema: str = ""
     """How it is asked for data: native, tool, prompted; empty: as is known of it."""
+    cache: bool = True
+    """Whether marks for a cache of prompts are sent, to those that take them."""
 
     def __str__(self) -> str:
         return f"{self.provider}:{self.model}" + (f"@{self.url}" if self.url else "")
@@ -126,7 +128,7 @@ def parse_model(text: str, place: str = "model") -> ModelName:
     if not colon or not rest:
         raise UsageError(
             f"{place}: {text!r} names no model. Fix: write provider:model, as in "
-            "anthropic:claude-sonnet-4-5, or a tier or a model of leadhand.toml."
+            "anthropic:claude-sonnet-5, or a tier or a model of leadhand.toml."
         )
     if provider not in PROVIDERS:
         like = closest(provider, sorted(PROVIDERS))

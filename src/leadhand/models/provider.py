@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from leadhand.errors import UsageError
+from leadhand.models import forms
 from leadhand.models.failures import ModelFailure, of_provider
 from leadhand.models.guard import MARK
 from leadhand.models.names import key_variable
@@ -36,6 +37,12 @@ ANSWER_CHARS_MAX = 2_000_000
 KEY_CHARS_MIN = 8
 DATA_TOOL = "answer"
 """The tool whose arguments are the data, where a model has no better way to keep to a form."""
+
+CACHE_BLOCKS = (
+    "anthropic_cache_instructions",
+    "anthropic_cache_tool_definitions",
+    "anthropic_cache_messages",
+)
 
 
 class ProviderModel:
@@ -76,7 +83,8 @@ class ProviderModel:
         client = await self._client()
         try:
             async with asyncio.timeout(request.timeout_s):
-                response = await self._stream(client, request, heard)
+                parameters = self._parameters(client, request)
+                response = await self._stream(client, request, parameters, heard)
         except TimeoutError:
             raise ModelFailure("timeout", f"{self.name}: no answer in time") from None
         except ex.ModelAPIError as error:
@@ -93,25 +101,26 @@ class ProviderModel:
             # What a server sent could not be read by the provider's package.
             words = f"{self.name}: the answer cannot be read ({type(error).__name__})"
             raise ModelFailure("invalid_output", words) from None
-        return self._read(response, request, ended=_ended(client, response))
+        wanted = parameters.output_object
+        strict = wanted is not None and bool(wanted.strict)
+        return self._read(response, request, ended=_ended(client, response), strict=strict)
 
     async def _stream(
-        self, client: ProviderClient, request: Request, heard: Listener | None
+        self,
+        client: ProviderClient,
+        request: Request,
+        parameters: ModelRequestParameters,
+        heard: Listener | None,
     ) -> ModelResponse:
         from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
 
-        parameters = self._parameters(client, request)
-        settings: dict[str, Any] = {"max_tokens": request.max_tokens}
-        if request.temperature is not None:
-            settings["temperature"] = request.temperature
-        if request.must_call:
-            settings["tool_choice"] = "required"
+        settings = self._settings(request)
         from pydantic_ai.direct import model_request_stream
 
         size = 0
         async with model_request_stream(
             client,
-            _messages(request),
+            _messages(request, cache=self.known.cache),
             model_settings=settings,  # type: ignore[arg-type]
             model_request_parameters=parameters,
         ) as stream:
@@ -135,7 +144,24 @@ class ProviderModel:
                     heard(piece)
             return stream.get()
 
-    def _read(self, response: ModelResponse, request: Request, *, ended: bool) -> Answer:
+    def _settings(self, request: Request) -> dict[str, Any]:
+        """The limits of a call, and marks for the provider's cache where it takes them.
+
+        System text, tools and the conversation so far come again with every call. A server of
+        one's own is told per block only: the mark for the whole request is Anthropic's own.
+        """
+        settings: dict[str, Any] = {"max_tokens": request.max_tokens}
+        if request.temperature is not None:
+            settings["temperature"] = request.temperature
+        if not self.known.cache:
+            return settings
+        if self.known.provider == "anthropic" and self.known.url:
+            return settings | dict.fromkeys(CACHE_BLOCKS, True)
+        return settings | {"cache": True}
+
+    def _read(
+        self, response: ModelResponse, request: Request, *, ended: bool, strict: bool
+    ) -> Answer:
         from pydantic_ai.messages import TextPart, ToolCallPart
 
         usage = _usage(response.usage)
@@ -166,6 +192,8 @@ class ProviderModel:
         if request.schema is not None:
             wanted = [call for call in calls if call.tool == DATA_TOOL]
             data = wanted[0].arguments if wanted else data_in(text)
+            if strict:  # open parts came as JSON in a text
+                data = forms.opened(data, request.schema)
             calls = ()
             if data is None:
                 words = f"{self.name}: the answer is no JSON: {text[:200]!r}"
@@ -175,30 +203,27 @@ class ProviderModel:
         return Answer(text=text, data=data, calls=calls, usage=usage, model=self.name)
 
     def _parameters(self, client: ProviderClient, request: Request) -> ModelRequestParameters:
+        """How a request is put to this client: its tools, or the form of its answer."""
         from pydantic_ai.messages import InstructionPart
         from pydantic_ai.models import ModelRequestParameters
-        from pydantic_ai.output import OutputObjectDefinition
         from pydantic_ai.tools import ToolDefinition
 
-        tools = [
-            ToolDefinition(
-                name=tool.name,
-                parameters_json_schema=tool.parameters,
-                description=tool.description,
-                strict=False,
-            )
-            for tool in request.tools
-        ]
         parts = [InstructionPart(content=request.system)]
         if request.schema is None:
-            return ModelRequestParameters(function_tools=tools, instruction_parts=parts)
-        native = client.profile.get("supports_json_schema_output", False)
-        if (self.known.schema or ("native" if native else "tool")) == "native":
+            tools = [
+                ToolDefinition(
+                    name=tool.name,
+                    parameters_json_schema=tool.parameters,
+                    description=tool.description,
+                    strict=False,
+                )
+                for tool in request.tools
+            ]
+            # Without text as an answer the client forces a call wherever its model can be forced;
+            # the setting `tool_choice` would be refused for models that cannot.
             return ModelRequestParameters(
-                output_mode="native",
-                output_object=OutputObjectDefinition(
-                    json_schema=request.schema, name=DATA_TOOL, strict=False
-                ),
+                function_tools=tools,
+                allow_text_output=not request.must_call,
                 instruction_parts=parts,
             )
         if self.known.schema == "prompted":
@@ -206,6 +231,12 @@ class ProviderModel:
             told = f"Answer with one JSON object and nothing else. Its JSON Schema: {form}"
             parts.append(InstructionPart(content=told))
             return ModelRequestParameters(instruction_parts=parts)
+        forced = self.known.schema == "native"
+        native = client.profile.get("supports_json_schema_output", False)
+        if self.known.schema != "tool" and (forced or native):
+            found = _native(client, request.schema, parts, forced=forced)
+            if found is not None:
+                return found
         return ModelRequestParameters(
             output_mode="tool",
             output_tools=[
@@ -214,6 +245,7 @@ class ProviderModel:
                     parameters_json_schema=request.schema,
                     description="The answer, in the form that is wanted.",
                     kind="output",
+                    strict=False,
                 )
             ],
             allow_text_output=False,
@@ -227,6 +259,42 @@ class ProviderModel:
             self._clients[loop] = client, _open(client)
             await anext(self._clients[loop][1])
         return self._clients[loop][0]
+
+
+def _native(
+    client: ProviderClient, schema: dict[str, Any], parts: list[Any], *, forced: bool
+) -> ModelRequestParameters | None:
+    """Native output in the widest form that the client takes; None where that is no use.
+
+    Asked of the client itself, since providers differ: OpenAI's takes a form as it stands,
+    Anthropic's only closed ones and not too large. An open form is then better asked for with a
+    tool, which takes it as it stands; where native is `forced`, its open parts are asked for as
+    JSON in a text.
+    """
+    from pydantic_ai import exceptions as ex
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+
+    def asking(form: dict[str, Any], *, strict: bool) -> ModelRequestParameters:
+        wanted = OutputObjectDefinition(json_schema=form, name=DATA_TOOL, strict=strict)
+        return ModelRequestParameters(
+            output_mode="native", output_object=wanted, instruction_parts=parts
+        )
+
+    as_it_is = asking(schema, strict=False)
+    try:
+        client.prepare_request(None, as_it_is)
+    except ex.UserError:
+        if forms.is_open(schema) and not forced:
+            return None
+    else:
+        return as_it_is
+    strict = asking(forms.closed(schema), strict=True)
+    try:
+        client.prepare_request(None, strict)
+    except (ex.UserError, ex.ModelAPIError, ValueError):
+        return strict if forced else None
+    return strict
 
 
 async def _open(client: ProviderClient) -> AsyncGenerator[None, None]:
@@ -304,7 +372,15 @@ def _by_address(name: ModelName) -> ProviderClient:
     return OpenAIChatModel(name.model, provider=there)
 
 
-def _messages(request: Request) -> list[ModelMessage]:
+def _told(turn: Told, *, cache: bool) -> Any:
+    """A text of ours, with a mark for the cache where its stable part ends."""
+    from pydantic_ai.messages import CachePoint
+
+    head, tail = turn.text[: turn.stable], turn.text[turn.stable :]
+    return [head, CachePoint(), tail] if cache and head.strip() and tail.strip() else turn.text
+
+
+def _messages(request: Request, *, cache: bool) -> list[ModelMessage]:
     from pydantic_ai import messages as pm
 
     found: list[pm.ModelMessage] = []
@@ -312,7 +388,7 @@ def _messages(request: Request) -> list[ModelMessage]:
     for turn in request.turns:
         match turn:
             case Told():
-                ours.append(pm.UserPromptPart(content=turn.text))
+                ours.append(pm.UserPromptPart(content=_told(turn, cache=cache)))
             case Result():
                 ours.append(
                     pm.ToolReturnPart(tool_name=turn.tool, content=turn.text, tool_call_id=turn.id)

@@ -29,10 +29,12 @@ class ToolCall(msgspec.Struct, frozen=True):
     arguments: Any
 
 
-class Told(msgspec.Struct, frozen=True, tag="told"):
+class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
     """A text of ours."""
 
     text: str
+    stable: int = 0
+    """How many of its first characters come again in later questions: a cache may end there."""
 
 
 class Said(msgspec.Struct, frozen=True, tag="said", omit_defaults=True):

@@ -36,7 +36,7 @@ def tier(value: Any) -> tuple[str, ...]:
     """The models of a tier; ValueError is the end of a sentence."""
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list) or not words or not all(isinstance(w, str) and w for w in words):
-        raise ValueError('must be a model, as in "anthropic:claude-sonnet-4-5", or a list of them')
+        raise ValueError('must be a model, as in "anthropic:claude-sonnet-5", or a list of them')
     return tuple(words)
 
 
@@ -67,7 +67,7 @@ def read_model(origin: str, name: str, value: Any) -> ModelName:
     return ModelName(**{**value, "url": url})
 
 
-_EXAMPLES = {"provider": 'provider = "anthropic"', "model": 'model = "claude-sonnet-4-5"'}
+_EXAMPLES = {"provider": 'provider = "anthropic"', "model": 'model = "claude-sonnet-5"'}
 
 
 def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
@@ -91,6 +91,8 @@ def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
         yield "max_tokens must be a whole number from 1"
     if table.get("schema", "") not in ("", *SCHEMAS):
         yield f"schema must be one of {', '.join(SCHEMAS)}"
+    if not isinstance(table.get("cache", True), bool):
+        yield "cache must be true or false"
 
 
 def check_tiers(
