@@ -13,7 +13,7 @@ from leadhand.core.check_proposal import proposal
 from leadhand.core.graph import ancestors, dependencies
 from leadhand.core.graph import order as in_order
 from leadhand.core.wording import listed
-from leadhand.planners.goal.world import names_of
+from leadhand.planners.goal.world import names_of, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.core.report import PlannerView
-    from leadhand.planners.goal.world import World
+    from leadhand.planners.goal.world import Under, World
 
 
 _PLACE = re.compile(r"steps\[(\d+)\]")
@@ -54,9 +54,10 @@ def _errors(steps: list[Doc], view: PlannerView) -> list[Finding]:
 
 def unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
     """The first step that needs what is not true, in words."""
+    coming = _coming(steps, world)
     graph = {step["id"]: tuple(dependencies(step)) for step in steps}
-    graph |= {each.id: tuple(dependencies(view.steps[each.id].planned)) for each in world.under_way}
-    changes = {each.id: (each.gives, each.drops) for each in world.under_way}
+    graph |= {each.id: tuple(dependencies(view.steps[each.id].planned)) for each in coming}
+    changes = {each.id: (each.gives, each.drops) for each in coming}
     changes |= {s["id"]: (_of(s, "gives", view), _of(s, "drops", view)) for s in steps}
     places = {name: i for i, name in enumerate(in_order(graph))}
     before = {step["id"]: ancestors(graph, step["id"]) for step in steps}
@@ -77,10 +78,15 @@ def unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
     return ""
 
 
+def _coming(steps: Sequence[Doc], world: World) -> list[Under]:
+    """What is under way, and what is again once the proposal replaces what failed."""
+    return [*world.under_way, *world.revived([s["supersedes"] for s in steps if "supersedes" in s])]
+
+
 def ends_short(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
     """What is wanted and will not be true when everything has been done, in words."""
     true = set(world.facts)
-    for each in world.under_way:
+    for each in _coming(steps, world):
         true = true.difference(each.drops).union(each.gives)
     graph = {step["id"]: tuple(dependencies(step)) for step in steps}
     by_id = {step["id"]: step for step in steps}
@@ -99,10 +105,10 @@ def repeats(steps: Sequence[Doc], view: PlannerView) -> str:
         if each.failure.failure_class in FOR_GOOD and each.step in view.steps:
             planned = view.steps[each.step].planned
             key = each.worker, planned.get("action", "")
-            failed.setdefault(key, []).append(planned.get("parameters") or {})
+            failed.setdefault(key, []).append(resolved(planned.get("parameters") or {}, view))
     for step in steps:
         key = step["worker"], step.get("action", "")
-        if (step.get("parameters") or {}) in failed.get(key, ()):
+        if key in failed and resolved(step.get("parameters") or {}, view) in failed[key]:
             return f"step {step['id']} repeats what {step['worker']} has failed at for good"
     return ""
 

@@ -3,7 +3,10 @@
     price = cost x 2^k
 
 where k counts the failures in a row of this worker and action on this very input. The input is
-what the parameters refer to, so a new version of a fact is a new input, and starts afresh. Some
+the value of its parameters, however they were written: a text and a reference that resolves to it
+are the same. Where the worker declares that it reads places outside, or what it gets comes from a
+step that changes something outside, the same value may stand for something new (a path), so that
+there the version counts as well. Some
 classes of failure say that the same again cannot help: there the price is infinite at once; for
 the others it is infinite after a number of failures in a row. A success forgets.
 
@@ -13,22 +16,24 @@ person may change is from where to count: an answer "retry" forgives what was be
 
 from __future__ import annotations
 
+import hashlib
 import re
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from leadhand.core import refs
 from leadhand.planners.goal.operators import is_flag, operator_name
-from leadhand.planners.goal.world import ANSWER, HAVE, Fact
+from leadhand.planners.goal.world import given, have, promised, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan import Doc, Json
     from leadhand.core.report import FailedAttempt, Failure, PlannerView, StepView
     from leadhand.planners.goal.operators import Operator, Operators
-    from leadhand.planners.goal.world import World
+    from leadhand.planners.goal.world import Fact, World
 
 FAILURES_MAX = {
     "transient": 6,
@@ -73,6 +78,8 @@ class Past(msgspec.Struct):
     """Facts whose giver found its task too large or unclear."""
     hopeless: set[str]
     """Steps that failed, and would fail again."""
+    changing: frozenset[str] = frozenset()
+    """Steps that change something outside: what they give may be new though it looks the same."""
 
 
 class Prices(NamedTuple):
@@ -91,16 +98,41 @@ def bound(operator: Operator, facts: Mapping[str, Fact]) -> Doc:
     return found
 
 
-def input_of(operator: Operator, facts: Mapping[str, Fact]) -> str | None:
+def input_of(
+    operator: Operator, world: World, view: PlannerView, changing: frozenset[str]
+) -> str | None:
     """A name for an operator's input; None when some of it is not there."""
+    facts = world.facts
     if any(fact not in facts for fact in operator.needs if not is_flag(fact)):
         return None
-    others = {facts[fact].version for fact in operator.unbound if not is_flag(fact)}
-    return _digest(bound(operator, facts), sorted(others - {HAVE, ANSWER}))
+    parameters = bound(operator, facts)
+    others = {fact: facts[fact].value for fact in operator.unbound if not is_flag(fact)}
+    return _digest(operator, parameters, others, view, changing)
 
 
-def _digest(parameters: Doc, versions: list[str]) -> str:
-    return msgspec.json.encode([parameters, versions], order="sorted").decode()
+def _changing(view: PlannerView, operators: Operators) -> frozenset[str]:
+    """The steps that write places or change something outside."""
+    found = set()
+    for step in view.timeline:
+        operator = operators.by_name.get(operator_name(step.worker, step.action))
+        if operator is not None and (operator.writes or operator.changes):
+            found.add(step.id)
+    return frozenset(found)
+
+
+def _digest(
+    operator: Operator | None,
+    parameters: Doc,
+    others: Doc,
+    view: PlannerView,
+    changing: frozenset[str],
+) -> str:
+    """What is equal for equal inputs: values, and versions where those count."""
+    used = [ref.name for ref in refs.find([parameters, others]) if ref.kind == "steps"]
+    reads = operator is not None and bool(operator.reads)
+    versions = sorted({name for name in used if reads or name in changing})
+    values = resolved([parameters, others], view)
+    return hashlib.sha256(msgspec.json.encode([values, versions], order="sorted")).hexdigest()
 
 
 def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -> Past:
@@ -109,18 +141,23 @@ def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -
     counted = {(each.step, each.attempt) for each in view.failed_attempts[forgiven:]}
     if not view.failed_attempts and all(step.status != "skipped" for step in view.timeline):
         return found
-    gives: dict[str, tuple[str, ...]] = {}
-    for step in view.timeline:
-        gives[step.id] = tuple(step.planned.get("gives") or ())
+    changing = found.changing = _changing(view, operators)
+    failing: set[str] = set()
+    true = {name: have(name, value).value for name, value in view.goal.have.items()}
     for step in view.timeline:
         own = operators.by_name.get(operator_name(step.worker, step.action))
-        text = _input_of_step(step, own, gives)
+        text = ""
+        name = operator_name(step.worker, step.action)
+        if step.id in world.failures or step.status == "skipped" or name in failing:
+            text = _input_of_step(step, own, true, view, changing)
         failed = [each for each in world.failures.get(step.id, ()) if _counts(each, counted)]
         for each in failed:
             _add(found, operator_name(each.worker, step.action), text, each, operators)
-        name = operator_name(step.worker, step.action)
+            failing.add(operator_name(each.worker, step.action))
         if step.status == "succeeded":
             found.records.pop((name, text), None)
+            gives = given(step.id, promised(step, operators, "gives"))
+            true |= {fact: each.value for fact, each in gives.items()}
         elif step.status == "skipped":
             found.skipped[name, text] = step.reason or "it was skipped"
             found.hopeless.add(step.id)
@@ -143,13 +180,16 @@ def _counts(each: FailedAttempt, counted: set[tuple[str, int]]) -> bool:
 
 
 def _input_of_step(
-    step: StepView, operator: Operator | None, gives: Mapping[str, tuple[str, ...]]
+    step: StepView,
+    operator: Operator | None,
+    true: Mapping[str, Json],
+    view: PlannerView,
+    changing: frozenset[str],
 ) -> str:
-    """The same name for the input that a step was planned with."""
+    """The same name for the input that a step was planned with, from what was true then."""
     unbound = [fact for fact in operator.unbound if not is_flag(fact)] if operator else []
-    after = [each for each in step.planned.get("depends_on") or () if isinstance(each, str)]
-    versions = sorted(each for each in after if not set(unbound).isdisjoint(gives.get(each, ())))
-    return _digest(step.planned.get("parameters") or {}, versions)
+    others = {fact: true[fact] for fact in unbound if fact in true}
+    return _digest(operator, step.planned.get("parameters") or {}, others, view, changing)
 
 
 def _add(found: Past, name: str, text: str, each: FailedAttempt, operators: Operators) -> None:
@@ -206,7 +246,7 @@ def prices(
         price = (operator.cost or unit) + unit * 1e-9 * min(operator.est_s, 1e6)
         why = ""
         if name in touched:
-            price, why = _remembered(operator, price, world, before)
+            price, why = _remembered(operator, price, world, before, view)
         if price < inf and operator.worker in view.barred:
             price, why = price * BARRED, view.barred[operator.worker]
         if price < inf and view.budget_left is not None and operator.cost > view.budget_left:
@@ -219,8 +259,10 @@ def prices(
     return found
 
 
-def _remembered(operator: Operator, price: float, world: World, before: Past) -> tuple[float, str]:
-    text = input_of(operator, world.facts)
+def _remembered(
+    operator: Operator, price: float, world: World, before: Past, view: PlannerView
+) -> tuple[float, str]:
+    text = input_of(operator, world, view, before.changing)
     if text is None:
         return price, ""
     key = (operator.name, text)

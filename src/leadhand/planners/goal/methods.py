@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 ITEMS_MAX = 1000
 STAR = "*"
+LOST = "lost"
+"""The status here of a step that waits for one that failed."""
 
 
 class Split(msgspec.Struct, omit_defaults=True):
@@ -202,11 +204,13 @@ def carry(
                 return Carried(docs, split)
             ids = []
         status = {ident: view.steps[ident].status for ident in ids}
+        # What waits for a part that failed is not coming either.
+        status |= dict.fromkeys(set(world.lost).intersection(ids), LOST)
         failed = [ident for ident in ids if status[ident] not in ("succeeded", *_OPEN)]
         if any(status[ident] in _OPEN for ident in ids):
             return Carried([], split)
         if failed:
-            again = [_again(ident, stage, view, names) for ident in failed]
+            again = [_again(ident, stage, status[ident], view, names) for ident in failed]
             renamed = dict(zip(failed, (doc["id"] for doc in again), strict=True))
             split.steps[number] = [renamed.get(ident, ident) for ident in ids]
             return Carried(again, split)
@@ -217,10 +221,10 @@ def carry(
 _OPEN = ("waiting", "ready", "running", "probing", "backing_off", "undecided", "asking")
 
 
-def _again(ident: str, stage: Stage, view: PlannerView, names: Names) -> Doc:
+def _again(ident: str, stage: Stage, status: str, view: PlannerView, names: Names) -> Doc:
     doc = {**view.steps[ident].planned, "id": names.take(stage.operator)}
     doc.pop("supersedes", None)
-    if view.steps[ident].status == "failed":
+    if status in ("failed", "cancelled", LOST):
         doc["supersedes"] = ident
     return doc
 

@@ -42,6 +42,10 @@ class Notes(msgspec.Struct, omit_defaults=True):
     heard: int = 0
     """How many recommendations were answered."""
 
+    def parts(self) -> set[str]:
+        """The steps that methods put into the run."""
+        return {ident for split in self.splits.values() for ids in split.steps for ident in ids}
+
     def to_doc(self) -> Doc:
         """As it is logged."""
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]

@@ -36,7 +36,7 @@ from leadhand.planners.goal.relaxed import explore
 from leadhand.planners.goal.search import NODES_MAX
 from leadhand.planners.goal.steps import Names, Writer, expected, tidy
 from leadhand.planners.goal.task import Task
-from leadhand.planners.goal.world import World, fold, value_of
+from leadhand.planners.goal.world import World, fold, promised, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -123,11 +123,13 @@ class GoalPlanner:
         operators = self._known[1]
         # The steps are looked at more than once, and each look is a copy.
         steps = tuple(view.timeline)
+        kept = notes.read(view.notes)
         idle: tuple[StepView, ...] = ()
         if view.goal.mode == WHOLE:
-            idle = tuple(step for step in steps if step.status in IDLE)
-        view = replace(view, timeline=tuple(step for step in steps if step not in idle))
-        kept = notes.read(view.notes)
+            parts = kept.parts()
+            idle = tuple(s for s in steps if s.status in IDLE and s.id not in parts)
+        waiting = {step.id for step in idle}
+        view = replace(view, timeline=tuple(step for step in steps if step.id not in waiting))
         said = notes.said(view, kept)
         world = fold(view, operators, said.facts)
         before = past(view, world, operators, said.forgiven)
@@ -274,9 +276,9 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...]) -> Decision:
 
 def _writer(scene: Scene) -> Writer:
     failed = {
-        "\0".join(sorted(step.planned.get("gives") or ())): step.id
+        "\0".join(sorted(gives)): step.id
         for step in scene.view.timeline
-        if step.status == "failed" and step.planned.get("gives")
+        if step.status == "failed" and (gives := promised(step, scene.operators, "gives"))
     }
     names = Names({step.id for step in (*scene.view.timeline, *scene.idle)})
     return Writer(scene.operators, scene.prices, names, failed, scene.wanted)
@@ -314,9 +316,15 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
     outlook = expected(map(tidy, later[:WAY_MAX]))
     # One step that is all there is to do needs nobody to look again.
     final = view.call == 1 and len(way) == len(now) == 1 and view.goal.mode != NEXT_STEP
-    cancel = tuple(step.id for step in scene.idle)
+    cancel = (*(step.id for step in scene.idle), *_gone(scene, now))
     notes = scene.notes.to_doc()
     return Propose(tuple(now), final, outlook, because, cancel, notes)
+
+
+def _gone(scene: Scene, steps: Iterable[Doc]) -> list[str]:
+    """Steps that wait for failed ones, and whose place none of the new steps takes."""
+    replaced = {doc.get("supersedes") for doc in steps}
+    return [ident for ident in scene.world.lost if ident not in replaced]
 
 
 def _whole(scene: Scene, way: list[Operator]) -> Decision:

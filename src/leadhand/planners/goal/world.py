@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core import refs
+from leadhand.core.graph import dependencies
+from leadhand.core.graph import order as in_order
 from leadhand.planners.goal.operators import is_flag, operator_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from leadhand.core.plan import Doc, Json
     from leadhand.core.report import FailedAttempt, PlannerView, StepView
     from leadhand.planners.goal.operators import Operators
 
 SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"})
+DEAD = frozenset({"failed", "skipped", "cancelled"})
+"""Ends after which a step gives nothing any more, unless another one takes its place."""
 BROKEN = frozenset({"invalid_output", "criteria_unmet"})
 HAVE = "(have)"
 ANSWER = "(answer)"
@@ -54,6 +58,14 @@ class Under(NamedTuple):
     writes: tuple[str, ...]
 
 
+class Lost(NamedTuple):
+    """A step that waits for one that failed: it is not coming unless that one is replaced."""
+
+    step: Under
+    roots: frozenset[str]
+    """The steps without which it cannot start."""
+
+
 class World(msgspec.Struct):
     """What is true now, and what will be when everything under way has succeeded."""
 
@@ -62,6 +74,12 @@ class World(msgspec.Struct):
     under_way: list[Under]
     failures: dict[str, list[FailedAttempt]]
     """Failed attempts by step."""
+    lost: dict[str, Lost] = {}
+    """Steps that wait for failed ones, directly or through others."""
+
+    def revived(self, replaced: Collection[str]) -> list[Under]:
+        """The lost steps that can start once `replaced` have successors."""
+        return [each.step for each in self.lost.values() if each.roots <= set(replaced)]
 
 
 def fold(view: PlannerView, operators: Operators, answers: Mapping[str, Json]) -> World:
@@ -71,8 +89,9 @@ def fold(view: PlannerView, operators: Operators, answers: Mapping[str, Json]) -
     failures: dict[str, list[FailedAttempt]] = {}
     for failed in view.failed_attempts:
         failures.setdefault(failed.step, []).append(failed)
-    under_way: list[Under] = []
-    for step in view.timeline:
+    open_steps: list[StepView] = []
+    steps = tuple(view.timeline)
+    for step in steps:
         if step.status == "succeeded":
             for fact in promised(step, operators, "drops"):
                 facts.pop(fact, None)
@@ -81,13 +100,56 @@ def fold(view: PlannerView, operators: Operators, answers: Mapping[str, Json]) -
         for fact in _broken(step, failures.get(step.id, ()), operators):
             facts.pop(fact, None)
         if step.status not in SETTLED:
-            under_way.append(_under(step, operators))
+            open_steps.append(step)
+    roots = lost_roots(steps, open_steps)
+    under_way = [_under(step, operators) for step in open_steps if step.id not in roots]
+    lost = {
+        step.id: Lost(_under(step, operators), roots[step.id])
+        for step in open_steps
+        if step.id in roots
+    }
     coming = dict(facts)
     for each in under_way:
         for fact in each.drops:
             coming.pop(fact, None)
         coming = given(each.id, each.gives) | coming
-    return World(facts, coming, under_way, failures)
+    return World(facts, coming, under_way, failures, lost)
+
+
+def lost_roots(
+    steps: Iterable[StepView], open_steps: Iterable[StepView]
+) -> dict[str, frozenset[str]]:
+    """The open steps that wait for a dead one, each with the dead ones it waits for.
+
+    A dependency on a step that was superseded is one on its successor; one that tolerates a
+    failure is none here.
+    """
+    status, heirs = {}, {}
+    for step in steps:
+        status[step.id] = step.status
+        if "supersedes" in step.planned:
+            heirs[str(step.planned["supersedes"])] = step.id
+    if DEAD.isdisjoint(status.values()):
+        return {}
+    waits: dict[str, list[str]] = {}
+    for step in open_steps:
+        if step.status == "waiting":
+            strict = [name for name, mild in dependencies(step.planned).items() if not mild]
+            waits[step.id] = [_heir(name, heirs) for name in strict]
+    found: dict[str, frozenset[str]] = {}
+    for ident in in_order(waits):
+        names = waits.get(ident, ())
+        dead = {name for name in names if status.get(name) in DEAD}
+        dead = dead.union(*(found[name] for name in names if name in found))
+        if dead:
+            found[ident] = frozenset(dead)
+    return found
+
+
+def _heir(name: str, heirs: Mapping[str, str]) -> str:
+    while name in heirs:
+        name = heirs[name]
+    return name
 
 
 def have(name: str, value: Json) -> Fact:
@@ -128,6 +190,43 @@ def value_of(fact: Fact, view: PlannerView) -> Json:
         return view.params[ref.name] if ref.kind == "params" else view.results[ref.name]
 
     return refs.resolve(fact.value, look)
+
+
+def resolved(value: Json, view: PlannerView) -> Json:
+    """A parameter as its worker gets it: references replaced by what they refer to.
+
+    A reference without a value stays as it is written. Whole data that is stored apart is named
+    by its content and not loaded.
+    """
+
+    def look(ref: refs.Ref) -> Json:
+        if ref.kind == "params":
+            return view.params[ref.name]
+        name = _successor(ref.name, view)
+        if not ref.path and name in view.steps:
+            data = view.steps[name].data
+            if isinstance(data, dict) and set(data) == {"$artifact"}:
+                return data
+        return view.results[name]
+
+    if isinstance(value, dict):
+        return {key: resolved(item, view) for key, item in value.items()}
+    if isinstance(value, list):
+        return [resolved(item, view) for item in value]
+    try:
+        return refs.resolve(value, look)
+    except LookupError:
+        return value
+
+
+def _successor(name: str, view: PlannerView) -> str:
+    """The step whose data a reference to a step means now."""
+    while name in view.steps and view.steps[name].status == "superseded":
+        heirs = [each.id for each in view.timeline if each.planned.get("supersedes") == name]
+        if not heirs:
+            break
+        name = heirs[-1]
+    return name
 
 
 def names_of(facts: Json) -> tuple[str, ...]:

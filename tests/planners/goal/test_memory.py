@@ -1,0 +1,148 @@
+"""Failure memory: the same value is the same input, however it was written."""
+
+import pytest
+
+from leadhand import Goal, Hybrid, Lead, Permanent, Propose, TooComplex, Unavailable, method, worker
+from leadhand.core.catalog import Offer
+from leadhand.core.report import FailedAttempt, Failure, GiveUp, PlannerView, StepView
+from leadhand.planners.goal.memory import input_of, past
+from leadhand.planners.goal.operators import Operator, Operators
+from leadhand.planners.goal.world import Fact, World
+from leadhand.planners.sound import repeats
+from leadhand.stores.memory import MemoryStore
+from leadhand.testing import ScriptedPlanner, ScriptedWorker, simulate
+from tests.planners.goal.judge import Does, catalog_of
+
+LITERAL = {"topic": "prices"}
+REFERENCE = {"topic": "${{ params.topic }}"}
+RESULT = {"topic": "${{ steps.say.data }}"}
+PART_OF_TEXT = {"topic": "pri${{ params.end }}"}
+
+
+def view_of(failed):
+    """A run in which `fetch` failed for good with some parameters."""
+    steps = [
+        StepView("say", "say", "", "succeeded", planned={"id": "say", "worker": "say"}),
+        StepView("one", "fetch", "", "failed", planned={"parameters": failed}),
+    ]
+    return PlannerView(
+        run="r",
+        goal=Goal(want=("raw",), have={"topic": "prices", "end": "ces"}),
+        call=2,
+        why="report",
+        steps={step.id: step for step in steps},
+        results={"say": "prices"},
+        failed_attempts=(FailedAttempt("one", 1, "fetch", Failure("permanent", "gone")),),
+        params={"topic": "prices", "end": "ces"},
+        catalog=catalog_of([Does("fetch", ("topic",), ("raw",))]),
+        timeline=steps,
+    )
+
+
+WAYS = [LITERAL, REFERENCE, RESULT, PART_OF_TEXT]
+
+
+@pytest.mark.parametrize("failed", WAYS)
+@pytest.mark.parametrize("proposed", WAYS)
+def test_a_value_is_the_same_input_however_it_is_written(failed, proposed):
+    """For the goal planner's prices and for the check of other planners' proposals."""
+    view = view_of(failed)
+    assert "has failed at for good" in repeats(
+        [{"id": "two", "worker": "fetch", "parameters": proposed}], view
+    )
+    fetch = Operator(
+        name="fetch", worker="fetch", needs=("topic",), gives=("raw",), takes={"topic": "topic"}
+    )
+    operators = Operators([fetch])
+    facts = {"topic": Fact("somewhere", proposed["topic"])}
+    world = World(facts, facts, [], {"one": list(view.failed_attempts)})
+    before = past(view, world, operators, 0)
+    assert ("fetch", input_of(fetch, world, view, before.changing)) in before.records
+
+
+def test_another_value_is_another_input():
+    """Nothing is said against it."""
+    step = {"id": "two", "worker": "fetch", "parameters": {"topic": "tides"}}
+    assert repeats([step], view_of(LITERAL)) == ""
+
+
+def test_where_the_giver_changes_something_outside_the_version_counts():
+    """The same path may stand for a new file: after it was written again, there is a new chance."""
+    calls = []
+
+    @worker(gives="path", writes=["out/rows"], effects=["disk"], idempotent=True)
+    async def write(topic: str) -> str:
+        return "out/rows"
+
+    @worker(gives="table", drops=["path"])
+    async def load(path: str) -> list[int]:
+        calls.append(path)
+        if len(calls) == 1:
+            raise Permanent("the file is cut off")
+        return [1]
+
+    first = ScriptedPlanner(
+        [
+            Propose([{"id": "w", "worker": "write", "parameters": {"topic": "x"}}]),
+            Propose([{"id": "l", "worker": "load", "parameters": {"path": "out/rows"}}]),
+            Propose([{"id": "w2", "worker": "write", "parameters": {"topic": "x"}}]),
+            GiveUp("no idea"),
+        ]
+    )
+    done = simulate(Goal(want="table", have={"topic": "x"}), [write, load], Hybrid(first))
+    assert (done.outcome.result, len(calls)) == ([1], 2)
+
+
+def test_after_a_handover_what_failed_for_good_is_not_tried_again():
+    """The first planner wrote the text, the goal planner writes a reference to it."""
+    schema = {"type": "object", "properties": {"topic": {}}, "required": ["topic"]}
+    offer = Offer(parameters=schema, needs=("topic",), gives=("raw",), cost=1)
+    near = ScriptedWorker("near", [Permanent("gone")], offer=offer)
+    far = ScriptedWorker(
+        "far", [[1]], offer=Offer(parameters=schema, needs=("topic",), gives=("raw",), cost=9)
+    )
+    first = ScriptedPlanner(
+        [Propose([{"id": "a", "worker": "near", "parameters": LITERAL}]), GiveUp("no idea")]
+    )
+    lead = Lead([near, far], Hybrid(first), MemoryStore())
+    outcome = lead.run_sync(Goal(want="raw", have={"topic": "prices"}))
+    assert (outcome.result, len(near.calls), len(far.calls)) == ([1], 1, 1)
+
+
+@pytest.mark.parametrize("mode", ["auto", "next_step", "whole"])
+@pytest.mark.parametrize("busy", [{3: 1}, {1: 1}, {3: 1, 2: 1}])
+def test_parts_that_wait_for_a_failed_part_are_done_after_it_is_replaced(mode, busy):
+    """Parts that touch the same file go one after the other; one of them fails once."""
+    calls = []
+
+    @worker(gives="table")
+    async def at_once(raw: list[int]) -> list[int]:
+        raise TooComplex("too many")
+
+    @worker(gives="parts")
+    async def split(raw: list[int]) -> list[list[int]]:
+        return [[each] for each in raw]
+
+    @worker(gives="done_part", writes=["out/rows"], idempotent=True)
+    async def part(one: list[int]) -> list[int]:
+        calls.append(one[0])
+        if calls.count(one[0]) <= busy.get(one[0], 0):
+            raise Unavailable("busy")
+        return one
+
+    @worker(gives="merged")
+    async def merge(parts: list[list[int]]) -> list[int]:
+        return sorted(row for rows in parts for row in rows)
+
+    @method("table")
+    def in_parts():
+        return ["split", "part*", "merge"]
+
+    @worker(gives="summary")
+    async def summarise(table: list[int]) -> str:
+        return f"{table}"
+
+    goal = Goal(want="summary", have={"raw": [3, 1, 2]}, mode=mode)
+    done = simulate(goal, [at_once, split, part, merge, in_parts, summarise])
+    assert (done.outcome.result, done.violations) == ("[1, 2, 3]", ())
+    assert len(calls) == 3 + sum(busy.values())
