@@ -98,10 +98,11 @@ def play(row: Any) -> Played:
     for each in row["rounds"]:
         if each["valid"] is None:  # There is no record of the verifier, but of the end.
             each["valid"] = row["final_correct"]
-    plans = [[call.strip("() ").lower() for call in each["plan"] or ()] for each in row["rounds"]]
+    spoken = [[line.strip().lower() for line in each["plan"] or ()] for each in row["rounds"]]
+    plans = [calls_of(lines) for lines in spoken]
     verdicts = [
-        _verdict(plan, each, view, form)
-        for plan, each in zip(plans, row["rounds"], strict=True)
+        _verdict(plan, lines, each, view, form)
+        for plan, lines, each in zip(plans, spoken, row["rounds"], strict=True)
         for form in FORMS
     ]
     ledger = Ledger()
@@ -129,14 +130,29 @@ def _spoken(plans: list[list[str]], rounds: list[Any]) -> Any:
         turn = min(next(turns), len(plans) - 1)
         used = rounds[turn]["usage"]
         usage = Usage(used["prompt_tokens"] or 0, used["completion_tokens"] or 0)
-        return Answer(text="recorded", data=_answer(plans[turn], "data"), usage=usage)
+        return Answer(text="recorded", data=_answer(plans[turn]), usage=usage)
 
     return speak
 
 
-def _verdict(plan: list[str], recorded: Any, view: PlannerView, form: str) -> Verdict:
-    """The planner's word on one plan; a second question shows what it sends back."""
-    model = ScriptedModel([_answer(plan, form), {"kind": "give_up", "because": "", "reason": "x"}])
+def calls_of(lines: list[str]) -> list[str]:
+    """The calls of a recorded plan, without brackets; some models write several on one line."""
+    return [
+        call.strip("() ")
+        for line in lines
+        for call in (re.findall(r"\([^()]*\)", line) or [line])
+    ]
+
+
+def _verdict(
+    plan: list[str], lines: list[str], recorded: Any, view: PlannerView, form: str
+) -> Verdict:
+    """The planner's word on one plan; a second question shows what it sends back.
+
+    As data a step is one call; as a list the lines are those that the model wrote.
+    """
+    asked = _list(lines) if form == "list" else _answer(plan)
+    model = ScriptedModel([asked, {"kind": "give_up", "because": "", "reason": "x"}])
     style = "list" if form == "list" else "whole"
     planner = ModelPlanner(model, rounds=2, tokens=200, style=style)
     decision = asyncio.run(planner.decide(view))
@@ -149,9 +165,12 @@ def _verdict(plan: list[str], recorded: Any, view: PlannerView, form: str) -> Ve
     return Verdict(accepted, recorded["valid"], _names(sent, recorded["feedback"] or ""), sent)
 
 
-def _answer(plan: list[str], form: str) -> Any:
-    if form == "list":
-        return "\n".join(f"{i}. ({call})" for i, call in enumerate(plan, 1)) or "(none)"
+def _list(lines: list[str]) -> str:
+    closed = [line if line.startswith("(") else f"({line})" for line in lines]
+    return "\n".join(f"{i}. {line}" for i, line in enumerate(closed, 1)) or "(none)"
+
+
+def _answer(plan: list[str]) -> Any:
     steps = [
         {
             "id": f"s{i}",

@@ -148,7 +148,7 @@ class ModelPlanner:
         """What to do next, by the model, or why there is no answer that can be used."""
         kept = _read(view.notes)
         style = self._style(view)
-        parts = telling.told(view, self.tokens)
+        parts = telling.told(view, self.tokens, lists=style == "list")
         parts["style"] = STYLE[style] or self.prompts.fill("list")
         if kept.said:
             parts["now"] += f"\nYour notes: {kept.said}"
@@ -179,6 +179,9 @@ class ModelPlanner:
             kept.asked += 1
             if isinstance(found, str):
                 problem = found
+                if style == "list" and said.text in seen:
+                    return self._over(f"it proposes again what was refused ({problem})", kept)
+                seen.add(said.text)
             else:
                 decision, notes = found
                 assert not isinstance(decision, answers.Look)
@@ -230,7 +233,7 @@ class ModelPlanner:
     async def _ask(self, turns: list[Turn], style: str) -> Answer:
         """One answer; a provider that is at fault is asked again, a little later."""
         request = Request(
-            system=self.prompts.fill("system"),
+            system=self.prompts.fill("system_list" if style == "list" else "system"),
             turns=tuple(turns),
             schema=None if style == "list" else answers.SCHEMA,
             **self._limits,

@@ -1,12 +1,14 @@
 """The prompts of a model planner: Markdown beside this file, or in a folder of one's own.
 
-    system.md     what a planner is, the rules, the form of an answer
-    question.md   the state, as a planner is asked
-    wrong.md      what is said when a proposal cannot be carried out
-    list.md       instead of the form, for models that cannot keep to one
+    system.md       what a planner is, the rules, the form of an answer
+    system_list.md  the same for style `list`, whose answers are numbered lists
+    question.md     the state, as a planner is asked
+    wrong.md        what is said when a proposal cannot be carried out
+    list.md         the form of an answer in style `list`
 
-A folder of one's own holds any of these; what it does not hold is taken from here. `{{name}}`
-stands for a part of the state. A digest of all four goes into the log with every call.
+A folder of one's own holds any of these; what it does not hold is taken from here, except that its
+`system.md` stands for `system_list.md` too. `{{name}}` stands for a part of the state. A digest of
+all of them goes into the log with every call.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from leadhand.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NAMES = ("system", "question", "wrong", "list")
+NAMES = ("system", "system_list", "question", "wrong", "list")
 HOLES = {
     "question": frozenset(
         {"goal", "criteria", "given", "workers", "steps"}
@@ -35,7 +37,7 @@ _HOLE = re.compile(r"\{\{(\w+)\}\}")
 
 
 class Prompts:
-    """Four templates, and their digest."""
+    """The templates, and their digest."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else None
@@ -45,9 +47,11 @@ class Prompts:
         self.digest = digest("\0".join(self._texts.values()).encode())[:16]
 
     def _read(self, name: str) -> str:
-        own = self.folder / f"{name}.md" if self.folder is not None else None
-        if own is not None and own.exists():
-            return _checked(name, own)
+        names = ("system_list", "system") if name == "system_list" else (name,)
+        for each in names if self.folder is not None else ():
+            own = self.folder / f"{each}.md"  # type: ignore[operator]  # there is a folder
+            if own.exists():
+                return _checked(name, own)
         ours = files("leadhand.planners.model").joinpath("prompts", f"{name}.md")
         return ours.read_text(encoding="utf-8")
 

@@ -53,13 +53,16 @@ def clean(text: str) -> str:
     return _UNSEEN.sub("", text)
 
 
-def told(view: PlannerView, tokens: int) -> dict[str, str]:
-    """The parts of the state, by the names that the prompts know, without secrets."""
+def told(view: PlannerView, tokens: int, *, lists: bool = False) -> dict[str, str]:
+    """Return the parts of the state, by the names that the prompts know, without secrets.
+
+    With `lists` nothing is said of references, which a numbered list cannot hold.
+    """
     room = tokens * TOKEN_CHARS
     parts = {
         "goal": view.goal.text or f"Make these true: {', '.join(view.goal.want)}",
         "criteria": _criteria(view.goal),
-        "given": _given(view.goal, room // 8),
+        "given": _given(view.goal, room // 8, lists=lists),
         "workers": _workers(view, room // 3),
         "steps": _steps(view, room // 6),
         "results": _results(view, room // 3),
@@ -100,12 +103,13 @@ def _criteria(goal: Goal) -> str:
     return "# Acceptance criteria\n" + "\n".join(lines) + "\n" if lines else ""
 
 
-def _given(goal: Goal, room: int) -> str:
+def _given(goal: Goal, room: int, *, lists: bool) -> str:
     if not goal.have:
         return ""
     each = max(80, room // len(goal.have))
     lines = [f"- {name} = {_cut(_json(value), each)}" for name, value in goal.have.items()]
-    return "# Given (as parameters: ${{ params.NAME }})\n" + "\n".join(lines) + "\n"
+    how = "" if lists else " (as parameters: ${{ params.NAME }})"
+    return f"# Given{how}\n" + "\n".join(lines) + "\n"
 
 
 def _workers(view: PlannerView, room: int) -> str:
