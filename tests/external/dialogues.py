@@ -138,9 +138,7 @@ def _spoken(plans: list[list[str]], rounds: list[Any]) -> Any:
 def calls_of(lines: list[str]) -> list[str]:
     """The calls of a recorded plan, without brackets; some models write several on one line."""
     return [
-        call.strip("() ")
-        for line in lines
-        for call in (re.findall(r"\([^()]*\)", line) or [line])
+        call.strip("() ") for line in lines for call in (re.findall(r"\([^()]*\)", line) or [line])
     ]
 
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from leadhand import Context, Finish, Goal, Propose, Report, worker
+from leadhand import Ask, Context, Finish, Goal, Hybrid, Propose, Report, worker
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
-from leadhand.errors import PlanInvalid, RateLimited, Transient
+from leadhand.errors import PlanInvalid, RateLimited, Transient, UsageError
 from leadhand.testing import (
     HANG,
     Deadlock,
@@ -198,3 +198,65 @@ async def test_a_manual_clock_can_be_slept_on():
     clock = ManualClock(0)
     await clock.sleep(5)
     assert clock.now() == clock.wall() == 5_000_000
+
+
+@worker(gives="x", idempotent=True)
+async def give_x() -> int:
+    return 1
+
+
+WANT_X = Goal(text="x", want="x")
+
+
+def sync_plan(_view):
+    return Propose(({"id": "mine", "worker": "give_x"},), final=True)
+
+
+async def in_thread(view):
+    return await asyncio.to_thread(sync_plan, view)
+
+
+@pytest.mark.parametrize(
+    ("planner", "words"),
+    [
+        (sync_plan, "sync_plan is a sync function"),
+        (Hybrid(sync_plan), "sync_plan is a sync function"),
+        (Hybrid(Hybrid(sync_plan)), "sync_plan is a sync function"),
+        (Hybrid(in_thread), "a simulation has no threads"),
+    ],
+)
+def test_a_planner_that_needs_a_thread_is_refused(planner, words):
+    """It was dropped, and the goal planner did all the work without a word."""
+    with pytest.raises(UsageError, match=words):
+        simulate(WANT_X, [give_x], planner)
+
+
+async def asks_with_a_default(view):
+    if not view.answers:
+        return Ask("ok?", ("yes", "no"), default="no", within_s=60)
+    return Finish(view.answers[-1]["choice"])
+
+
+def test_a_question_with_a_default_is_answered_before_its_time_is_up():
+    """`answers` was never asked: the run does not rest while the default's timer runs."""
+    done = simulate(Goal(text="g"), [give_x], asks_with_a_default, answers=lambda _question: "yes")
+    assert done.outcome.result == "yes"
+    assert done.seconds < 1
+    left_open = []
+    done = simulate(Goal(text="g"), [give_x], asks_with_a_default, answers=left_open.append)
+    assert done.outcome.result == "no"
+    assert done.seconds >= 60
+    assert len(left_open) == 1
+    assert not done.violations
+
+
+def test_a_question_with_a_default_survives_a_crash():
+    for n in range(1, 6):
+        done = simulate(
+            Goal(text="g"),
+            [give_x],
+            asks_with_a_default,
+            answers=lambda _question: "yes",
+            crash_after=[n],
+        )
+        assert done.outcome.result == "yes"

@@ -46,12 +46,17 @@ class ScriptPlanner:
         self.replans = replans
         self._function = function
 
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is awaited; a sync one is called in a thread."""
+        return inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
+            getattr(self._function, "__call__", None)  # noqa: B004 - an object with async __call__
+        )
+
     async def decide(self, view: PlannerView) -> Decision:
         """Call the function and make sure that its answer is a decision."""
-        if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
-            getattr(self._function, "__call__", None)  # noqa: B004 - an object with async __call__
-        ):
-            answer = await self._function(view)  # type: ignore[misc]
+        if self.is_async:
+            answer: object = await self._function(view)  # type: ignore[misc]
         else:
             answer = await asyncio.to_thread(self._function, view)
         if isinstance(answer, Plan):

@@ -54,6 +54,8 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.steps = 0
         self.troubles: list[str] = []
+        self.escaped: list[str] = []
+        """What tried to leave: a run that went on after it proves nothing."""
         """What nobody caught: exceptions in callbacks and in tasks nobody waits for."""
         self._random = random
         self._shuffle = shuffle
@@ -265,8 +267,10 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def _escape(name: str) -> Callable[..., Any]:
-    def escape(*_args: Any, **_more: Any) -> Any:
-        raise Escaped(f"{name}: a simulation has no threads, sockets or processes; be async")
+    def escape(loop: SimLoop, *_args: Any, **_more: Any) -> Any:
+        error = Escaped(f"{name}: a simulation has no threads, sockets or processes; be async")
+        loop.escaped.append(str(error))
+        raise error
 
     return escape
 

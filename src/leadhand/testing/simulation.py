@@ -5,7 +5,8 @@
 
 No time passes, nothing is written, and the same seed gives the same run. `crash_after` kills
 the host after its n-th commit and lets another take up the run: what your workers would see
-if the machine went down just there. Sync functions run in place, not in threads.
+if the machine went down just there. Workers that are sync functions run in place, not in threads;
+planners have to be async, and whatever else tries to leave virtual time is a `UsageError`.
 
 A commit takes a millisecond, and what happens at the same moment happens in an order drawn from
 the seed. With `seed=None` a commit takes no time and the order is asyncio's: what should take an
@@ -31,6 +32,9 @@ from leadhand.core.invariants import Violation, check
 from leadhand.core.ledger import describe
 from leadhand.core.records import Question
 from leadhand.engine.host import Host
+from leadhand.errors import UsageError
+from leadhand.planners.hybrid import Hybrid
+from leadhand.planners.script import ScriptPlanner
 from leadhand.stores.memory import MemoryDisk, MemoryStore
 from leadhand.testing.clock import Calendar, SimClock
 from leadhand.testing.loop import PROCESS, Deadlock, SimLoop
@@ -129,10 +133,12 @@ class _Simulator:
         self.run: Run | None = None
         self._crashes = sorted(crash_after)
         self._commits = 0
+        self._changed = asyncio.Event()
 
     def committed(self, process: int) -> None:
         """Count commits; kill the host when its time has come."""
         self._commits += 1
+        self._changed.set()
         if self._crashes and self._commits >= self._crashes[0] and process == self.process:
             self._crashes.pop(0)
             self.loop.kill(process)
@@ -147,6 +153,7 @@ class _Simulator:
         begun = RUN in self.disk.logs
         run = await (self.lead.take_up(host, RUN) if begun else begin(host))
         self.run = run
+        early = asyncio.get_running_loop().create_task(self._early(run, people))
         while True:
             await run.settled()
             answered = False
@@ -154,7 +161,23 @@ class _Simulator:
                 answered = await _answer(run, question, people) or answered
             if not answered:
                 break
+        early.cancel()
         await host.close()
+
+    async def _early(self, run: Run, people: Answers) -> None:
+        """Answer questions that have a default as they are asked: the run does not rest for them.
+
+        Each is put to `people` once here; what they leave open comes again when the run rests.
+        """
+        offered: set[str] = set()
+        while True:
+            open_ = [q for q in run.state.questions.values() if q.until and q.id not in offered]
+            for question in open_:
+                offered.add(question.id)
+                await _answer(run, question, people)
+            if not open_:
+                self._changed.clear()
+                await self._changed.wait()
 
     def drive(self, begin: Callable[[Host], Any], people: Answers) -> None:
         """Boot a host, and another when it was killed, until the run ended or waits."""
@@ -180,7 +203,7 @@ Answers = Callable[[Question], "str | tuple[str, Any] | None"]
 
 async def _answer(run: Run, question: Question, people: Answers) -> bool:
     said = people(question)
-    if said is None:
+    if said is None or question.id not in run.state.questions:
         return False
     choice, data = said if isinstance(said, tuple) else (said, None)
     await run.said(
@@ -202,16 +225,24 @@ def simulate(
 ) -> Simulation:
     """Run something from beginning to end in virtual time.
 
-    It ends when the run ended, or when it waits for an answer that `answers` does not give.
+    It ends when the run ended, or when it waits for an answer that `answers` does not give. A
+    question with a default is put to `answers` as soon as it is asked, before the default counts.
+
+    Raise `UsageError` for a planner that is a sync function, alone or as a part of `Hybrid`: it
+    would run in a thread, where virtual time does not hold; and when anything else left virtual
+    time, whatever became of the run.
     """
     registry = Registry(workers, threads=_Threads())
     lead = Lead(registry, planner, policy=policy, actor="person")
+    _refuse_sync(lead.planner)
     world = _Simulator(lead, seed, crash_after)
 
     def begin(host: Host) -> Any:
         return lead.begin(host, what, params=params, run_id=RUN)
 
     world.drive(begin, answers or (lambda _question: None))
+    if world.loop.escaped:
+        raise UsageError(world.loop.escaped[0])
     if world.run is None:
         raise Deadlock("the run never started")
     events = [(e.at, decode(e.version, e.body)) for e in world.disk.logs[RUN]]
@@ -224,3 +255,15 @@ def simulate(
         seconds=world.loop.time(),
         hosts=world.process + 1,
     )
+
+
+def _refuse_sync(planner: Any) -> None:
+    """Raise `UsageError` for a planner that would call a sync function in a thread."""
+    if isinstance(planner, Hybrid):
+        _refuse_sync(planner.first)
+        _refuse_sync(planner.then)
+    elif isinstance(planner, ScriptPlanner) and not planner.is_async:
+        raise UsageError(
+            f"simulate: the planner {planner.name} is a sync function, which runs in a thread, and "
+            f"a simulation has none. Fix: write async def {planner.name}(view)."
+        )
