@@ -111,7 +111,7 @@ async def test_a_call_that_is_broken_off_is_written_down_too(purse):
 
 
 def test_prices():
-    published = ModelName("anthropic", "claude-sonnet-5")
+    published = ModelName("anthropic", "claude-sonnet-4-5")
     assert prices.cost(published, Usage(1000, 100)) == pytest.approx(0.0045)
     assert prices.cost(ModelName("anthropic", "claude-unheard-of"), Usage(1, 1)) is None
     assert prices.cost(ModelName("chat", "m", "http://127.0.0.1/v1"), Usage(9, 9)) == 0.0
@@ -188,7 +188,7 @@ def test_without_the_package_no_price_is_known(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     prices._published.cache_clear()
-    assert prices.cost(ModelName("anthropic", "claude-sonnet-5"), Usage(1, 1)) is None
+    assert prices.cost(ModelName("anthropic", "claude-sonnet-4-5"), Usage(1, 1)) is None
     prices._published.cache_clear()
 
 

@@ -189,11 +189,11 @@ CLOSED = {
 }
 
 
-async def asked_as(name, schema, reply, **more):
+async def asked_as(name, form, reply, **more):
     """One question to a real model name, and the request that arrived."""
     async with Endpoint([reply]) as endpoint:
         book = Book(models={"mine": ModelName(*name.split(":"), f"{endpoint.url}/v1", **more)})
-        request = Request(system="be brief", turns=(Told("hello"),), timeout_s=5, schema=schema)
+        request = Request(system="be brief", turns=(Told("hello"),), timeout_s=5, schema=form)
         return await book.client("mine").ask(request), endpoint.requests[0]
 
 
