@@ -1,9 +1,9 @@
-"""How well it plans and schedules, on data from outside: one table, every figure beside its goal.
+"""How well it plans and schedules: one table, every figure beside its goal.
 
 `make evals` runs everything; `make test` runs a part of it that a seed draws (`test_evals.py`).
 Each suite has cases, a way to play one (through the engine, in virtual time), and lines of the
 table, which rest on the word of judges that share no code with what they judge: `pddl_world`, the
-checker in `timed`, and the data's own gold values.
+checker in `timed`, the data's own gold values, and `graph_world` for worker graphs of our own.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from multiprocessing import Pool
 from typing import Any, NamedTuple
 
 from leadhand import GoalPlanner
-from tests.external import asynchow, data, dialogues, faulty, psplib, pursuit, recorded
+from tests.external import asynchow, data, dialogues, faulty, oracle, psplib, pursuit, recorded
 
 SEED = 20
 UNSOLVABLE = "unsolvable_blocksworld"
+COST_MOST = 1.02
+"""What a run may cost, as a share of the optimum, where no fault is hidden."""
 CALLS_MAX = 3
 """How often a planner may be asked before it must have proved that there is no way."""
 
@@ -40,6 +42,7 @@ class Suite(NamedTuple):
     """What is played, and how it is judged."""
 
     folder: str
+    """Where its data is; empty: it needs none."""
     cases: Callable[[], list[Any]]
     play: Callable[[Any], Any]
     lines: Callable[[list[Any]], list[Line]]
@@ -210,6 +213,39 @@ def psplib_lines(played: list[tuple[str, float, list[str]]]) -> list[Line]:
     return [*lines, none_of("psplib: schedules that break a rule", wrong, len(played))]
 
 
+# Random worker graphs: nothing from outside is needed.
+
+
+def graphs_lines(verdicts: list[oracle.Verdict]) -> list[Line]:
+    """Every kind of fault over all graphs, then what each family reached and what it cost."""
+    n, can = len(verdicts), [each for each in verdicts if each.reachable]
+    reached = sum(each.reached for each in can)
+    lines = [share("graphs: reachable goals that are reached", reached, len(can), 0.995)]
+    for what, wrong in oracle.FAULTS.items():
+        bad = [oracle.command(each) for each in verdicts if wrong(each)]
+        lines.append(none_of(f"graphs: {what}", bad, n))
+    for family in oracle.FAMILIES:
+        own = [each for each in verdicts if each.family == family]
+        if own:
+            lines += _family(family, own)
+    return lines
+
+
+def _family(name: str, own: list[oracle.Verdict]) -> list[Line]:
+    can = [each for each in own if each.reachable]
+    reached = sum(each.reached for each in can)
+    ends = f"{len(own) - len(can)} had no way"
+    figure = f"{reached} of {len(can)}, {ends}"
+    lines = [Line(f"graphs, {name}: reached", len(own), figure)]
+    ratios = [each.spent / each.optimum for each in own if each.optimum and each.reached]
+    if ratios:
+        mean, most = sum(ratios) / len(ratios), max(ratios)
+        figure = f"{mean:.4f} (at worst {most:.2f})"
+        what = f"graphs, {name}: cost over the optimum"
+        lines.append(Line(what, len(ratios), figure, f"<= {COST_MOST}", mean <= COST_MOST))
+    return lines
+
+
 SUITES = {
     "recorded": Suite("planbench", recorded_cases, recorded_play, recorded_lines, 25),
     "dialogues": Suite("planbench", dialogues.cases, dialogues.play, dialogues_lines, 40),
@@ -217,12 +253,14 @@ SUITES = {
     "faulty": Suite("planbench", faulty.cases, faulty_play, faulty_lines, 6),
     "asynchow": Suite("asynchow", asynchow.tasks, asynchow_play, asynchow_lines),
     "psplib": Suite("psplib", psplib.cases, psplib_play, psplib_lines),
+    "graphs": Suite("", oracle.cases, oracle.played, graphs_lines, 150),
 }
 
 
 def there(name: str) -> bool:
     """Whether the data of a suite is."""
-    return data.folder(SUITES[name].folder).is_dir()
+    folder = SUITES[name].folder
+    return not folder or data.folder(folder).is_dir()
 
 
 def play(name: str, part: int | None = None, jobs: int = 1) -> list[Line]:
