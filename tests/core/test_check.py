@@ -343,6 +343,46 @@ CASES = [
         "x",
     ),
     (plan(step(), rollback_plan={}), "field-missing", "rollback_plan", "steps"),
+    (
+        plan(build(), rollback_plan=plan(step(parameters={"x": "${{ run.steps.b.data }}"}))),
+        "reference-unresolved",
+        "rollback_plan.steps[0].parameters.x",
+        'no step "b" in the plan that is taken back',
+    ),
+    (
+        plan(build(), rollback_plan=plan(step(parameters={"x": "${{ run.steps.a.data.txt }}"}))),
+        "reference-unresolved",
+        "rollback_plan.steps[0].parameters.x",
+        'run.steps.a.data has no key "txt"',
+    ),
+    (
+        plan(build(), rollback_plan=plan(step(parameters={"x": "${{ run.steps.a.data.rows }}!"}))),
+        "reference-wrong",
+        "rollback_plan.steps[0].parameters.x",
+        "gives a list",
+    ),
+    (
+        plan(build(), rollback_plan=plan(build("b", n="${{ run.steps.a.data.text }}"))),
+        "result-unfit",
+        "rollback_plan.steps[0].parameters.n",
+        "run.steps.a.data.text",
+    ),
+    (
+        plan(build(), step("b", parameters={"x": "${{ run.steps.a.data.text }}"})),
+        "reference-rollback",
+        "steps[1].parameters.x",
+        "only in a rollback plan",
+    ),
+    (
+        plan(step(parameters={"x": "${{ run.params.v }}"})),
+        "reference-wrong",
+        "steps[0].parameters.x",
+        "run.steps.backup.data.file",
+    ),
+    # who may revise it
+    (plan(step(), planner="goal", goal="Be rich"), "planner-unfit", "planner", "names none"),
+    (plan(step(), planner=7), "field-wrong", "planner", "must be a string"),
+    (plan(step(), planner=""), "field-wrong", "planner", "planner"),
 ]
 
 
@@ -360,7 +400,7 @@ def test_every_rule_is_shown_by_a_test():
     """RULES names exactly what can be found, so that the documentation can list it."""
     elsewhere = {"steps-too-many", "findings-cut", "id-taken", "dependency-failed"}
     elsewhere |= {"param-missing", "param-unknown", "field-later"}
-    elsewhere |= {"secret-misplaced", "secret-exposed"}
+    elsewhere |= {"secret-misplaced", "secret-exposed", "planner-unknown"}
     elsewhere |= {"step-orphan"} | {name for name, rule in RULES.items() if rule.code >= "LH200"}
     assert set(RULES) == {rule for _, rule, _, _ in CASES} | elsewhere
 
@@ -412,6 +452,9 @@ GOOD = [
     ),
     plan(step(), **{"$schema": "leadhand:plan:1"}, outlook=["later", {"id": "z"}], final=False),
     plan(step(), rollback_plan=plan(step(parameters={"x": "${{ params.v }}"}), params={"v": 1})),
+    plan(build(), rollback_plan=plan(build("b", n="${{ run.steps.a.data.count }}"))),
+    plan(step(gives=["x"]), planner="goal", goal={"text": "Be rich", "want": ["x"]}),
+    plan(step(), planner="anthropic:claude-haiku-4-5", goal="Be rich"),
 ]
 
 
@@ -704,3 +747,27 @@ def test_no_crowd_of_warnings_hides_an_error():
     }
     found = lint(doc, None)
     assert [each.rule for each in found if each.level == "error"] == ["dependency-missing"]
+
+
+def test_a_planner_is_unknown_for_the_reason_that_is_given():
+    """Whoever runs the plan says which planners there are; without that, nothing is said."""
+    doc = plan(step(), planner="nobody:knows")
+
+    def known(name):
+        return (f"{name} is not allowed", "Give --planner.") if name == "nobody:knows" else None
+
+    (found,) = lint(doc, CATALOG, planners=known)
+    assert (found.rule, found.place, found.fix) == ("planner-unknown", "planner", "Give --planner.")
+    assert lint(doc, CATALOG) == []
+    assert lint(plan(step(), planner="anthropic:x"), CATALOG, planners=known) == []
+
+
+def test_a_library_plan_to_roll_back_with_is_checked_against_the_plan_that_names_it():
+    """Its references to the run; alone it is valid to be kept, and cannot be run."""
+    kept = plan(step(parameters={"x": "${{ run.steps.a.data.text }}"}))
+    assert [each.level for each in lint(kept, CATALOG, run_refs="warning")] == ["warning"]
+    assert told(lint(kept, CATALOG)) == [("reference-rollback", "steps[0].parameters.x")]
+    library = {"back": kept}
+    assert lint(plan(build(), rollback_plan="back"), CATALOG, library=library) == []
+    wrong = lint(plan(build("b"), rollback_plan="back"), CATALOG, library=library)
+    assert told(wrong) == [("reference-unresolved", "rollback_plan")]

@@ -430,6 +430,12 @@ CASES = [
         plan(step("a", **EST), step("b", **EST), deadline="90s", limits={"concurrency": 1}),
         plan(step("a", **EST), step("b", **EST), deadline="2m", limits={"concurrency": 1}),
     ),
+    (
+        "replan-absent",
+        "steps[0].failure_action",
+        plan(step(failure_action="replan")),
+        plan(step(failure_action="replan"), planner="anthropic:claude-haiku-4-5"),
+    ),
     ("goal-unchecked", "goal", plan(A, goal="Be happy"), plan(step("a", "checked"), goal="Be")),
     (
         "goal-unchecked",

@@ -1,10 +1,12 @@
 """The plan that takes back what a run did."""
 
+import msgspec
 import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.check import lint
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.invariants import check
 from leadhand.core.rollback import rollback_id, rollback_of
 from leadhand.errors import Conflict, UsageError
 from tests.core.driver import Drive, step
@@ -153,3 +155,92 @@ def test_an_undo_without_its_result_keeps_no_other_from_running(data):
     assert "has no key" in question.text
     assert back.reply("skip").running == ["undo-a"]
     assert back.done("undo-a").ended == "succeeded"
+
+
+# --- results of the run that is taken back --------------------------------------------------
+
+
+def test_a_rollback_plan_gets_results_of_the_run_it_takes_back():
+    """As values, under names that it does not declare; its own references stay as they are."""
+    back = {
+        "params": {"run_1": {"default": 5}},
+        "steps": [
+            step(
+                "x", parameters={"file": "${{ run.steps.a.data.id }}", "n": "${{ params.run_1 }}"}
+            ),
+            step("y", "x", parameters={"both": "${{ steps.x.data }}/${{ run.steps.b.data.id }}"}),
+        ],
+    }
+    written = canonical(back)
+    run = failed(step("a"), step("b", "a"), plan={"rollback_plan": back})
+    plan, params, lenient = rollback_of(run.state, nowhere)
+    assert plan["steps"][0]["parameters"] == {
+        "file": "${{ params.run_2 }}",
+        "n": "${{ params.run_1 }}",
+    }
+    assert plan["steps"][1]["parameters"] == {"both": "${{ steps.x.data }}/${{ params.run_3 }}"}
+    assert params == {"run_2": "made-a", "run_3": "made-b"}
+    assert lenient
+    assert canonical(back) == written
+    assert [f for f in lint(plan, run.state.catalog, params=params) if f.level == "error"] == []
+
+
+def test_a_result_that_is_not_there_fails_its_step_and_no_other():
+    """The reason stands in the reference, so that the question says it."""
+    back = {"steps": [step("x", parameters={"file": "${{ run.steps.bad.data.id }}"}), step("y")]}
+    run = failed(step("a"), plan={"rollback_plan": back})
+    plan, params, lenient = rollback_of(run.state, nowhere)
+    assert params == {"run_1": None}
+    assert "step bad is failed" in plan["steps"][0]["parameters"]["file"]
+    assert lenient
+
+
+def test_a_run_does_not_refer_to_a_run():
+    """Were it not found by lint, the step would be refused."""
+    run = Drive(step("a"), step("b", "a", parameters={"x": "${{ run.steps.a.data.id }}"}))
+    assert "rollback plan" in str(run.log)
+
+
+# --- rollback as an answer ------------------------------------------------------------------
+
+
+def choices(*steps, **start):
+    run = Drive(*steps, **start)
+    while run.running and run.running != ["bad"]:
+        run.later(1).done(run.running[0])
+    run.fail("bad", "permanent")
+    return run, run.last(ev.QuestionAsked).choices
+
+
+def test_rollback_is_an_answer_where_there_is_something_to_take_back():
+    """A plan for it, or a completed step that says how it is undone."""
+    bad = step("bad", "a", retry=1)
+    assert "rollback" not in choices(step("a"), bad)[1]
+    assert "rollback" in choices(step("a", undo=undo("a")), bad)[1]
+    assert "rollback" in choices(step("a"), bad, plan={"rollback_plan": "back"})[1]
+    waits = step("c", "bad", undo=undo("c"))
+    assert "rollback" not in choices(step("a"), bad, waits)[1], "c has not completed"
+
+
+def test_the_answer_rollback_ends_the_run_to_be_taken_back():
+    """As failed, by the word of the person."""
+    run, _ = choices(step("a", undo=undo("a")), step("bad", "a", retry=1))
+    run.reply("rollback", text="enough")
+    assert run.ended == "failed"
+    assert run.last(ev.RunEnded).rollback
+    assert "enough" in run.last(ev.RunEnded).reason
+    assert check(run.log) == []
+    assert [s["id"] for s in rollback_of(run.state, nowhere).plan["steps"]] == ["undo-a"]
+
+
+@pytest.mark.parametrize("who", ["stop", "end"])
+def test_the_checker_knows_whether_a_run_is_to_be_taken_back(who):
+    """A stop or an end that says otherwise than the answer is a violation."""
+    run, _ = choices(step("a", undo=undo("a")), step("bad", "a", retry=1))
+    run.reply("rollback")
+    kind = ev.StopDecided if who == "stop" else ev.RunEnded
+    log = [
+        (at, msgspec.structs.replace(event, rollback=False) if isinstance(event, kind) else event)
+        for at, event in run.log
+    ]
+    assert any(each.rule == "I21" for each in check(log))

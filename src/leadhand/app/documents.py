@@ -15,7 +15,7 @@ from leadhand.core.fault import fault
 from leadhand.core.moments import iso
 from leadhand.core.recoveries import Answer, rate_row, recoveries, win_rates
 from leadhand.core.reviewed import review_doc
-from leadhand.core.rollback import rollback_id
+from leadhand.core.rollback import rollback_id, to_roll_back
 from leadhand.core.spans import span_row, spans
 from leadhand.core.views import ENDED, fresh, inbox_row, outcome_doc, run_status, summary
 from leadhand.engine.results import result_of
@@ -169,7 +169,7 @@ def rollback_status(reader: Reader, state: State) -> str:
     header = reader.store.header(rollback_id(state.run))
     if header is not None:
         return run_status(reader.state(header.run))
-    return NOT_BEGUN if state.ended is not None and state.ended.rollback else ""
+    return NOT_BEGUN if to_roll_back(state) else ""
 
 
 def timed_outcome(state: State) -> Doc:

@@ -45,6 +45,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan import Goal, Plan
 from leadhand.core.policy import Policy
 from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
+from leadhand.core.rollback import to_roll_back
 from leadhand.core.state import State
 from leadhand.core.views import planner_view
 from leadhand.core.words import Word
@@ -180,7 +181,7 @@ class Lead(People):
 
     async def _finished(self, host: Host, run: Run, *, approve: bool) -> Outcome:
         outcome = await finish(run, self.actor if approve else "", self.key)
-        if run.state.ended is None or not run.state.ended.rollback:
+        if not to_roll_back(run.state):
             return outcome
         back = await roll_back(self, host, run.id)
         undone = await finish(back, self.actor if approve else "", self.key)

@@ -10,6 +10,7 @@ from leadhand.app.opening import open_reader
 from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
+from leadhand.core.rollback import SUFFIX
 from leadhand.engine.fold import collector_resting, fold
 from leadhand.engine.shelf import library_of
 from leadhand.errors import StoreCorrupt, UsageError
@@ -62,6 +63,8 @@ class Reader:
         found = [header.run for header in self.runs() if header.run.startswith(prefix)]
         if prefix in found:
             return prefix
+        # A rollback has the id of its run with an ending: only who writes that means it.
+        found = [r for r in found if not (r.endswith(SUFFIX) and r.removesuffix(SUFFIX) in found)]
         if not found:
             raise UsageError(f"there is no run {prefix}; `leadhand ls` lists them")
         if len(found) > 1:

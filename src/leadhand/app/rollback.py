@@ -44,7 +44,7 @@ async def roll_back(
         for name, value in wanted.params.items()
     }
     # An undo that gets what does not fit fails when its turn comes: no reason to undo nothing.
-    checked = lead.check(wanted.plan, params, values_too=not wanted.undos)
+    checked = lead.check(wanted.plan, params, values_too=not wanted.lenient)
     origin = {"rollback_of": run_id, **({"rollback_reason": reason} if reason else {})}
     return await lead.begin(
         host, wanted.plan, run_id=ident, sources=sources, origin=origin, checked=checked

@@ -20,6 +20,7 @@ from leadhand.cli.signals import Signals
 from leadhand.cli.text import clean, count
 from leadhand.cli.views import View, view_for
 from leadhand.codec.events import decode
+from leadhand.core.rollback import to_roll_back
 from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 from leadhand.engine.service import socket_path
@@ -191,7 +192,7 @@ class _Session:
 
     async def _taken_back(self, lead: Lead, opened: Host, run: Run, signals: Signals) -> Run | None:
         """The rollback that a failed run asks for, shown as the run was."""
-        if run.state.ended is None or not run.state.ended.rollback or signals.number:
+        if not to_roll_back(run.state) or signals.number:
             return None
         sources = run.state.started.workers if run.state.started else ()
         back = await roll_back(lead, opened, run.id, sources)

@@ -233,7 +233,8 @@ def _save(settings: Settings, name: str, doc: Doc, source: str) -> Doc:
     from leadhand.core.check import lint
     from leadhand.settings.folders import make_store_folder
 
-    errors = [each for each in lint(doc, None, advice=False) if each.level == "error"]
+    errors = lint(doc, None, run_refs="warning", advice=False)
+    errors = [each for each in errors if each.level == "error"]
     if errors:
         raise PlanInvalid(errors)
     make_store_folder(settings.store)

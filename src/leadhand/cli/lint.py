@@ -22,7 +22,7 @@ from leadhand.cli.options import (
     without_echo,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, is_plan, library_names
+from leadhand.cli.plans import find_plan, is_plan, library_plans
 from leadhand.cli.text import clean, count
 from leadhand.core.check import Finding
 
@@ -61,8 +61,8 @@ def lint(
     given = pairs(sets, "--set")
     values, wrong = told_values(doc, given, settings.context)
     catalog = registry.catalog() if len(registry) else None
-    pools, names = settings.policy.resources, library_names(settings)
-    found = check(doc, catalog, params=values, resources=pools, library=names)
+    pools, kept = settings.policy.resources, library_plans(settings)
+    found = check(doc, catalog, params=values, resources=pools, library=kept, run_refs="warning")
     findings = _with_lines(plan, [*without_echo(wrong, found), *later(doc)])
     errors = [each for each in findings if each.level == "error"]
     if console.json:

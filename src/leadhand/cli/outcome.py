@@ -13,6 +13,7 @@ from leadhand.cli.text import clean, count, gist, hanging, table
 from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
 from leadhand.core.graph import dependencies
+from leadhand.core.rollback import nothing_to_undo, to_roll_back
 from leadhand.core.views import ENDED, exit_code, run_status
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
         print_question(console, state, question)
     if status == "failed":
         _print_way_back(console, state)
+    if state.ended is not None and state.ended.rollback and not to_roll_back(state):
+        console.say(f"Nothing is taken back: {nothing_to_undo(state)}")
     if status not in ENDED and not hosted:
         when = ", once that is answered," if status == "waiting" else ""
         console.say(f"Go on{when} with: {console.way_on(state.run)}")

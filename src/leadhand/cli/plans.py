@@ -14,6 +14,7 @@ from leadhand.stores.places import there
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
     from leadhand.core.library import Saved
+    from leadhand.core.plan import Doc
     from leadhand.settings import Settings
 
 PLAN_ENDINGS = (".json", ".yaml", ".yml")
@@ -50,9 +51,9 @@ def in_library(settings: Settings, source: str) -> Saved | None:
     return find(state, source) if said[0] in state.plans else None
 
 
-def library_names(settings: Settings) -> set[str]:
-    """The names of all plans in the library."""
+def library_plans(settings: Settings) -> dict[str, Doc]:
+    """The plans of the library by name, each in its latest version."""
     if not there(settings.store):
-        return set()
+        return {}
     with reading(settings) as reader:
-        return set(reader.library().plans)
+        return {name: saved[-1].document for name, saved in reader.library().plans.items()}

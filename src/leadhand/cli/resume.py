@@ -22,6 +22,7 @@ from leadhand.cli.options import (
     workers_option,
 )
 from leadhand.cli.outcome import outcome_document, print_outcome
+from leadhand.core.rollback import to_roll_back
 from leadhand.core.views import ENDED, run_status
 from leadhand.core.words import Word
 from leadhand.errors import UsageError
@@ -172,8 +173,7 @@ def _lift(console: Console, settings: Settings, state: State, actor: str, driver
 
 def _to_take_back(reader: Reader, state: State) -> bool:
     """Whether a run failed, wants to be rolled back, and that has not happened yet."""
-    wanted = state.ended is not None and state.ended.rollback
-    return wanted and rollback_status(reader, state) not in ENDED
+    return to_roll_back(state) and rollback_status(reader, state) not in ENDED
 
 
 def _ended(console: Console, reader: Reader, state: State) -> int:

@@ -12,7 +12,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, reading, settings_of, store_option, workers_option
 from leadhand.cli.outcome import outcome_document, print_outcome
-from leadhand.core.rollback import rollback_id
+from leadhand.core.rollback import SUFFIX, can_roll_back, nothing_to_undo, rollback_id
 from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.errors import Conflict
 
@@ -31,7 +31,8 @@ def rollback(console: Console, run: str, **options: Any) -> int:
     """Take back what a run did that has ended: its rollback plan, or its steps' undos.
 
     The rollback is the run RUN-rollback, reviewed and logged as any other. Asked for again, it is
-    taken up where it stands: what was undone once is not undone twice.
+    taken up where it stands: what was undone once is not undone twice. With nothing to take back
+    it says so, and ends with the exit code of the run.
     """
     from leadhand.app.rollback import roll_back
     from leadhand.app.taking_up import loaded
@@ -50,6 +51,8 @@ def rollback(console: Console, run: str, **options: Any) -> int:
         raise Conflict(f"run {ident} is {run_status(state)}. Fix: end it first: {way}")
     if done is not None:
         return _done(console, ident, done)
+    if not can_roll_back(state) and not ident.endswith(SUFFIX):
+        return _nothing(console, state)
     found = loaded(settings, state, options["workers"])
     sources = state.started.workers if state.started else ()
 
@@ -58,6 +61,17 @@ def rollback(console: Console, run: str, **options: Any) -> int:
 
     job = replace(job_of(found, actor, approve=options["yes"]), begin=begin, after=0)
     return host(console, replace(job, quiet=options["quiet"]))
+
+
+def _nothing(console: Console, state: State) -> int:
+    """Say that there is nothing to take back; the exit code is that of the run."""
+    why = nothing_to_undo(state)
+    if console.json:
+        doc = outcome_document(console, state, None)
+        console.document({**doc, "rollback": None, "rollback_reason": why})
+    else:
+        console.say(f"run {state.run} has nothing to take back: {why}")
+    return exit_code(state)
 
 
 def _done(console: Console, run: str, back: State) -> int:

@@ -23,7 +23,7 @@ from leadhand.cli.options import (
     values_of,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, in_library, is_plan, library_names
+from leadhand.cli.plans import find_plan, in_library, is_plan, library_plans
 from leadhand.cli.text import clean
 from leadhand.core.plan import MODES
 from leadhand.core.wording import closest
@@ -164,7 +164,7 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
         catalog,
         params=checked,
         resources=pools,
-        library=library_names(settings),
+        library=library_plans(settings),
         advice=False,
     )
     found = [*wrong, *told]
@@ -179,7 +179,7 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
 
 def _meant(settings: Settings, text: str) -> str:
     """What of the library a word may mean that was taken for a goal."""
-    close = closest(text, library_names(settings))
+    close = closest(text, library_plans(settings))
     return f'did you mean "{close}"? Else: ' if close else ""
 
 

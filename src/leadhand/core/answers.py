@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from leadhand.core.records import Question
     from leadhand.core.state import State
 
+STOPS = ("abort", "rollback")
+"""Answers that end the run; the second has what was done taken back."""
 NOBODY = "nobody"
 """The actor of an answer that was given by default, because nobody else gave one in time."""
 
@@ -41,9 +43,10 @@ def answer_events(
             released(state, question.id), actor, text, key=key, signature=signature
         )
         events.append(let_go)
-    elif (question.step or question.kind == "hold") and choice == "abort" and not state.stopping:
+    elif (question.step or question.kind == "hold") and choice in STOPS and not state.stopping:
         what = f"step {question.step} failed" if question.step else "it was held"
-        events.append(ev.StopDecided("failed", f"{what}; {because}"))
+        back = choice == "rollback"
+        events.append(ev.StopDecided("failed", f"{what}; {because}", rollback=back))
     return events
 
 

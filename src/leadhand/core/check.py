@@ -17,9 +17,10 @@ than the new steps name. Findings are bounded, and so is the guessing of misspel
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.core import calendar, durations, expressions, graph
+from leadhand.core import calendar, durations, expressions, graph, refs
 from leadhand.core.check_form import by_id, check_cycles, clean, join, returns, well_formed
 from leadhand.core.check_plain import Plain
 from leadhand.core.check_proposal import proposal
@@ -28,20 +29,21 @@ from leadhand.core.check_step import (
     check_criteria,
     check_duration,
     check_misplaced,
+    check_run_ref,
     check_step,
 )
 from leadhand.core.check_whole import check_whole
 from leadhand.core.findings import Finding, Findings, name_steps
-from leadhand.core.holes import Names
+from leadhand.core.holes import Names, TakenBack
 from leadhand.core.params import bind, bind_params, bind_texts, check_declared, parse_param
-from leadhand.core.plan import failure_action_of
+from leadhand.core.plan import GOAL_PLANNER, failure_action_of
 from leadhand.core.rules import RULES, Level
 from leadhand.core.schema import PLAN_SCHEMA, STEPS_MAX
 from leadhand.core.whole import Whole
 from leadhand.core.wording import listed, named, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Mapping
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Json
@@ -78,19 +80,28 @@ def lint(
     *,
     params: Mapping[str, Json] | None = None,
     resources: Mapping[str, int] | None = None,
-    library: Container[str] | None = None,
+    library: Mapping[str, Doc] | None = None,
+    planners: Planners | None = None,
+    run_refs: Level = "error",
     advice: bool = True,
 ) -> list[Finding]:
     """Everything there is to say about a plan document.
 
     Without a catalogue nothing is said about workers. With `params` the values given for the
     plan's parameters are checked too. `resources` are those the host declares, `library` the
-    names of plans to roll back with. Without `advice` every error is found and little else: it
+    plans to roll back with, by name. `planners` says why a planner that the plan names cannot be
+    used. `run_refs` is the level of a reference to the run that is taken back: an error, unless
+    the plan is kept to roll back with. Without `advice` every error is found and little else: it
     is what a plan costs before each run.
     """
     out = Findings()
-    _lint(doc, _Around(catalog, resources or {}, advice, library), params, "", out)
+    around = _Around(catalog, resources or {}, advice, library, planners, run_refs)
+    _lint(doc, around, params, "", out)
     return name_steps(out.done(), doc)
+
+
+Planners = Callable[[str], tuple[str, str] | None]
+"""From the name of a planner to the reason why it cannot be used, with a fix; None when it can."""
 
 
 class _Around(NamedTuple):
@@ -99,7 +110,10 @@ class _Around(NamedTuple):
     catalog: Catalog | None
     resources: Mapping[str, int]
     advice: bool
-    library: Container[str] | None = None
+    library: Mapping[str, Doc] | None = None
+    planners: Planners | None = None
+    run_refs: Level = "error"
+    taken_back: TakenBack | None = None
     depth: int = 0
 
 
@@ -123,9 +137,16 @@ def _lint(
     plain = Plain(catalog)
     steps = well_formed(given or [], prefix, out, plain)
     known = by_id(steps, prefix, out)
-    names = Names(declared, values, returns(catalog, known.get))
+    names = Names(declared, values, returns(catalog, known.get), around.taken_back)
     pools = {**around.resources, **plan.get("resources", {})}
-    scope = Scope(catalog, names, lambda ident: "new" if ident in known else None, known, pools)
+    scope = Scope(
+        catalog,
+        names,
+        lambda ident: "new" if ident in known else None,
+        known,
+        pools,
+        around.run_refs,
+    )
     for i, step in steps:
         if i in plain.formed and plain.good(step, known):
             continue
@@ -141,20 +162,54 @@ def _lint(
     if any(step.get("depends_on") or not graph.USERS.isdisjoint(step) for step in known.values()):
         check_cycles(whole.edges, steps, prefix, out)
     _check_plan(plan, steps, catalog, prefix, out)
+    _check_planner(plan, steps, around, prefix, out)
     check_whole(whole, out, advice=around.advice)
-    inner = plan.get("rollback_plan")
-    if isinstance(inner, str) and around.library is not None:
-        if inner.partition("@")[0] not in around.library:
+    taken_back = TakenBack(known, names.returns)
+    _check_rollback(plan, around._replace(resources=pools, taken_back=taken_back), prefix, out)
+
+
+def _check_rollback(plan: Doc, inside: _Around, prefix: str, out: Findings) -> None:
+    """The plan to roll back with; `inside` is what it is checked against."""
+    inner, place = plan.get("rollback_plan"), join(prefix, "rollback_plan")
+    if isinstance(inner, str) and inside.library is not None:
+        kept = inside.library.get(inner.partition("@")[0])
+        if kept is None:
             message = f"the library has no plan {shown(inner)} to roll back with"
             fix = f"Save one: leadhand library save {inner[:60]} PLAN."
-            out.add("rollback-unknown", join(prefix, "rollback_plan"), message, fix)
+            out.add("rollback-unknown", place, message, fix)
+        elif "@" not in inner:
+            parameters = [step.get("parameters") for step in kept.get("steps", ())]
+            for ref in refs.find(parameters, place):
+                if ref.kind == "run":
+                    check_run_ref(ref._replace(place=place), inside.taken_back, "error", out)
     elif isinstance(inner, dict):
-        place = join(prefix, "rollback_plan")
-        if around.depth >= ROLLBACKS_MAX:
+        if inside.depth >= ROLLBACKS_MAX:
             out.add("field-wrong", place, "plans to roll back with are nested too deeply")
         else:
-            inside = around._replace(resources=pools, depth=around.depth + 1)
-            _lint(inner, inside, None, place, out)
+            _lint(inner, inside._replace(depth=inside.depth + 1), None, place, out)
+
+
+def _check_planner(
+    plan: Doc, steps: list[tuple[int, Doc]], around: _Around, prefix: str, out: Findings
+) -> None:
+    """Whether the planner of a plan can revise it, and whether a step asks for one that is not."""
+    name, place = plan.get("planner"), join(prefix, "planner")
+    if name is not None:
+        wrong = around.planners(name) if around.planners is not None else None
+        goal = plan.get("goal")
+        if wrong is not None:
+            out.add("planner-unknown", place, *wrong)
+        elif name == GOAL_PLANNER and not (isinstance(goal, dict) and goal.get("want")):
+            message = "the goal planner works from facts, and the goal of this plan names none"
+            fix = 'Say what is wanted: "goal": {"text": …, "want": ["summary"]}.'
+            out.add("planner-unfit", place, message, fix)
+        return
+    for i, step in steps if around.advice else ():
+        if failure_action_of(step.get("failure_action")) == "replan":
+            own = shown(step.get("id"))
+            message = f"step {own} asks for a replan, and the plan names no planner: you are asked"
+            at = join(prefix, f"steps[{i}].failure_action")
+            out.add("replan-absent", at, message, 'Name one, as in "planner": "goal".')
 
 
 def _check_plan(

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Catalog, Offer
     from leadhand.core.findings import Findings
+    from leadhand.core.holes import TakenBack
     from leadhand.core.plan import Doc, Json
+    from leadhand.core.rules import Level
 
 LOST = frozenset({"failed", "skipped", "cancelled"})
 """How a step can have ended without a result."""
@@ -50,6 +52,8 @@ class Scope(NamedTuple):
     """Ids a misspelt one may have been meant to be."""
     resources: Mapping[str, int] | None
     """Capacities; None when they are not known here."""
+    run_refs: Level = "error"
+    """The level of a reference to the run that is taken back, outside a rollback plan."""
 
 
 class Here(NamedTuple):
@@ -237,6 +241,9 @@ def _check_ref(here: Here, task: Doc, ref: refs.Ref) -> None:
             message = f"{ref.text}: the plan has no parameter {shown(ref.name)}"
             out.add("reference-unresolved", ref.place, message, fix)
             return
+    elif ref.kind == "run":
+        if not check_run_ref(ref, names.taken_back, here.scope.run_refs, out):
+            return
     elif not _check_used(here, task, ref.name, ref.place, ref.text):
         return
     elif ref.name in here.tolerant:
@@ -246,6 +253,23 @@ def _check_ref(here: Here, task: Doc, ref: refs.Ref) -> None:
     if holes.is_secret(ref, names):
         _check_secret(here, task, ref)
     holes.check_ref(ref, names, ref.place, out)
+
+
+def check_run_ref(ref: refs.Ref, taken_back: TakenBack | None, level: Level, out: Findings) -> bool:
+    """Report a reference to the run that is taken back unless it names a step of that run.
+
+    `level` is that of the finding outside a rollback plan. Return whether the step is there.
+    """
+    if taken_back is None:
+        message = f"{ref.text} has a value only in a rollback plan"
+        fix = 'Name this plan in "rollback_plan" of the plan that it takes back.'
+        out.add("reference-rollback", ref.place, message, fix, level=level)
+        return False
+    if ref.name not in taken_back.steps:
+        message = f"{ref.text}: there is no step {shown(ref.name)} in the plan that is taken back"
+        fix = out.guess(ref.name, taken_back.steps)
+        out.add("reference-unresolved", ref.place, message, fix)
+    return ref.name in taken_back.steps
 
 
 def _check_secret(here: Here, task: Doc, ref: refs.Ref) -> None:

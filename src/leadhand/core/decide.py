@@ -36,6 +36,7 @@ from leadhand.core.moves import SECOND, Move, stop_failed
 from leadhand.core.overdue import lost, overdue
 from leadhand.core.refs import Unresolved, resolve
 from leadhand.core.revise import answer_moves
+from leadhand.core.rollback import can_roll_back
 from leadhand.core.views import (
     acceptance,
     goal_of,
@@ -113,7 +114,8 @@ def _recover(state: State, now: Now) -> Move:
             return _probe(state, step, decided, now)
         case "ask":
             replans = state.started is not None and state.started.replans
-            text, choices = question_text(step, choice.reason, replans=replans)
+            back = can_roll_back(state)
+            text, choices = question_text(step, choice.reason, replans=replans, rollback=back)
             asked = ev.QuestionAsked(
                 id=f"q{state.asked + 1}",
                 kind="unseen" if failure.get("effect") == "unknown" else "failure",

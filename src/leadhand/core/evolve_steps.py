@@ -138,6 +138,7 @@ def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
 def succeed(state: State, step: StepState, at: int, *, settle: bool = True) -> None:
     step.failure = None
     state.succeeded += 1
+    state.undoable += "undo" in step.doc
     state.revisions_idle = 0
     end(state, step, "succeeded", at, "", settle=settle)
 

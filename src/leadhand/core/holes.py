@@ -33,6 +33,15 @@ class Names(NamedTuple):
     """The parameters' values, once they are known."""
     returns: Callable[[str], Doc | None]
     """What the giver of a result declares to return, or None."""
+    taken_back: TakenBack | None = None
+    """Of a rollback plan: the plan of the run that it takes back."""
+
+
+class TakenBack(NamedTuple):
+    """What a rollback plan may refer to in the run that it takes back."""
+
+    steps: Mapping[str, Doc]
+    returns: Callable[[str], Doc | None]
 
 
 def fill(value: Json, names: Names, depth: int = 0) -> Json:
@@ -62,7 +71,7 @@ def _fill_text(text: str, names: Names) -> Json:
             return refs.follow(names.values[ref.name], ref)
         except refs.Unresolved:
             return Hole(ref.text)  # Reported by `check_ref`.
-    return Hole(ref.text, _follow(_schema(ref, names), ref)[0], result=ref.kind == "steps")
+    return Hole(ref.text, _follow(_schema(ref, names), ref)[0], result=ref.kind != "params")
 
 
 def check_ref(ref: Ref, names: Names, place: str, out: Findings) -> None:
@@ -111,6 +120,8 @@ def is_secret(ref: Ref, names: Names) -> bool:
 def _schema(ref: Ref, names: Names) -> Doc | None:
     if ref.kind == "steps":
         return names.returns(ref.name)
+    if ref.kind == "run":
+        return names.taken_back.returns(ref.name) if names.taken_back is not None else None
     declared = names.params.get(ref.name)
     return declared.schema if declared else None
 

@@ -123,7 +123,7 @@ def _run_resumed(book: Book, _event: ev.RunResumed) -> None:
 
 
 def _cancel_requested(book: Book, event: ev.CancelRequested) -> None:
-    book.stopping = "cancelled"
+    book.stopping, book.back = "cancelled", False
     book.cancel_by = event.deadline
 
 
@@ -131,6 +131,10 @@ def _stop_decided(book: Book, event: ev.StopDecided) -> None:
     if book.stopping:
         book.wrong("I5", f"stopping as {event.status} though stopping as {book.stopping} already")
     book.stopping = event.status
+    if event.rollback != book.back_wanted:
+        what = "is to be taken back" if event.rollback else "is not to be taken back"
+        book.wrong("I21", f"the run {what}, and neither its plan nor a person says so")
+    book.back, book.back_wanted = event.rollback, False
 
 
 def _goal_check_started(book: Book, _event: ev.GoalCheckStarted) -> None:
@@ -150,6 +154,8 @@ def _goal_checked(book: Book, event: ev.GoalChecked) -> None:
 
 def _run_ended(book: Book, event: ev.RunEnded) -> None:
     book.ended, book.end = book.seq, event
+    if event.rollback != book.back:
+        book.wrong("I21", "the end of the run says otherwise than its stop what is taken back")
     for ident, live in book.live.items():
         book.wrong("I9", f"the run ended with attempt {live.attempt} of {ident} in flight")
     for step in book.steps.values():
@@ -181,7 +187,7 @@ def _run_reopened(book: Book, event: ev.RunReopened) -> None:
         if step.status == "asked" and not waits:
             step.status = "failed"  # a person ended the run rather than say what becomes of it
     book.ended = book.end = book.planner = book.goal_met = None
-    book.stopping, book.finish, book.goal_asked = "", False, False
+    book.stopping, book.finish, book.goal_asked, book.back = "", False, False, False
     book.expect = ("RedoRequested", event.step)
 
 

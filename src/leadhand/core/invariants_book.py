@@ -159,6 +159,10 @@ class Book:
         """A person's word on a step that its own event must follow: skip."""
         self.expect: tuple[str, str] | None = None
         """What must come next: the name of an event, and the step it is about."""
+        self.back_wanted = False
+        """Whether what stops the run next asks for its rollback: the plan, or a person."""
+        self.back = False
+        """Whether the run was stopped to be taken back."""
         self.busy: dict[str, int] = {}
         self.held: dict[str, int] = {}
         self.spent = 0.0

@@ -369,8 +369,8 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
         case "skip":
             book.said[ident] = "skip"
             book.expect = ("StepSkipped", ident)
-        case "abort" if not book.stopping:
-            book.expect = ("StopDecided", "")
+        case "abort" | "rollback" if not book.stopping:
+            book.expect, book.back_wanted = ("StopDecided", ""), event.choice == "rollback"
 
 
 def _check_default(book: Book, question: ev.QuestionAsked, event: ev.QuestionAnswered) -> None:

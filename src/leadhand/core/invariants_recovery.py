@@ -73,6 +73,7 @@ def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
             step.status, step.tolerated = "failed", True
         case "abort":
             step.status, book.expect = "failed", ("StopDecided", "")
+            book.back_wanted = failure_action_of(step.doc.get("failure_action")) == "rollback"
         case "abandon":
             if not book.stopping:
                 book.wrong("I21", f"{event.step} was abandoned though the run is not stopping")

@@ -24,6 +24,9 @@ RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 
 MODES = ("auto", "direct", "next_step", "whole")
 
+GOAL_PLANNER = "goal"
+"""The name of the embedded planner, which works from facts."""
+
 FAILURE_ACTIONS = ("abort", "rollback", "continue", "replan", "escalate")
 
 FAILURE_CLASSES = (
@@ -170,6 +173,8 @@ class Plan:
     mode: str | None = None
     consult: str | None = None
     base: str | None = None
+    planner: str | None = None
+    """The planner that may revise it when a step fails or surprises; None: nobody may."""
     outlook: Json = None
 
     @classmethod

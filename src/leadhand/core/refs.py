@@ -4,6 +4,7 @@
     ${{ params.target.hosts[0] }}      a place inside it
     ${{ steps.build.data.image }}      a place in the data another step reported
     ${{ steps.build.data["a key"] }}   a key that is no plain word
+    ${{ run.steps.build.data.image }}  in a rollback plan: a result of the run that it takes back
 
 They are typed substitutions, not text pasting:
 
@@ -43,8 +44,8 @@ TEXT_LENGTH_MAX = 1000
 """The longest expression between the braces."""
 
 _OPENING = re.compile(r"\$?\$\{\{")
-_STEP = re.compile(r"steps\.([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}?)\.data(?=[.\[]|$)")
-_PARAM = re.compile(r"params\.([A-Za-z_][A-Za-z0-9_-]{0,99})(?=[.\[]|$)")
+_STEP = re.compile(r"(run\.)?steps\.([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}?)\.data(?=[.\[]|$)")
+_PARAM = re.compile(r"()params\.([A-Za-z_][A-Za-z0-9_-]{0,99})(?=[.\[]|$)")
 _PART = re.compile(r"""\.([A-Za-z0-9_$@-]+)|\[(\d{1,9})\]|\["([^"\\]*)"\]|\['([^'\\]*)'\]""")
 
 
@@ -53,7 +54,7 @@ class Ref(NamedTuple):
 
     place: str
     kind: str
-    """"steps" or "params"; empty when malformed."""
+    """"steps", "params" or "run" (a step of the run that is taken back); empty when malformed."""
     name: str
     path: tuple[str | int, ...]
     text: str
@@ -65,7 +66,9 @@ class Ref(NamedTuple):
     @property
     def root(self) -> str:
         """What the path starts from, as people write it: `steps.build.data`, `params.version`."""
-        return f"steps.{self.name}.data" if self.kind == "steps" else f"params.{self.name}"
+        if self.kind == "params":
+            return f"params.{self.name}"
+        return f"{'run.' if self.kind == 'run' else ''}steps.{self.name}.data"
 
 
 class Artifact(msgspec.Struct, frozen=True):
@@ -335,10 +338,13 @@ def _parse(text: str) -> Ref:
             else next(k for k in (word, double, single) if k is not None)
         )
         position = part.end()
-    return Ref("", "steps" if step else "params", head.group(1), tuple(path), text, whole=False)
+    kind = "params" if step is None else "run" if step.group(1) else "steps"
+    return Ref("", kind, head.group(2), tuple(path), text, whole=False)
 
 
 def _advice(inner: str) -> str:
+    if inner.startswith("run."):
+        return "after run. comes a step of the run, as in run.steps.backup.data.file"
     if inner.startswith("steps."):
         return "after a step's id comes .data, as in steps.build.data.image"
     if inner.startswith("params."):

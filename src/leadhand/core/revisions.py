@@ -183,21 +183,24 @@ def rewritten(value: Json, names: Mapping[str, str]) -> Json:
     return with_references(value, renamed)
 
 
-def with_references(value: Json, written: Callable[[refs.Ref], str]) -> Json:
-    """A value in which what refers to steps is written otherwise; all else stays as it is."""
+def with_references(value: Json, written: Callable[[refs.Ref], str], kind: str = "steps") -> Json:
+    """Return `value` with each reference of `kind` replaced by what `written` returns for it.
+
+    `kind` is "steps", or "run" for references to the run that a rollback takes back.
+    """
     if isinstance(value, dict):
-        return {key: with_references(each, written) for key, each in value.items()}
+        return {key: with_references(each, written, kind) for key, each in value.items()}
     if isinstance(value, list):
-        return [with_references(each, written) for each in value]
+        return [with_references(each, written, kind) for each in value]
     if not isinstance(value, str) or refs.MARK not in value:
         return value
     parts = refs.pieces(value)
     if any(isinstance(part, refs.Ref) and part.problem for part in parts):
         return value
-    return "".join(_written(part, written) for part in parts)
+    return "".join(_written(part, written, kind) for part in parts)
 
 
-def _written(part: str | refs.Ref, written: Callable[[refs.Ref], str]) -> str:
+def _written(part: str | refs.Ref, written: Callable[[refs.Ref], str], kind: str) -> str:
     if isinstance(part, str):
         return part.replace(refs.MARK, f"${refs.MARK}")
-    return written(part) if part.kind == "steps" else part.text
+    return written(part) if part.kind == kind else part.text

@@ -12,7 +12,6 @@ and whatever dies in between, each undo is done once.
 from __future__ import annotations
 
 import re
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.amend import ID_MAX
@@ -22,7 +21,7 @@ from leadhand.core.views import goal_of
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from leadhand.core.plan import Doc, Json
     from leadhand.core.state import State, StepState
@@ -36,8 +35,8 @@ class Rollback(NamedTuple):
 
     plan: Doc
     params: Doc
-    undos: bool = False
-    """Whether it was made of the undos of steps, rather than given."""
+    lenient: bool = False
+    """Whether it holds results of the run: one that does not fit fails when its turn comes."""
 
 
 def rollback_id(run: str) -> str:
@@ -54,12 +53,44 @@ def rollback_of(state: State, library: Callable[[str], Doc]) -> Rollback:
         raise UsageError(f"run {state.run} is a rollback itself: take it up again with resume")
     named = started.plan.get("rollback_plan")
     if named is not None:
-        plan = dict(library(named) if isinstance(named, str) else named)
-        return _titled(state, plan, _given(state, plan.get("params", {})))
+        return _given_plan(state, dict(library(named) if isinstance(named, str) else named))
     undone = _undone(state)
     if not undone:
-        raise UsageError(f"run {state.run} has nothing to take back: no step of it says how")
+        raise UsageError(f"run {state.run} has nothing to take back: {nothing_to_undo(state)}")
     return _undo_plan(state, undone)
+
+
+def can_roll_back(state: State) -> bool:
+    """Whether there is something to take back: a plan for it, or a completed step with an undo."""
+    named = state.started is not None and state.started.plan.get("rollback_plan") is not None
+    return (named or state.undoable > 0) and not state.run.endswith(SUFFIX)
+
+
+def to_roll_back(state: State) -> bool:
+    """Whether a run ended so that what it did is to be taken back, and there is something."""
+    return state.ended is not None and state.ended.rollback and can_roll_back(state)
+
+
+def nothing_to_undo(state: State) -> str:
+    """The reason why a run has nothing to take back, in words."""
+    if any("undo" in step.doc for step in state.steps.values()):
+        return "no step that can be undone has completed"
+    return "no step of it says how it is undone, and its plan has no rollback_plan"
+
+
+def _given_plan(state: State, plan: Doc) -> Rollback:
+    """A rollback plan with the results that it refers to put in as parameters."""
+    declared: Doc = dict(plan.get("params", {}))
+    values = _given(state, declared)
+    kept = _Kept(state, declared, values, "run", {**declared})
+    tasks = ("parameters", "undo")
+    plan["steps"] = [
+        {**step, **{key: with_references(step[key], kept, "run") for key in tasks if key in step}}
+        for step in plan["steps"]
+    ]
+    if kept.count:
+        plan["params"] = declared
+    return _titled(state, plan, values)._replace(lenient=bool(kept.count))
 
 
 def _undone(state: State) -> list[StepState]:
@@ -73,25 +104,43 @@ def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
     declared: Doc = dict(head.get("params", {}))
     values = _given(state, declared)
     docs: list[Doc] = []
+    kept = _Kept(state, declared, values, "undo", {**declared, **state.params})
     for number, step in enumerate(steps, 1):
         undo: Doc = dict(step.doc["undo"])
-
-        def known(ref: Ref, ident: str = step.id) -> str:
-            """A result is known by now, and becomes a parameter; a secret stays where it is."""
-            taken = {**declared, **state.params}
-            name = next(n for i in count(1) if (n := f"undo_{i}") not in taken)
-            declared[name] = {"description": f"{ref.text.strip('${ }')}, to take {ident} back"}
-            values[name], path = _known(state, ref)
-            return f"${{{{ params.{name}{path} }}}}"
-
-        given = with_references(undo.get("parameters") or {}, known)
+        kept.purpose = f", to take {step.id} back"
+        given = with_references(undo.get("parameters") or {}, kept)
         name = _named(step.id, number)
         doc = {**undo, "id": name, **({"parameters": given} if given else {})}
         if docs:  # One that a person lets go leaves the others to be undone.
             doc["depends_on"] = [{"step": docs[-1]["id"], "if": "finished"}]
         docs.append(doc)
     plan: Doc = {"steps": docs, **({"params": declared} if declared else {})}
-    return _titled(state, plan, values)._replace(undos=True)
+    return _titled(state, plan, values)._replace(lenient=True)
+
+
+class _Kept:
+    """Turns references to results of a run that has ended into parameters of its rollback."""
+
+    def __init__(
+        self, state: State, declared: Doc, values: Doc, prefix: str, taken: Container[str]
+    ) -> None:
+        """`declared` and `values` are added to; names in `taken` are not used."""
+        self._state, self._declared, self._values = state, declared, values
+        self._prefix, self._taken = prefix, taken
+        self.count = 0
+        self.purpose = ""
+
+    def __call__(self, ref: Ref) -> str:
+        """Declare a parameter with the value of `ref`; return the reference to it."""
+        while True:
+            self.count += 1
+            name = f"{self._prefix}_{self.count}"
+            if name not in self._taken:
+                break
+        what = ref.text.strip("${ }")
+        self._declared[name] = {"description": f"{what}{self.purpose or ' of the run'}"}
+        self._values[name], path = _known(self._state, ref)
+        return f"${{{{ params.{name}{path} }}}}"
 
 
 def _named(ident: str, number: int) -> str:
@@ -111,7 +160,7 @@ def _known(state: State, ref: Ref) -> tuple[Json, str]:
     leads nowhere and says why, so that this undo is asked about, and keeps no other from running.
     """
     try:
-        return resolve(ref.text, state.lookup), ""
+        return resolve(ref.text, lambda each: state.lookup(each._replace(kind="steps"))), ""
     except LookupError as error:
         why = _NO_PATH.sub(" ", str(error).partition("has no value: ")[2] or str(error))
         return None, f'["{why[:100].strip()}"]'

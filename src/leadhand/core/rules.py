@@ -75,6 +75,17 @@ _STRUCTURE = {
     "field-later": ("LH139", _W, "a field that this version does not act on yet"),
     "secret-misplaced": ("LH140", _E, "a secret where it would be shown or stored"),
     "secret-exposed": ("LH141", _W, "a secret in the arguments of a command"),
+    "reference-rollback": (
+        "LH142",
+        _E,
+        "a reference to the run that is taken back, outside a rollback plan",
+    ),
+    "planner-unknown": ("LH143", _E, "the plan names a planner that cannot be used here"),
+    "planner-unfit": (
+        "LH144",
+        _E,
+        "the goal planner cannot revise a plan whose goal names no facts",
+    ),
 }
 
 _SEMANTICS = {
@@ -126,6 +137,7 @@ _RESILIENCE = {
         "a step asks for a rollback, and there is nothing to roll back with",
     ),
     "rollback-unknown": ("LH607", _W, "the plan to roll back with is not in the library"),
+    "replan-absent": ("LH608", _W, "a step asks for a replan, and the plan names no planner"),
 }
 
 RULES: dict[str, Rule] = {

@@ -176,7 +176,7 @@ _TASK: Schema = {
     "parameters": {
         "type": "object",
         "description": "What the worker is given. Values may be ${{ steps.ID.data.path }} "
-        "or ${{ params.NAME }}.",
+        "or ${{ params.NAME }}; in a rollback plan also ${{ run.steps.ID.data.path }}.",
     },
     "success_criteria": _ref("criteria", "How we know that it is done."),
     "retry": _ref("retry"),
@@ -294,6 +294,12 @@ _PLAN: Schema = _object(
             "description": "When the planner is asked again.",
         },
         "base": _text("Digest of the workers it was planned against."),
+        "planner": _text(
+            "Who planned it, and may revise it when a step fails or surprises: goal, a model "
+            "(anthropic:…) or a tier, or module:function. Without it the plan is never revised.",
+            minLength=1,
+            maxLength=200,
+        ),
         "outlook": _list(
             "Steps expected later; shown, never executed.", {"type": ["object", "string"]}
         ),

@@ -195,7 +195,8 @@ class State:
         """Settled steps that keep the run from succeeding."""
         self.forsaken: list[str] = []
         """Steps that failed and were left to the planner, which has not answered yet."""
-        self.succeeded = 0
+        # `undoable`: steps that succeeded and say how they are undone.
+        self.succeeded = self.undoable = 0
         self.spent = 0.0
         self.models = Calls()
         self.reserved = 0.0
@@ -225,6 +226,8 @@ class State:
             if ref.name not in self.params:
                 raise LookupError(f"there is no parameter {ref.name}")
             return self.params[ref.name]
+        if ref.kind == "run":
+            raise LookupError("only a rollback plan refers to the run that it takes back")
         state = self.follow(ref.name)
         if state is None or state.status != "succeeded":
             status = "not in the plan" if state is None else state.status

@@ -113,11 +113,17 @@ def failure_of(doc: Doc | None) -> Failure | None:
     )
 
 
-def question_text(step: StepState, reason: str, *, replans: bool = False) -> tuple[str, list[str]]:
-    """What a person is asked when nothing else is left, with the choices."""
+def question_text(
+    step: StepState, reason: str, *, replans: bool = False, rollback: bool = False
+) -> tuple[str, list[str]]:
+    """What a person is asked when nothing else is left, with the choices.
+
+    `rollback` says whether there is something to take back.
+    """
     failure = step.failure or {}
     head = f"Step {step.id} ({step.worker} {step.action}".rstrip() + ")"
-    choices = ["retry", "replan", "skip", "abort"] if replans else ["retry", "skip", "abort"]
+    choices = ["retry", *(["replan"] if replans else []), "skip", "abort"]
+    choices += ["rollback"] if rollback else []
     if failure.get("effect") == "unknown":
         return f"{head}: {reason}. Look whether it happened, then answer.", ["done", *choices]
     if failure.get("class") == "needs_info":

@@ -21,7 +21,7 @@ from leadhand.app.rollback import roll_back
 from leadhand.app.taking_up import loaded
 from leadhand.codec.events import decode
 from leadhand.core.events import RunEnded
-from leadhand.core.rollback import rollback_id
+from leadhand.core.rollback import rollback_id, to_roll_back
 from leadhand.core.views import ENDED
 from leadhand.engine.service import word
 from leadhand.errors import LeadhandError, StoreError, UsageError
@@ -239,8 +239,7 @@ class Conductor:
 
     async def _follow_up(self, run: Run) -> None:
         """A run that failed may want to be taken back."""
-        ended = run.state.ended
-        if ended is None or not ended.rollback or rollback_id(run.id) in self.host.runs:
+        if not to_roll_back(run.state) or rollback_id(run.id) in self.host.runs:
             return
         try:
             await self.roll_back(run.id, self.lead.actor, run.state)

@@ -39,7 +39,7 @@ async def drafted(request: Request, form: StartForm) -> Response:
 async def linted(request: Request, form: LintForm) -> Response:
     """Everything there is to say about a plan."""
     office = office_of(request)
-    names = await office.desks.read(lambda desk: set(desk.library().plans))
+    kept = await office.desks.read(_library_plans)
 
     def look() -> Doc:
         settings, registry = office.conductor.place(form.context or "")
@@ -48,12 +48,24 @@ async def linted(request: Request, form: LintForm) -> Response:
         if settings.context is not None:
             doc = in_context(settings, doc, registry.catalog()).doc
         pools = settings.policy.resources
-        found = [*check(doc, catalog, params=form.params, resources=pools, library=names)]
-        found += later(doc)
+        found = check(
+            doc,
+            catalog,
+            params=form.params,
+            resources=pools,
+            library=kept,
+            run_refs="warning",
+        )
+        found = [*found, *later(doc)]
         valid = not any(each.level == "error" for each in found)
         return {"valid": valid, "findings": [finding_document(each) for each in found]}
 
     return answer(await asyncio.to_thread(look))
+
+
+def _library_plans(desk: Desk) -> dict[str, Doc]:
+    """The plans of the library by name, each in its latest version."""
+    return {name: saved[-1].document for name, saved in desk.library().plans.items()}
 
 
 # The library.
@@ -97,7 +109,7 @@ async def keep(request: Request, name: Name, form: SaveForm) -> Response:
 
     def look() -> tuple[Doc, list[Finding]]:
         doc = plan_document(form.plan)
-        return doc, check(doc, None, advice=False)
+        return doc, check(doc, None, run_refs="warning", advice=False)
 
     doc, found = await asyncio.to_thread(look)
     errors = [each for each in found if each.level == "error"]
