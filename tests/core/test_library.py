@@ -134,10 +134,10 @@ def test_lint_knows_whether_there_is_a_plan_to_roll_back_with():
     def rules(doc, library):
         return [each.rule for each in lint(doc, None, library=library, advice=False)]
 
-    assert rules(plan, {"undo-it"}) == []
-    assert rules(plan, set()) == ["rollback-unknown"]
+    assert rules(plan, {"undo-it": {"steps": []}}) == []
+    assert rules(plan, {}) == ["rollback-unknown"]
     assert rules(plan, None) == []
     inner = {**PLAN, "rollback_plan": plan}
-    (found,) = lint(inner, None, library=set(), advice=False)
+    (found,) = lint(inner, None, library={}, advice=False)
     assert found.place == "rollback_plan.rollback_plan"
     assert found.level == "warning"
