@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.core.report import Decision, PlannerView, StepView
     from leadhand.planners.goal.cheapest import Way
+    from leadhand.planners.goal.world import Under
 
 STICKY = 1.05
 """How much dearer than a new plan the last one may be and still be kept."""
@@ -340,12 +341,25 @@ def _whole(scene: Scene, way: list[Operator]) -> Decision:
         stands = stands and heir and all(fact in world.coming for fact in each.needs)
     if not stands:
         new = list(zip(docs, way, strict=True))
+    for doc, each in new:
+        _after(doc, each, world.under_way)
     steps = tuple(writer.finished(doc, each) for doc, each in new)
     if scene.idle and (stuck := _progress(scene)):
         return GiveUp(stuck, scene.notes.to_doc())
-    cancel = () if stands else tuple(idle.values())
+    cancel = () if stands else tuple(step.id for step in scene.idle)
     because = _because(scene, way)
     return Propose(steps, final=True, because=because, cancel=cancel, notes=scene.notes.to_doc())
+
+
+def _after(doc: Doc, operator: Operator, under_way: Iterable[Under]) -> None:
+    """Let a step of a whole plan wait for the steps under way that it would disturb.
+
+    How they end does not matter: a step in a pause between two attempts is under way too, and
+    must not find that what it needs was dropped meanwhile.
+    """
+    named = doc.get("depends_on", [])
+    found = [each.id for each in under_way if each.id not in named and disturb(operator, each)]
+    doc["depends_on"] = [*named, *({"step": ident, "if": "finished"} for ident in found)]
 
 
 def _because(scene: Scene, way: list[Operator]) -> str:
