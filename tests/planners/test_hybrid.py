@@ -83,7 +83,7 @@ def test_a_first_planner_that_goes_right_is_left_alone():
     done, first = run(
         Propose([FETCH], notes={"n": 1}), Propose([clean_]), Propose([write_]), Finish("mine")
     )
-    assert (done.outcome.status, done.outcome.result) == ("succeeded", "mine")
+    assert (done.outcome.status, done.outcome.result) == ("succeeded", "[1, 2, 3]")
     assert handed(done) == ""
     assert [view.notes for view in first.views] == [None, {"n": 1}, {"n": 1}, {"n": 1}]
 
@@ -106,7 +106,7 @@ def test_needs_that_earlier_steps_of_the_proposal_give_are_met():
     """A whole plan is followed from its start, along what each step waits for."""
     whole = [FETCH, {**CLEAN, "depends_on": ["one"]}, {**WRITE, "depends_on": ["two"]}]
     done, _ = run(Propose(whole), when_done)
-    assert (handed(done), done.outcome.result) == ("", "mine")
+    assert (handed(done), done.outcome.result) == ("", "[1]")
     done, _ = run(Propose([FETCH, {**CLEAN, "depends_on": ["one"]}, WRITE]))
     assert handed(done) == "step 3 write needs tidy:table, which is not true"
 
@@ -160,7 +160,7 @@ def test_one_refusal_is_told_to_the_first_planner():
     """It may do better with what was found."""
     whole = [FETCH, {**CLEAN, "depends_on": ["one"]}, {**WRITE, "depends_on": ["two"]}]
     done, first = run(Propose([]), Propose(whole), when_done)
-    assert (handed(done), done.outcome.result) == ("", "mine")
+    assert (handed(done), done.outcome.result) == ("", "[1]")
     assert "proposes nothing" in first.views[1].findings[0]
 
 

@@ -59,10 +59,11 @@ def last(model, index=-1):
     return model.requests[index].turns[-1].text
 
 
-async def test_a_plan_is_carried_out_and_its_results_are_put_together():
+async def test_a_plan_is_carried_out_and_the_result_is_the_wanted_fact():
+    """Not what the model says of it."""
     model = ScriptedModel([PLAN, FINISH])
     outcome = await run(model)
-    assert (outcome.status, outcome.result) == ("succeeded", "2 degrees in Oslo")
+    assert (outcome.status, outcome.result) == ("succeeded", "2.0 degrees")
     assert len(model.requests) == 2, "asked at the start and when all was done, not in between"
     told = last(model)
     assert "c: summarise: succeeded" in told
@@ -120,7 +121,7 @@ async def test_the_first_unmet_need_goes_back():
 async def test_what_cannot_stand_is_said_and_asked_again(answer, words):
     model = ScriptedModel([answer, PLAN, FINISH])
     outcome = await run(model)
-    assert (outcome.status, outcome.result) == ("succeeded", "2 degrees in Oslo")
+    assert (outcome.status, outcome.result) == ("succeeded", "2.0 degrees")
     assert words in last(model, 1)
     assert len(model.requests[1].turns) == 3, "with what it said before"
 
@@ -156,7 +157,7 @@ async def test_a_numbered_list_will_do():
         ["Sure!\n1. fetch the data\n2) Average it.\n3. **summarise** all", FINISH]
     )
     outcome = await run(model)
-    assert (outcome.status, outcome.result) == ("succeeded", "2 degrees in Oslo")
+    assert (outcome.status, outcome.result) == ("succeeded", "2.0 degrees")
 
 
 async def test_lists_only_for_models_that_cannot_do_better():
@@ -225,22 +226,27 @@ async def test_a_provider_that_stumbles_is_asked_again(monkeypatch):
     busy = ModelFailure("rate_limited", "busy", retry_after_s=0.01)
     model = ScriptedModel([busy, PLAN, FINISH])
     outcome = await run(model)
-    assert (outcome.status, outcome.result) == ("succeeded", "2 degrees in Oslo")
+    assert (outcome.status, outcome.result) == ("succeeded", "2.0 degrees")
     model = ScriptedModel([busy] * 9)
     outcome = await run(model)
     assert (outcome.status, outcome.result) == ("succeeded", "2.0 degrees"), "handed over"
     assert len(model.requests) == 3
 
 
-async def test_the_result_is_checked_against_the_acceptance_criteria():
-    goal = Goal(
-        text="x", want=("summary",), have={"city": "Oslo"}, acceptance=("len(result) > 20",)
-    )
+async def test_without_wanted_facts_its_own_result_is_checked_against_the_acceptance_criteria():
+    goal = Goal(text="x", have={"city": "Oslo"}, acceptance=("len(result) > 20",))
     short, long = FINISH | {"result": "2"}, FINISH | {"result": "2 degrees, which is rather cold"}
     model = ScriptedModel([PLAN, short, long])
     outcome = await run(model, goal)
     assert (outcome.status, outcome.result) == ("succeeded", long["result"])
     assert "len(result) > 20" in last(model)
+
+
+async def test_the_acceptance_criteria_judge_the_wanted_fact_not_its_word():
+    goal = Goal(text="x", want="summary", have={"city": "Oslo"}, acceptance=("len(result) > 20",))
+    long = FINISH | {"result": "2 degrees, which is rather cold"}
+    outcome = await run(ScriptedModel([PLAN, long, long, long]), goal)
+    assert outcome.status != "succeeded"
 
 
 async def test_one_step_is_all_there_is_in_mode_auto():

@@ -1,8 +1,22 @@
 """How far ahead to plan: direct, next_step, whole, auto; in the log, and after a restart."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from leadhand import Goal, Lead, Permanent, Propose, ScriptPlanner, TooComplex, method, worker
+from leadhand import (
+    Finish,
+    Goal,
+    Hybrid,
+    Lead,
+    Permanent,
+    Policy,
+    Propose,
+    ScriptPlanner,
+    TooComplex,
+    method,
+    worker,
+)
 from leadhand.errors import UsageError
 from leadhand.stores.memory import MemoryStore
 from tests.support.cli import Folder
@@ -122,7 +136,7 @@ def test_one_worker_that_can_do_it_does_it_without_planning(mode):
     assert outcome.result == "2 rows"
     (revision,) = events(lead, "RevisionProposed")
     assert [step["id"] for step in revision["add"]] == ["summarise"]
-    assert revision["because"] == "one worker can do it: no planning"
+    assert revision["because"].startswith("one worker can do it: no plan")
     assert len(events(lead, "PlannerAsked")) == 1
 
 
@@ -225,3 +239,130 @@ def test_direct_is_taken_up_again(tmp_path):
     wrong = folder.run("run", "plan.yaml", "--mode", "whole")
     assert wrong.code == 2
     assert "--mode goes with a goal" in wrong.err
+
+
+@worker(gives="summary", cost=1000)
+async def oracle(topic: str) -> str:
+    """One worker that knows it all, at a price."""
+    return "dear"
+
+
+@worker(gives="raw", cost=1)
+async def cheap_raw(topic: str) -> list[int]:
+    return [3]
+
+
+@worker(gives="summary", cost=1)
+async def cheap_summary(raw: list[int]) -> str:
+    return "cheap"
+
+
+@worker(gives="summary", cost=2)
+async def fair(topic: str) -> str:
+    """As dear as the two cheap ones together."""
+    return "fair"
+
+
+@pytest.mark.parametrize("mode", ["", "auto", "next_step", "whole"])
+@pytest.mark.parametrize("budget", [None, 10.0, 2.0])
+def test_the_cheapest_way_is_taken_in_every_mode(mode, budget):
+    """One worker of 1,000 against two of 1; the plan says the same as the run."""
+    goal = Goal(want="summary", have=HAVE)
+    lead = Lead(
+        [oracle, cheap_raw, cheap_summary], None, MemoryStore(), policy=Policy(budget=budget)
+    )
+    plan = lead.plan_sync(goal)
+    assert [step.worker for step in plan.steps] == ["cheap_raw", "cheap_summary"]
+    outcome = lead.run_sync(goal, mode=mode)
+    assert (outcome.status, outcome.result, outcome.cost) == ("succeeded", "cheap", 2.0)
+
+
+@pytest.mark.parametrize("mode", ["", "auto", "next_step", "whole"])
+def test_among_equals_the_direct_way_is_taken(mode):
+    """In one step, by plan and by run."""
+    goal = Goal(want="summary", have=HAVE)
+    lead = Lead([fair, cheap_raw, cheap_summary], None, MemoryStore())
+    assert [step.worker for step in lead.plan_sync(goal).steps] == ["fair"]
+    outcome = lead.run_sync(goal, mode=mode)
+    assert (outcome.result, outcome.cost) == ("fair", 2.0)
+
+
+@worker(gives=["x", "y"])
+async def both(topic: str) -> dict[str, int]:
+    """Two artefacts at once."""
+    return {"x": 1, "y": 2}
+
+
+@worker(gives=["total", "ok:total"])
+async def add(x: int, y: int) -> int:
+    """One artefact and a flag."""
+    return x + y
+
+
+@worker(gives="long")
+async def lengthen(total: int) -> list[int]:
+    """So much that it is stored apart."""
+    return list(range(total * 8_000))
+
+
+@worker(gives=["wide", "deep"])
+async def widen(long: list[int]) -> dict[str, list[int]]:
+    """Two of them."""
+    return {"wide": long, "deep": long[:2]}
+
+
+WANTED = {
+    "x": 1,
+    "y": 2,
+    "total": 3,
+    "ok:total": True,
+    "topic": "tides",
+    "long": list(range(24_000)),
+    "wide": list(range(24_000)),
+    "deep": [0, 1],
+}
+FACTORY = [both, add, lengthen, widen]
+
+
+def document(want):
+    """The same as a plan that a person wrote."""
+    steps = [
+        {"id": "a", "worker": "both", "parameters": {"topic": "tides"}},
+        {
+            "id": "b",
+            "worker": "add",
+            "parameters": {"x": "${{ steps.a.data.x }}", "y": "${{ steps.a.data.y }}"},
+        },
+        {"id": "c", "worker": "lengthen", "parameters": {"total": "${{ steps.b.data }}"}},
+        {"id": "d", "worker": "widen", "parameters": {"long": "${{ steps.c.data }}"}},
+    ]
+    return {"goal": {"text": "all", "want": want, "have": HAVE}, "steps": steps}
+
+
+@given(st.lists(st.sampled_from(sorted(WANTED)), min_size=1, max_size=4, unique=True))
+@settings(max_examples=15)
+def test_the_result_is_the_wanted_facts_whatever_the_mode(want):
+    """The value itself of one, an object by name of several: for goals, scripts and documents."""
+    expected = {fact: WANTED[fact] for fact in want}
+    result = expected[want[0]] if len(want) == 1 else expected
+    goal = Goal(text="all", want=want, have=HAVE)
+    for mode in ("", "auto", "next_step", "whole"):
+        assert pursued(FACTORY, goal, mode)[0].result == result
+    steps = document(want)["steps"]
+
+    def script(view):
+        return Propose(steps) if not view.steps else Finish(None if len(want) > 1 else "a lie")
+
+    for planner in (script, Hybrid(script)):
+        assert pursued(FACTORY, goal, "", planner)[0].result == result
+    final = Hybrid(ScriptPlanner(lambda _view: Propose(steps, final=True)))
+    assert pursued(FACTORY, goal, "", final)[0].result == result
+    assert Lead(FACTORY, None, MemoryStore()).run_sync(document(want)).result == result
+
+
+def test_the_result_of_the_direct_mode_is_the_wanted_fact():
+    """Not all that the one worker gives."""
+    for mode in ("direct", "auto", "next_step", "whole"):
+        assert pursued([both], Goal(want="x", have=HAVE), mode)[0].result == 1
+        two = pursued([both], Goal(want=["y", "topic"], have=HAVE), mode)[0]
+        assert two.result == {"y": 2, "topic": "tides"}

@@ -4,8 +4,9 @@ direct      one worker can do it from what is there: planning is skipped; a goal
             goes to the only agent, or to one that has the registered functions as its tools
 next_step   what can start now, and another look after every report
 whole       the whole plan as one revision, and another look only at a surprise
-auto        direct where exactly one worker can do it, or where the goal is words alone, nobody
-            plans and there is exactly one agent; else as the planner likes
+auto        one step where one worker is the cheapest way and affordable, which the goal planner
+            finds out; direct where the goal is words alone, nobody plans and there is exactly one
+            agent; else as the planner likes
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leadhand.core.facts import is_flag
 from leadhand.core.plan import MODES
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.planners.direct import DirectPlanner, able, agents_of, asked, one_step
-from leadhand.planners.goal.planner import GoalPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,14 +48,7 @@ def planner_in(
 ) -> Planner:
     """The planner of a goal by its mode; `known` gives the one that plans, `given` if one was."""
     direct = direct_in(goal, registry, given=given)
-    if direct is not None:
-        return direct
-    planner = known(goal)
-    if goal.mode in (None, "auto") and type(planner) is GoalPlanner:
-        found = able(registry.catalog(), goal)
-        if len(found) == 1 and not any(map(is_flag, goal.want)):
-            return planner.starting_with(one_step(found[0], goal))
-    return planner
+    return known(goal) if direct is None else direct
 
 
 def direct_in(goal: Goal, registry: Registry, *, given: bool) -> DirectPlanner | None:

@@ -314,11 +314,12 @@ def _succeed(state: State, result: object) -> Move | None:
     if wanted and state.goal_met is None:
         if state.goal_asked:
             return None
-        whole = run_result(state) if result is None else result
+        whole = run_result(state) if result is None or goal_of(state).want else result
         return Move([ev.GoalCheckStarted()], [VerifyGoal(whole)])
     if state.goal_met is False:
         return _end("failed", "the goal is not met: " + "; ".join(state.goal_findings))
-    return _end("succeeded", "", result=result)
+    # Wanted facts stand in their steps: the result is read from there, not from a planner's word.
+    return _end("succeeded", "", result=None if goal_of(state).want else result)
 
 
 def _stalled(state: State, now: Now, room: int) -> Move | None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from leadhand.core.wording import closest, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from leadhand.core.catalog import Offer
     from leadhand.core.plan import Doc, Goal, Json
-    from leadhand.core.state import State
+    from leadhand.core.state import State, StepState
 
 HAVE = "have"
 """The giver of the facts a run was started with."""
@@ -74,6 +74,36 @@ def true_facts(state: State, goal: Goal) -> dict[str, str]:
             true.pop(fact, None)
         true.update(dict.fromkeys(given(step.doc, offer), step.id))
     return true
+
+
+def wanted_values(state: State, goal: Goal, value: Callable[[StepState], Json]) -> dict[str, Json]:
+    """The wanted facts that are true, each with its value; `value` gives a step's data.
+
+    Of a flag the value is True. A fact of a step that gives several artefacts is the field of
+    that name.
+    """
+    true = true_facts(state, goal)
+    found: dict[str, Json] = {}
+    for fact in dict.fromkeys(goal.want):
+        giver = state.steps.get(true.get(fact, ""))
+        if giver is not None:
+            offer = state.catalog.offer(giver.worker, giver.action)
+            found[fact] = _of_step(fact, given(giver.doc, offer), value(giver), giver.data_ref)
+        elif fact in true:
+            have = goal.have.get(fact, state.params.get(fact))
+            found[fact] = True if is_flag(fact) else have
+    return found
+
+
+def _of_step(fact: str, gives: Sequence[str], data: Json, ref: str) -> Json:
+    if is_flag(fact):
+        return True
+    artefacts = [each for each in gives if not is_flag(each)]
+    if len(artefacts) == 1:
+        return data
+    if ref and data == {"$artifact": ref}:  # It is named, not loaded.
+        return {**data, "path": [fact]}
+    return data.get(fact) if isinstance(data, dict) else None
 
 
 def missing(state: State, goal: Goal) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 
 from leadhand.core.durations import seconds
 from leadhand.core.durations import text as duration
+from leadhand.core.facts import wanted_values
 from leadhand.core.hashing import canonical
 from leadhand.core.plan import Goal
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, StepView
@@ -79,13 +80,21 @@ def exit_code(state: State) -> int:
 
 
 def run_result(state: State, value: Callable[[StepState], Json] | None = None) -> Json:
-    """What the run is for: the planner's result, else the data of the steps nobody waited for.
+    """What the run is for: the wanted facts, else the planner's result, else the last steps' data.
+
+    Wanted facts come under their names, whatever planned them: the value itself when one is
+    wanted, else an object. The last steps are those that no other one waited for.
 
     `value` gives a step's data; without it, data that is stored apart is named, not loaded.
     """
     value = value or _value
     if state.ended is not None and state.ended.status != "succeeded":
         return None
+    goal = goal_of(state)
+    if goal.want:
+        found = wanted_values(state, goal, value)
+        if len(found) == len(set(goal.want)):
+            return found if len(found) > 1 else found[goal.want[0]]
     if state.ended is not None and state.ended.result is not None:
         return state.ended.result
     if state.finish is not None:

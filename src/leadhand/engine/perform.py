@@ -22,7 +22,7 @@ from leadhand.core.moves import Move
 from leadhand.core.refs import Artifact, Unresolved, load_apart
 from leadhand.core.report import Report, decision_doc
 from leadhand.core.revise import answered
-from leadhand.core.views import acceptance, planner_view
+from leadhand.core.views import acceptance, goal_of, planner_view
 from leadhand.engine.context import AttemptContext
 from leadhand.engine.purse import PlannerPays
 from leadhand.engine.results import data_of, result_of, step_views
@@ -343,5 +343,6 @@ def unmet(run: Run, result: Json) -> list[str]:
     steps: dict[str, Any] = {
         view.id: {"status": view.status, "data": view.data} for view in step_views(store, state)
     }
-    whole = result if state.finish is not None else result_of(store, state)
+    given = state.finish is not None and not goal_of(state).want
+    whole = result if given else result_of(store, state)
     return goal_findings(acceptance(state), whole, steps)

@@ -57,12 +57,10 @@ def test_each_step_says_why_it_is_there_and_what_was_not_chosen():
     )
 
 
-def test_the_result_is_the_value_of_the_wanted_fact():
-    """Of one the value itself, of several an object; flags are true."""
+def test_it_finishes_without_repeating_the_values():
+    """The engine reads the wanted facts from the steps that gave them."""
     one = Run(LINE, ["summary"], TOPIC)
-    assert one.to_the_end(GoalPlanner()) == Finish("summary by sum_up", "summary: true", one.notes)
-    two = Run(LINE, ["table", "approved:table"], TOPIC).to_the_end(GoalPlanner())
-    assert two.result == {"table": "table by clean", "approved:table": True}
+    assert one.to_the_end(GoalPlanner()) == Finish(None, "summary: true", one.notes)
 
 
 def test_a_worker_that_gives_several_facts_is_referred_to_by_key():

@@ -36,7 +36,7 @@ from leadhand.planners.goal.relaxed import explore
 from leadhand.planners.goal.search import NODES_MAX
 from leadhand.planners.goal.steps import Names, Writer, expected, tidy
 from leadhand.planners.goal.task import Task
-from leadhand.planners.goal.world import World, fold, promised, value_of
+from leadhand.planners.goal.world import World, fold, promised
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -162,6 +162,7 @@ class GoalPlanner:
         plan = way.plan
         if kept is not None and task.price(kept) <= STICKY * task.price(plan):
             plan = kept
+        plan = task.directly(plan)
         found = [task.operators[each] for each in plan]
         left, cost = scene.view.budget_left, sum(each.cost for each in found)
         if left is not None and cost > left + 1e-9:
@@ -181,15 +182,14 @@ async def _in_turns(search: Generator[None, None, Way]) -> Way:
 
 def _early(scene: Scene) -> Decision | None:
     """What can be answered without planning."""
-    view, world = scene.view, scene.world
+    world = scene.world
     if not scene.wanted:
         return GiveUp("the goal names no fact to reach: say what is wanted, as in want=['summary']")
     if scene.said.stop:
         return GiveUp(f"{scene.said.stop} said to stop")
     if all(fact in world.facts and fact in world.coming for fact in scene.wanted):
-        values = {fact: value_of(world.facts[fact], view) for fact in scene.wanted}
-        result = values[scene.wanted[0]] if len(values) == 1 else values
-        return Finish(result, f"{', '.join(values)}: true", scene.notes.to_doc())
+        # The run's result is read from the steps that gave the facts; it is not told twice.
+        return Finish(None, f"{', '.join(scene.wanted)}: true", scene.notes.to_doc())
     return None
 
 
@@ -317,6 +317,8 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
     outlook = expected(map(tidy, later[:WAY_MAX]))
     # One step that is all there is to do needs nobody to look again.
     final = view.call == 1 and len(way) == len(now) == 1 and view.goal.mode != NEXT_STEP
+    if final:
+        because = "one worker can do it: no plan is needed"
     cancel = (*(step.id for step in scene.idle), *_gone(scene, now))
     notes = scene.notes.to_doc()
     return Propose(tuple(now), final, outlook, because, cancel, notes)

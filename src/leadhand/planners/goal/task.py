@@ -86,6 +86,18 @@ class Task:
             state = self.after(state, each)
         return state & self.goal_bits == self.goal_bits
 
+    def directly(self, plan: list[int]) -> list[int]:
+        """The plan, or one operator that reaches the goal at once and is no dearer."""
+        if len(plan) < 2:
+            return plan
+        limit = self.price(plan) * (1 + 1e-9)
+        alone = [
+            (price, number)
+            for number, price in enumerate(self.prices)
+            if price <= limit and self.works([number])
+        ]
+        return [min(alone)[1]] if alone else plan
+
     def lean(self, plan: Sequence[int]) -> list[int]:
         """The plan without what it can do without: the dearest is tried first."""
         kept = list(plan)
