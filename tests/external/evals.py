@@ -18,7 +18,17 @@ from multiprocessing import Pool
 from typing import Any, NamedTuple
 
 from leadhand import GoalPlanner
-from tests.external import asynchow, data, dialogues, faulty, oracle, psplib, pursuit, recorded
+from tests.external import (
+    asynchow,
+    data,
+    dialogues,
+    faulty,
+    iterative,
+    oracle,
+    psplib,
+    pursuit,
+    recorded,
+)
 
 SEED = 20
 UNSOLVABLE = "unsolvable_blocksworld"
@@ -246,6 +256,27 @@ def _family(name: str, own: list[oracle.Verdict]) -> list[Line]:
     return lines
 
 
+def iterative_lines(played: list[iterative.Played]) -> list[Line]:
+    """Planners of one step at a time under ordinary faults."""
+    lines = []
+    for kind in iterative.PLANNERS:
+        own = [each for each in played if each.kind == kind]
+        if own:
+            good = [each for each in own if each.good]
+            line = share(f"iterative, {kind}: goal or question", len(good), len(own), 1.0)
+            asked = sum(each.asked for each in own) / len(own)
+            people = sum(each.end == "asked" for each in own)
+            more = f"{asked:.1f} decisions, {people} ask a person"
+            lines.append(line._replace(figure=f"{line.figure} ({more})"))
+    refused = [f"{each.kind} {each.seed}" for each in played if each.refused]
+    broken = [each.violations[0] for each in played if each.violations]
+    return [
+        *lines,
+        none_of("iterative: answers refused", refused, len(played)),
+        none_of("iterative: logs that break an invariant", broken, len(played)),
+    ]
+
+
 SUITES = {
     "recorded": Suite("planbench", recorded_cases, recorded_play, recorded_lines, 25),
     "dialogues": Suite("planbench", dialogues.cases, dialogues.play, dialogues_lines, 40),
@@ -254,6 +285,7 @@ SUITES = {
     "asynchow": Suite("asynchow", asynchow.tasks, asynchow_play, asynchow_lines),
     "psplib": Suite("psplib", psplib.cases, psplib_play, psplib_lines),
     "graphs": Suite("", oracle.cases, oracle.played, graphs_lines, 150),
+    "iterative": Suite("", iterative.cases, iterative.play, iterative_lines, 60),
 }
 
 

@@ -13,7 +13,7 @@ MENDING = pytest.mark.xfail(reason="the faults of issue 14 are being mended", st
 
 
 def _suite(name: str) -> Any:
-    return pytest.param(name, marks=MENDING if name == "graphs" else ())
+    return pytest.param(name, marks=MENDING if name in ("graphs", "iterative") else ())
 
 
 @pytest.mark.slow
