@@ -25,7 +25,7 @@ from leadhand.app.inputs import (
     refuse_name,
     whoami,
 )
-from leadhand.app.limits import plan_policy
+from leadhand.app.limits import model_policy, plan_policy
 from leadhand.app.modes import consulting, direct_in, in_mode, planner_in
 from leadhand.app.outcome import Outcome
 from leadhand.app.people import (
@@ -256,6 +256,18 @@ class Lead(People):
         check_secrets(doc, values)
         return doc, values, digest(canonical(doc["steps"]))
 
+    def policy_for(self, goal: Goal) -> Policy:
+        """Return the constants that a run of this goal would start with; nothing is started."""
+        given = self.planner is not None
+        planner = planner_in(goal, self.registry, self.planner_for, given=given)
+        return self._policy(consulting(goal), goal.to_doc(), planner)
+
+    def _policy(self, head: Doc, goal: Any, planner: Planner) -> Policy:
+        policy = plan_policy(self.policy, head, goal, time.time_ns() // 1000)
+        # A plan that was written is as long as it is; a goal may go on and on.
+        agents = [] if isinstance(planner, DocumentPlanner) else self.registry.agents
+        return model_policy(policy, planner, agents)
+
     def _started(
         self,
         goal: Any,
@@ -269,7 +281,7 @@ class Lead(People):
         return RunStarted(
             run=run_id or new_run_id(),
             goal=goal,
-            policy=plan_policy(self.policy, head, goal, time.time_ns() // 1000),
+            policy=self._policy(head, goal, planner),
             planner=planner.name,
             catalog=list(self.registry.catalog().workers.values()),
             replans=planner.replans,

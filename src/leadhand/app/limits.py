@@ -1,4 +1,9 @@
-"""A run's constants: what the host allows, and what the plan asks for. It may only ask for less."""
+"""A run's constants: what the host allows, and what the plan asks for. It may only ask for less.
+
+A run that a model plans, and a goal that agents may work on, has a budget and a number of planner
+calls also where nothing was said: `model_policy` fills them in, `limits_doc` and `limits_text` show
+them before the run starts.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,13 @@ import msgspec
 
 from leadhand.core.calendar import next_instant
 from leadhand.core.durations import seconds
+from leadhand.core.policy import MODEL_BUDGET, Policy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leadhand.core.plan import Doc
-    from leadhand.core.policy import Policy
+    from leadhand.ports import Planner
 
 
 def plan_policy(policy: Policy, head: Doc, goal: Any, wall: int) -> Policy:
@@ -31,6 +39,41 @@ def plan_policy(policy: Policy, head: Doc, goal: Any, wall: int) -> Policy:
     if any(left is not None for left in walls):
         wanted["wall_s"] = min(left for left in walls if left is not None)
     return msgspec.structs.replace(policy, **wanted)
+
+
+def model_policy(policy: Policy, planner: Planner, agents: Sequence[Any]) -> Policy:
+    """Return `policy` with the default limits of models in place of those that are not set.
+
+    `agents` are the workers that ask models and may be used. The budget stays open where the price
+    of a model is not known: with one, that model could not be asked at all.
+    """
+    calls: int | None = getattr(planner, "calls", None)
+    wanted: Doc = {}
+    if calls is not None and policy.planner_calls_max == Policy().planner_calls_max:
+        wanted["planner_calls_max"] = calls
+    budget: float | None = getattr(planner, "budget", None) if calls is not None else MODEL_BUDGET
+    asks = calls is not None or bool(agents)
+    if policy.budget is None and asks and all(each.is_priced for each in agents):
+        wanted["budget"] = budget
+    return msgspec.structs.replace(policy, **wanted)
+
+
+def limits_doc(policy: Policy) -> Doc:
+    """Return what a run may spend and how often its planner is asked, for machines."""
+    return {"budget": policy.budget, "planner_calls": policy.planner_calls_max}
+
+
+def limits_text(policy: Policy) -> str:
+    """Return the same for people."""
+    money = (
+        "spends without a limit (the price of a model is not known)"
+        if policy.budget is None
+        else f"stops before it has spent more than {policy.budget:g}"
+    )
+    return (
+        f"This run {money}, and asks its planner at most {policy.planner_calls_max} times "
+        "(--budget, [policy] budget and planner_calls)."
+    )
 
 
 def _least_of(ours: dict[str, int], theirs: dict[str, int]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.door import hosted_runs
+from leadhand.app.limits import limits_doc
 from leadhand.app.opening import host_info
 from leadhand.app.people import answering, to_approve
 from leadhand.app.rollback import roll_back
@@ -322,6 +323,8 @@ class _Session:
                 print_outcome(self._console, back.state)
         if self._console.json:
             doc = outcome_document(self._console, state, result)
+            if state.policy.budget is not None:
+                doc["limits"] = limits_doc(state.policy)
             if back is not None:
                 doc["rollback"] = outcome_document(self._console, back.state, None)
             self._console.document(doc)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.limits import limits_doc, limits_text
 from leadhand.app.loading import planner_of
 from leadhand.app.places import goal_registry
 from leadhand.cli.console import Console
@@ -59,6 +60,9 @@ def plan(console: Console, goal: str, **options: Any) -> int:
     place = settings.context
     have = {**(place.params if place else {}), **json_pairs(options["have"], "--have")}
     wanted = Goal(text=goal, want=several(options["want"]), have=have, budget=options["budget"])
+    policy = lead.policy_for(wanted)
+    if getattr(planner, "calls", None) is not None or registry.agents:
+        console.say(limits_text(policy))
     made = asyncio.run(lead.plan(wanted)).to_doc()
     taking = taking_of(made, registry)
     doc = {"goal": made.pop("goal"), "base": registry.catalog().digest()}
@@ -69,7 +73,12 @@ def plan(console: Console, goal: str, **options: Any) -> int:
     if file is not None:
         file.write_text(_written(doc, file), encoding="utf-8")
     if console.json:
-        told = {"plan": doc, "takes": taking_document(taking), "file": str(file) if file else None}
+        told = {
+            "plan": doc,
+            "takes": taking_document(taking),
+            "limits": limits_doc(policy),
+            "file": str(file) if file else None,
+        }
         console.document(told)
         return 0
     _print(console, doc, taking)

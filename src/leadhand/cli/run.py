@@ -227,6 +227,8 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
 def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> int:
     if options["dry_run"]:
         return _dry_run(console, prepared)
+    if not options["quiet"]:
+        say_limits(console, prepared)
     if options["detach"] and prepared.settings.temporal is not None:
         raise UsageError("a run that Temporal hosts is in no process of ours: leave out --detach")
     if options["detach"]:
@@ -237,6 +239,21 @@ def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> i
 
     job = job_of(prepared, approve=options["yes"])
     return host(console, replace(job, quiet=options["quiet"], why=options["why"]))
+
+
+def say_limits(console: Console, prepared: Prepared) -> None:
+    """Say before the start what a run may spend that asks models."""
+    from leadhand.app.lead import Lead
+    from leadhand.app.limits import limits_text
+
+    if prepared.goal is None:
+        return
+    settings = prepared.settings
+    planner = planner_of(prepared.planner, settings) if prepared.planner else None
+    if getattr(planner, "calls", None) is None and not prepared.registry.agents:
+        return
+    lead = Lead(prepared.registry, planner, policy=settings.policy, models=settings.book)
+    console.say(limits_text(lead.policy_for(prepared.goal)))
 
 
 def job_of(prepared: Prepared, *, approve: bool = False) -> Any:

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
+MODEL_BUDGET = 10.0
+"""What a run that asks models may spend, in dollars, where nothing else is said."""
+MODEL_CALLS = 200
+"""How often a model that plans is asked in a run, where nothing else is said."""
+
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """When all that it names is so, `then` follows."""

@@ -46,6 +46,12 @@ class Client:
         """The first one's name, which stands for all."""
         return self.models[0].name
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether the price of each of its models is known: else no budget can be held."""
+        names = [getattr(model, "known", None) for model in self.models]
+        return all(name is None or prices.known(name) for name in names)
+
     async def ask(
         self, request: Request, heard: Listener | None = None, *, prompt: str = ""
     ) -> Answer:

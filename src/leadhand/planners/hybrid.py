@@ -9,7 +9,8 @@ had its chance when it
   has succeeded),
 - proposes what lint refuses, or twice in a row what the engine refuses,
 - fails: raises, takes too long, gives up,
-- calls it done while wanted facts are missing.
+- calls it done while wanted facts are missing,
+- revises and revises, and nothing comes nearer to the goal (`leadhand.planners.progress`).
 
 Then the other one goes on from where things stand, for good: nothing that was done is done again.
 What was handed over and why stands in the notes, so that a run that is taken up again knows, and
@@ -30,6 +31,7 @@ from leadhand.core.report import TOO_LATE, Ask, Finish, GiveUp, Propose, decisio
 from leadhand.planners.goal.operators import Operators, operators_of
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.goal.world import World, fold
+from leadhand.planners.progress import IDLE, Idle, Progress, over
 from leadhand.planners.script import ScriptPlanner
 from leadhand.planners.sound import not_true, refused, unmet
 from leadhand.ports import ends_us
@@ -60,6 +62,8 @@ class Notes(msgspec.Struct, omit_defaults=True):
     """A digest of the last proposal."""
     waiting: bool = False
     """Whether the last answer was only that the first planner's steps are under way."""
+    idle: Idle = msgspec.field(default_factory=Idle)
+    """Revisions of the first planner that brought the goal no nearer."""
     notes: Any = None
     """Those of the planner that was asked."""
 
@@ -71,14 +75,35 @@ class Hybrid:
     replans = True
     consult = "every_report"
 
-    def __init__(self, first: Planner | Callable[..., object], then: Planner | None = None) -> None:
-        """`first` is a planner or a function; `then` is the goal planner unless said otherwise."""
+    def __init__(
+        self,
+        first: Planner | Callable[..., object],
+        then: Planner | None = None,
+        *,
+        idle: int | None = None,
+    ) -> None:
+        """`first` is a planner or a function; `then` is the goal planner unless said otherwise.
+
+        `idle`: half of what revisions of the first planner may count that bring the goal no nearer
+        (`leadhand.planners.progress`); the first planner's own `idle` when nothing is said.
+        """
         self.source = ""
         """Where it can be loaded from again, if that is known."""
         self.first: Planner = first if hasattr(first, "decide") else ScriptPlanner(first)  # type: ignore[assignment]
         self.then: Planner = then or GoalPlanner()
         self.splits = self.first.splits or self.then.splits
         self._known: tuple[Catalog, Operators] | None = None
+        self._progress = Progress(idle or getattr(self.first, "idle", None) or IDLE)
+
+    @property
+    def budget(self) -> float | None:
+        """What a run may spend by default, by its first planner."""
+        return getattr(self.first, "budget", None)
+
+    @property
+    def calls(self) -> int | None:
+        """How often it is asked in a run by default, by its first planner."""
+        return getattr(self.first, "calls", None)
 
     def with_methods(self, methods: Iterable[Method]) -> Self:
         """The same planner; if the goal planner is part of it, that one knows these methods too."""
@@ -116,6 +141,9 @@ class Hybrid:
         if view.why == "report" and first.consult != self.consult and world.under_way:
             kept.waiting = True
             return "", Propose((), because=f"{first.name} is asked when its steps are done")
+        self._progress.look(kept.idle, view, self._operators(view))
+        if self._progress.is_over(kept.idle):
+            return f"{first.name} leads nowhere: {over(kept.idle)}", None
         try:
             decision = await first.decide(replace(view, notes=kept.notes))
             if not isinstance(decision, (Propose, Ask, Finish, GiveUp)):
@@ -131,6 +159,7 @@ class Hybrid:
             case Finish() if missing:
                 return f"{first.name} says that it is done, and {not_true(missing)}", None
             case Propose():
+                self._progress.revised(kept.idle, doc["steps"], view)
                 return self._wrong(doc, view, world, kept), decision
             case _:
                 return "", decision
@@ -148,10 +177,13 @@ class Hybrid:
             return f"{name} proposes what cannot be run ({'; '.join(errors[:3])})"
         return unmet(steps[:LOOK_MAX], view, world)
 
-    def _world(self, view: PlannerView) -> World:
+    def _operators(self, view: PlannerView) -> Operators:
         if self._known is None or self._known[0] is not view.catalog:
             self._known = (view.catalog, operators_of(view.catalog))
-        return fold(view, self._known[1], {})
+        return self._known[1]
+
+    def _world(self, view: PlannerView) -> World:
+        return fold(view, self._operators(view), {})
 
 
 def _read(notes: Json) -> Notes:

@@ -295,6 +295,13 @@ class Reach(Shape):
     cost: float
 
 
+class DraftLimits(Shape):
+    """The limits that a run would start with."""
+
+    budget: float | None
+    planner_calls: int
+
+
 class Draft(Shape):
     """A plan that does not run yet."""
 
@@ -303,6 +310,8 @@ class Draft(Shape):
     reach: Reach | None
     decision: Literal["let through", "one person", "two people", "refused"]
     reason: str
+    limits: DraftLimits | None
+    """What a run of it may spend, and how often its planner is asked; of a refused plan nothing."""
 
 
 class Lint(Shape):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from leadhand.app.limits import limits_doc
 from leadhand.app.places import in_context
 from leadhand.core.check import bind_params, lint
 from leadhand.core.plan import Goal
@@ -158,6 +159,7 @@ def _refused(doc: Doc, findings: list[Any]) -> Doc:
         "reach": None,
         "decision": "refused",
         "reason": f"the plan has {wrong} errors",
+        "limits": None,
     }
 
 
@@ -182,4 +184,9 @@ def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
         },
         "decision": decision,
         "reason": found.reason,
+        "limits": limits_doc(_policy(lead, ready)),
     }
+
+
+def _policy(lead: Lead, ready: Prepared) -> Policy:
+    return lead.policy_for(ready.what) if isinstance(ready.what, Goal) else ready.policy

@@ -72,6 +72,14 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+def _money(value: Any) -> float | None:
+    if value == "none":
+        return None
+    if isinstance(value, str) or not _number(value):
+        raise ValueError('must be a number above 0, or "none"')
+    return float(value)
+
+
 def _share(value: Any) -> float:
     if _number(value) > 1:
         raise ValueError("must be a number from 0 to 1")
@@ -151,6 +159,9 @@ KEYS: dict[str, dict[str, Kind]] = {
         "prompts": Kind(_text),
         "rounds": Kind(_count),
         "tokens": Kind(_count),
+        "idle": Kind(_count),
+        "budget": Kind(_money),
+        "calls": Kind(_count),
     },
     "telemetry": {"enabled": Kind(_flag), "contents": Kind(_flag)},
     "tiers": {name: Kind(tier) for name in TIERS},

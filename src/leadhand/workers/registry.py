@@ -110,6 +110,11 @@ class Registry:
                 self._add(stronger)
                 self._stronger.append(stronger.spec.name)
 
+    @property
+    def agents(self) -> list[Any]:
+        """The workers that ask models."""
+        return [each for each in self._workers.values() if each.spec.kind == "agent"]
+
     def get(self, name: str) -> Worker | None:
         """A worker by name; people, and the agent of direct mode, need no declaration."""
         found = self._workers.get(name)

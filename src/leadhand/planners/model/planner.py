@@ -28,6 +28,7 @@ import msgspec
 
 from leadhand.codec.values import plain
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.policy import MODEL_BUDGET, MODEL_CALLS
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, decision_doc
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
@@ -40,6 +41,7 @@ from leadhand.planners.goal.operators import operators_of
 from leadhand.planners.goal.world import fold
 from leadhand.planners.model import answers, numbered, telling
 from leadhand.planners.model.prompts import Prompts
+from leadhand.planners.progress import IDLE, Idle, Progress, over, warning
 from leadhand.planners.sound import ends_short, first_wrong, not_true, repeats
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ TOKENS = 12_000
 ANSWER_TOKENS = 4096
 NOTES_CHARS_MAX = 4000
 TIMEOUT_MAX_S = 1e6
+MONEY_MAX = 1e12
 
 CARRIES = (
     "a step carries what looks like a secret; name the parameter that holds it, as in "
@@ -93,6 +96,8 @@ class Notes(msgspec.Struct, omit_defaults=True):
     accepted: int = 0
     said: str = ""
     """What the model wants to remember."""
+    idle: Idle = msgspec.field(default_factory=Idle)
+    """Its revisions that brought the goal no nearer."""
 
 
 class ModelPlanner:
@@ -115,11 +120,27 @@ class ModelPlanner:
         temperature: float | None = None,
         book: Book | None = None,
         asks: bool = True,
+        idle: int = IDLE,
+        budget: float | None = MODEL_BUDGET,
+        calls: int = MODEL_CALLS,
     ) -> None:
-        """`asks`: whether a person is asked when the rounds are over; else it gives up."""
+        """`asks`: whether a person is asked when the rounds are over; else it gives up.
+
+        `idle`: what revisions may count that bring the goal no nearer before the model is told;
+        at twice as much it is no longer asked (`leadhand.planners.progress`).
+
+        `budget`, `calls`: what a run that it plans may spend in dollars, and how often it is asked,
+        where neither the run's policy nor its goal says; None: no limit.
+        """
         if style not in STYLES:
             raise UsageError(f"style is one of {', '.join(STYLES)}, not {style!r}")
-        for name, value in (("rounds", rounds), ("tokens", tokens), ("max_tokens", max_tokens)):
+        for name, value in {
+            "rounds": rounds,
+            "tokens": tokens,
+            "max_tokens": max_tokens,
+            "idle": idle,
+            "calls": calls,
+        }.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UsageError(f"{name} is a whole number from 1, not {value!r}")
         if not isinstance(timeout_s, int | float) or not 0 < timeout_s < TIMEOUT_MAX_S:
@@ -131,12 +152,20 @@ class ModelPlanner:
             "temperature": temperature,
         }
         self.prompts = Prompts(prompts)
-        self.asks = asks
+        if budget is not None and not (isinstance(budget, int | float) and 0 < budget < MONEY_MAX):
+            raise UsageError(f"budget is a number above 0, or None, not {budget!r}")
+        self.asks, self.idle, self.calls, self._budget = asks, idle, calls, budget
         self.source = model if isinstance(model, str) else ""
         """Where it can be loaded from again: its name."""
         self.consult = "every_report" if style == "next_step" else "on_surprise"
         self._client = (book or Book()).client(model)
         self._known: tuple[Catalog, Operators] | None = None
+        self._progress = Progress(idle)
+
+    @property
+    def budget(self) -> float | None:
+        """What a run may spend by default: nothing is said where a price is not known."""
+        return self._budget if self._client.is_priced else None
 
     def asking(self) -> Self:
         """The same planner, which asks a person where it would give up."""
@@ -147,14 +176,25 @@ class ModelPlanner:
     async def decide(self, view: PlannerView) -> Decision:
         """What to do next, by the model, or why there is no answer that can be used."""
         kept = _read(view.notes)
+        self._progress.look(kept.idle, view, self._operators(view))
+        if self._progress.is_over(kept.idle):
+            decision = self._over(over(kept.idle), kept)
+            kept.idle.count = self.idle  # After an answer it is told, and has as many again.
+            return replace(decision, notes=msgspec.to_builtins(kept))
         style = self._style(view)
         parts = telling.told(view, self.tokens, lists=style == "list")
         parts["style"] = STYLE[style] or self.prompts.fill("list")
         if kept.said:
             parts["now"] += f"\nYour notes: {kept.said}"
+        if self._progress.is_told(kept.idle):
+            world, operators = self._world(view), self._operators(view)
+            told = warning(kept.idle, self.idle, view, world, operators)
+            parts["now"] += f"\nMind: {told}"
         turns: list[Turn] = [Told(self.prompts.fill("question", parts))]
         with span("plan", gen_ai__agent__name="planner", leadhand__run=view.run):
             decision = await self._rounds(view, kept, turns, style)
+        if isinstance(decision, Propose):
+            self._progress.revised(kept.idle, decision_doc(decision)["steps"], view)
         return replace(decision, notes=msgspec.to_builtins(kept))
 
     def _style(self, view: PlannerView) -> str:

@@ -186,6 +186,14 @@ class Agent:
             found += self._book.key_variables(self.model)
         return tuple(found)
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether the prices of its models are known; what cannot be asked costs nothing."""
+        try:
+            return self._client("").is_priced
+        except UsageError:
+            return True
+
     def use_models(self, book: Book) -> None:
         """Tell it what tiers and models are called in this configuration."""
         self._book = book
