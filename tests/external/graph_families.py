@@ -43,6 +43,8 @@ class Case(NamedTuple):
     consult: str = "every_report"
     crashes: tuple[int, ...] = ()
     order: int | None = 0
+    charged: bool = False
+    """Whether attempts that fail cost as much as others."""
 
     @property
     def name(self) -> str:
@@ -139,11 +141,18 @@ def layers(
     return sketch, have, want
 
 
-def strips(chance: Random, *, cost: int = 0) -> tuple[Sketch, list[str], list[str]]:
+def strips(
+    chance: Random,
+    *,
+    cost: int = 0,
+    size: tuple[int, int] = (6, 9),
+    crew: tuple[int, int] = (8, 14),
+    walk: int = 12,
+) -> tuple[Sketch, list[str], list[str]]:
     """Workers that use up what they need; what is wanted was reached once on a random walk."""
     sketch = Sketch(chance)
-    facts = [sketch.fact() for _ in range(chance.randint(6, 9))]
-    for _ in range(chance.randint(8, 14)):
+    facts = [sketch.fact() for _ in range(chance.randint(*size))]
+    for _ in range(chance.randint(*crew)):
         needs = sketch.some(facts, 2)
         others = [fact for fact in facts if fact not in needs]
         gives = sketch.some(others, 2)
@@ -152,7 +161,7 @@ def strips(chance: Random, *, cost: int = 0) -> tuple[Sketch, list[str], list[st
         sketch.job(needs, gives, drops=drops, cost=price, takes_s=chance.choice((0.0, 0.01)))
     have = sketch.some(facts, 3)
     true = set(have)
-    for _ in range(12):
+    for _ in range(walk):
         able = [job for job in sketch.jobs if true.issuperset(job.needs)]
         if not able:
             break
@@ -230,6 +239,15 @@ def drops_broken(chance: Random) -> Case:
     return _case(sketch.graph(have, want), chance)
 
 
+def drops_large(chance: Random) -> Case:
+    """More of it: many facts, few ways, and the money is exactly enough."""
+    sketch, have, want = strips(chance, cost=9, size=(9, 12), crew=(10, 22), walk=40)
+    graph = sketch.graph(have, want)
+    found = best(graph, have)
+    exact = found.cost if found else 5.0
+    return _case(graph._replace(budget=chance.choice((None, exact, exact))), chance)
+
+
 def costs(chance: Random) -> Case:
     """Every worker has its price; nothing is broken."""
     flags = chance.choice((0.0, 0.3))
@@ -255,13 +273,15 @@ def budget(chance: Random) -> Case:
 
 
 def budget_broken(chance: Random) -> Case:
-    """Money for any way there is, and faults: failed attempts cost nothing."""
+    """Money for any way there is, and faults; of some, attempts that fail cost too."""
     sketch, have, want = layers(chance, cost=9, givers=(2, 4))
     break_some(sketch, 0.3, BROKEN)
     graph = sketch.graph(have, want)
     found = best(graph, have)
     enough = sum(each.cost for each in sketch.jobs)
-    return _case(graph._replace(budget=enough if found else enough / 2), chance)
+    charged = chance.random() < 0.5
+    graph = graph._replace(budget=(8 * enough if charged else enough) if found else enough / 2)
+    return _case(graph, chance, charged=charged)
 
 
 def passing(chance: Random) -> Case:
@@ -465,6 +485,7 @@ FAMILIES: dict[str, Callable[[Random], Case]] = {
     "many_sources": many_sources,
     "drops": drops,
     "drops_broken": drops_broken,
+    "drops_large": drops_large,
     "costs": costs,
     "budget": budget,
     "budget_broken": budget_broken,

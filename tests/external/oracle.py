@@ -63,8 +63,11 @@ class Verdict(NamedTuple):
 class Actor:
     """A worker of a graph: it changes nothing but the judge's world."""
 
-    def __init__(self, job: Job, world: World, hints: Iterable[str] = ()) -> None:
+    def __init__(
+        self, job: Job, world: World, hints: Iterable[str] = (), *, charged: bool = False
+    ) -> None:
         self.job, self.world = job, world
+        self.charge = job.cost if charged else 0.0
         artefacts = [fact for fact in job.needs if not is_flag(fact)]
         names = [*artefacts, *job.loose]
         optional = [hint for hint in hints if hint not in names]
@@ -102,7 +105,10 @@ class Actor:
             world.lied(job)
             return Report(data=False if all(map(is_flag, job.gives)) else None)
         words = f"what is the {fault.hint}?" if fault.hint else f"it is {fault.kind}"
-        return Report.failed(fault.kind, words, retry_after_s=fault.wait_s or None)
+        world.spent += self.charge
+        return Report.failed(
+            fault.kind, words, retry_after_s=fault.wait_s or None, cost=self.charge
+        )
 
     async def probe(self, task: Any, context: Any) -> Report | None:
         """Nobody can tell but people."""
@@ -258,7 +264,7 @@ def play(case: Case, planner: Any = None) -> Verdict:
     """One case through the engine; `planner` instead of the case's own, to test the judge."""
     graph, world = case.graph, World.of(case.graph)
     hints = sorted({job.fault.hint for job in graph.jobs if job.fault.hint})
-    crew: list[Any] = [Actor(job, world, hints) for job in graph.jobs]
+    crew: list[Any] = [Actor(job, world, hints, charged=case.charged) for job in graph.jobs]
     person = Person(case.person, world)
     goal = Goal(
         want=list(graph.want),
