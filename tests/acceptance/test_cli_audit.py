@@ -114,12 +114,12 @@ def test_a_run_is_exported_and_checked_alone(folder):
     assert folder.run("verify", "missing.zip").code == 2
 
 
-def test_show_says_whether_the_plan_or_the_doing_failed(folder):
+def test_show_says_whether_planning_or_execution_failed(folder):
     folder.plan({"id": "a", "worker": "broken", "failure_action": "abort"}, name="bad.json")
     assert folder.run("run", "bad.json").code == 1
     run = folder.latest()["run"]
-    assert "The failure was in the doing: step a" in folder.run("show", run).out
-    assert folder.run("show", run, "--json").doc["fault"]["where"] == "doing"
+    assert "The execution failed: step a" in folder.run("show", run).out
+    assert folder.run("show", run, "--json").doc["fault"]["where"] == "execution"
 
 
 def test_secrets_from_the_command_line(folder):

@@ -72,7 +72,7 @@ def test_a_failure_that_asks_for_it_takes_everything_back(folder):
     run, back = done.doc["run"], done.doc["rollback"]
     assert (back["run"], back["status"]) == (f"{run}-rollback", "succeeded")
     shown = folder.run("show", run)
-    assert "The failure was in the doing: step check" in shown.out, str(shown)
+    assert "The execution failed: step check" in shown.out, str(shown)
     again = folder.run("rollback", run)
     assert (again.code, len(world(folder))) == (0, 4), "each undo is done once"
     assert folder.run("verify", "--all").code == 0

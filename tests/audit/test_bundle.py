@@ -153,12 +153,12 @@ def test_the_page_tells_the_story(made):
     assert "4 events" not in page
 
 
-def test_a_failure_is_laid_to_the_plan_or_to_the_doing(tmp_path):
+def test_a_failure_is_laid_to_planning_or_to_execution(tmp_path):
     lead = Lead([broken], store=tmp_path / "a.db")
     steps = [{"id": "b", "worker": "broken", "failure_action": "abort"}]
     run = lead.run_sync({"goal": "g", "steps": steps}).run
     page = files((tmp_path / "a.db", run))["index.html"].decode()
-    assert "The failure was in the doing" in page
+    assert "The execution failed" in page
 
 
 def test_a_run_that_is_not_over_can_be_exported(tmp_path):

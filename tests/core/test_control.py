@@ -149,8 +149,8 @@ def test_abort_stops_the_run():
     """The reason says who wanted it."""
     run = stuck().reply("abort", text="enough")
     assert run.events[1:] == [
-        ev.StopDecided("failed", "step a failed; ann said so: enough"),
-        ev.RunEnded("failed", "step a failed; ann said so: enough"),
+        ev.StopDecided("failed", "step a failed; ann said so: enough", origin="execution"),
+        ev.RunEnded("failed", "step a failed; ann said so: enough", origin="execution"),
     ]
     assert run.status() == ["failed", "cancelled"]
 
@@ -259,8 +259,8 @@ def test_rejection_ends_the_run(text, reason):
     run.reply("reject", text=text)
     assert run.events == [
         ev.RevisionRejected(1, digest, "ann", text),
-        ev.StopDecided("rejected", reason),
-        ev.RunEnded("rejected", reason),
+        ev.StopDecided("rejected", reason, origin="planning"),
+        ev.RunEnded("rejected", reason, origin="planning"),
     ]
     assert run.state.steps == {}
 

@@ -440,7 +440,9 @@ def test_wall_time_stops_the_run():
     run.later(9.999999)
     assert run.news == []
     run.later(0.000001)
-    assert run.events == [ev.StopDecided("failed", "the run took longer than it may", "wall time")]
+    assert run.events == [
+        ev.StopDecided("failed", "the run took longer than it may", "wall time", origin="limits")
+    ]
     run.done("a")
     assert run.news == ["report a met", "end failed wall time"]
     assert run.state.ended.reason == "the run took longer than it may"
@@ -532,7 +534,9 @@ def test_abort_stops_the_run(word):
     run.done("b")
     assert run.news == ["report b met", "end failed"]
     assert run.status("a", "b", "c") == ["failed", "succeeded", "cancelled"]
-    assert run.state.ended == ev.RunEnded("failed", reason, rollback=word == "rollback")
+    assert run.state.ended == ev.RunEnded(
+        "failed", reason, rollback=word == "rollback", origin="execution"
+    )
     assert run.effects[-1] == Notify("ended", f"failed: {reason}")
 
 
@@ -991,8 +995,12 @@ def test_planner_calls_are_bounded():
     run.answer(propose(step("a"), final=False)).done("a")
     run.answer(propose(step("b"), final=False)).done("b")
     assert run.events[-2:] == [
-        ev.StopDecided("failed", "the planner was asked 2 times", "planner calls"),
-        ev.RunEnded("failed", "the planner was asked 2 times", limit="planner calls"),
+        ev.StopDecided(
+            "failed", "the planner was asked 2 times", "planner calls", origin="planning"
+        ),
+        ev.RunEnded(
+            "failed", "the planner was asked 2 times", limit="planner calls", origin="planning"
+        ),
     ]
 
 
@@ -1065,8 +1073,8 @@ def test_a_net_for_what_cannot_go_on():
     run.state.steps["b"].blockers = 2
     run.done("a")
     assert run.events[-2:] == [
-        ev.StopDecided("failed", "1 steps wait for something that cannot come"),
-        ev.RunEnded("failed", "1 steps wait for something that cannot come"),
+        ev.StopDecided("failed", "1 steps wait for something that cannot come", origin="planning"),
+        ev.RunEnded("failed", "1 steps wait for something that cannot come", origin="planning"),
     ]
 
 
@@ -1113,7 +1121,7 @@ def test_a_goal_that_is_not_met_fails_the_run():
     run = Drive(step("a"), goal=GOAL).done("a", data=2)
     run.say(ev.GoalChecked(met=False, findings=["result == 1 does not hold", "x"]))
     assert run.state.ended == ev.RunEnded(
-        "failed", "the goal is not met: result == 1 does not hold; x"
+        "failed", "the goal is not met: result == 1 does not hold; x", origin="planning"
     )
 
 
@@ -1238,7 +1246,7 @@ def test_cancel_has_a_grace_and_no_more():
             reason="no report by its deadline; probe: the probe took too long; "
             "the run is stopping (cancelled by ann)",
         ),
-        ev.RunEnded("cancelled", "cancelled by ann"),
+        ev.RunEnded("cancelled", "cancelled by ann", origin="person"),
     ]
     assert run.effects[:2] == [StopAttempt("a", 1, 2, "timeout"), StopAttempt("b", 1, 4, "timeout")]
 

@@ -143,7 +143,7 @@ def test_a_cancel_is_a_stop(reason, expected):
     """It takes the place of any other stop."""
     run = Drive(step("a")).tell(ev.StopDecided("failed", "abort"))
     run.tell(ev.CancelRequested("ann", 99, reason))
-    assert run.state.stopping == ev.StopDecided("cancelled", expected)
+    assert run.state.stopping == ev.StopDecided("cancelled", expected, origin="person")
     assert run.state.cancel_deadline == 99
     assert (99, "run", "cancel", 0) in run.state.timers
 

@@ -17,6 +17,10 @@ START = ("splits", "params", "decide_version")
 """What else a run may be started with."""
 
 
+ORIGINS = {"failed": "execution", "cancelled": "person", "rejected": "planning"}
+"""Where the causes of ends mostly lie."""
+
+
 class Log:
     """Builds a log event by event, a second apart, with the hashes that belong there."""
 
@@ -131,7 +135,12 @@ class Log:
         return self.add(ev.QuestionAnswered(id=ident, choice=choice, actor="me", **more))
 
     def done(self, status="succeeded", **more):
+        more.setdefault("origin", ORIGINS.get(status, ""))
         return self.add(ev.RunEnded(status, **more))
+
+    def stop(self, reason="x", status="failed", **more):
+        more.setdefault("origin", ORIGINS.get(status, ""))
+        return self.add(ev.StopDecided(status, reason, **more))
 
     def run(self, step, attempt=1, **more):
         return self.start(step, attempt).report(step, attempt, **more)
@@ -190,9 +199,7 @@ CLEAN = {
         .run("b")
         .done()
     ),
-    "a person aborts": lambda: (
-        asked(Log(A)).say("abort").add(ev.StopDecided("failed", "said so")).done("failed")
-    ),
+    "a person aborts": lambda: asked(Log(A)).say("abort").stop("said so").done("failed"),
     "tolerant": lambda: (
         Log({**A, "failure_action": "continue"}, TOLERANT)
         .start("a")
@@ -272,7 +279,7 @@ CLEAN = {
         .start("a")
         .fail("a", kind="permanent")
         .decide("a", "abort", kind="permanent")
-        .add(ev.StopDecided("failed", "abort"))
+        .stop("abort")
         .done("failed")
     ),
     "finish": lambda: Log(A, B).run("a").ask().answer("finish").done(),
@@ -286,7 +293,7 @@ CLEAN = {
         Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
         .run("a")
         .add(ev.GoalCheckStarted(), ev.GoalChecked(False, ["result is 2"]))
-        .done("failed")
+        .done("failed", origin="planning")
     ),
     "refusal": lambda: (
         asked(Log(A).add(ev.StepRefused("a", "unavailable", "gone")), attempt=0, kind="unavailable")
@@ -691,7 +698,49 @@ BAD = {
         "L5",
         lambda: Log(A).add(ev.StepSkipped("a", "x", True)),
     ),
+    "no origin of a failure": ("I50", lambda: aborted().stop().done("failed", origin="")),
+    "a step is the planner's fault": ("I50", lambda: aborted().stop(origin="planning")),
+    "a planner's end is a step's fault": (
+        "I50",
+        lambda: aborted(Log(A, replans=True), "replan").ask().answer("give_up").stop(),
+    ),
+    "planning without a planner": (
+        "I50",
+        lambda: Log(A).run("a").stop(origin="planning").done("failed", origin="planning"),
+    ),
+    "execution without a failed step": ("I50", lambda: Log(A).run("a").stop().done("failed")),
+    "a limit that was not reached": (
+        "I50",
+        lambda: aborted().stop(origin="limits").done("failed", origin="limits"),
+    ),
+    "stopped for one, ended for another": (
+        "I50",
+        lambda: aborted().stop().done("failed", origin="person"),
+    ),
+    "success has an origin": ("I50", lambda: Log(A).run("a").done(origin="planning")),
+    "a question without a digest": (
+        "I51",
+        lambda: Log(A).add(ev.ModelCalled(model="m", answer="b" * 64)),
+    ),
+    "an answer without a digest": (
+        "I51",
+        lambda: Log(A).add(ev.ModelCalled(model="m", asked="a" * 64)),
+    ),
+    "a draft of no call": (
+        "I6",
+        lambda: Log(A).add(ev.DraftRefused(call=9, findings=["x"], draft={})),
+    ),
+    "a draft for no reason": (
+        "form",
+        lambda: Log().ask().add(ev.DraftRefused(call=1, findings=[], draft={})),
+    ),
 }
+
+
+def aborted(log=None, strategy="abort"):
+    """A step failed for good, and that is answered in one way."""
+    log = (log or Log(A)).start("a").fail("a", kind="permanent")
+    return log.decide("a", strategy, kind="permanent")
 
 
 def without(log, index):

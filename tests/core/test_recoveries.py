@@ -92,12 +92,23 @@ def test_a_split_is_won_by_the_step_that_gives_what_was_promised():
     assert found(run) == [("too_complex", "simplify", True)]
 
 
-def test_a_replan_without_an_heir_is_won_when_the_goal_is_reached():
-    """The planner found a way that needs no such step; or it gave up."""
+def test_a_replan_is_won_by_what_was_proposed_next_when_the_goal_is_reached():
+    """The planner found a way that needs no such step."""
     run = Drive(step("a"), replans=True)
     run.fail("a", "permanent")
-    run.answer({"kind": "finish", "result": 1})
+    run.answer(propose(step("b")))
+    assert found(run) == [("permanent", "replan", None)]
+    run.done("b")
     assert found(run) == [("permanent", "replan", run.ended.startswith("succeeded"))]
+
+
+def test_an_end_with_nothing_in_the_place_of_a_failed_step_wins_nothing():
+    """Whatever the planner says of the goal; nor does one that gives up."""
+    failed = ev.RecoveryDecided(
+        step="a", attempt=1, failure_class="needs_info", strategy="replan", reason="r"
+    )
+    (answer,) = recoveries([failed, ev.RunEnded("succeeded")])
+    assert answer.won is False
     run = Drive(step("a"), replans=True)
     run.fail("a", "permanent")
     run.answer({"kind": "give_up", "reason": "no way"})

@@ -191,7 +191,9 @@ def test_a_question_of_the_planner():
 def test_giving_up():
     """The run fails with the planner's reason."""
     run = asked().answer({"kind": "give_up", "reason": "no way"})
-    assert run.state.ended == ev.RunEnded("failed", "the planner gave up: no way")
+    assert run.state.ended == ev.RunEnded(
+        "failed", "the planner gave up: no way", origin="planning"
+    )
     run = asked().answer({"kind": "give_up"})
     assert run.state.ended.reason == "the planner gave up: "
 
@@ -462,8 +464,18 @@ def test_revisions_that_bring_nothing_end_the_run_as_stuck():
     assert run.state.revisions_idle == 4
     run.answer(propose(step("s4"), final=False))
     assert run.events[-2:] == [
-        ev.StopDecided("failed", "stuck: 4 revisions in a row brought no new result", "replans"),
-        ev.RunEnded("failed", "stuck: 4 revisions in a row brought no new result", limit="replans"),
+        ev.StopDecided(
+            "failed",
+            "stuck: 4 revisions in a row brought no new result",
+            "replans",
+            origin="planning",
+        ),
+        ev.RunEnded(
+            "failed",
+            "stuck: 4 revisions in a row brought no new result",
+            limit="replans",
+            origin="planning",
+        ),
     ]
 
 

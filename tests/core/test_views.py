@@ -295,6 +295,7 @@ def test_the_outcome():
         "cost": 0.123457,
         "duration": 2.5,
         "reason": "step b failed and the plan says to abort: it broke",
+        "origin": "execution",
         "estimated_duration": 900.0,
     }
 
@@ -438,7 +439,7 @@ LEDGER = [
     (ev.PlannerAsked(2, 9, 0, "report"), "planner asked (call 2): report"),
     (
         ev.PlannerAnswered(2, 9, propose(step("a"), because="so")),
-        "planner answered (call 2): propose 1 steps: so",
+        "planner answered (call 2): propose 1 steps (a = w()): so",
     ),
     (
         ev.PlannerAnswered(2, 9, {"kind": "propose", "revision": 4}),
@@ -457,7 +458,15 @@ LEDGER = [
         "planner answered (call 2): give_up: no",
     ),
     (ev.PlannerFailed(2, 9, "it raised"), "planner call 2 failed: it raised"),
-    (ev.ProposalRefused(2, ["x", "y"]), "proposal refused: x; y"),
+    (ev.ProposalRefused(2, ["x", "y"]), "proposal refused (planner call 2): x; y"),
+    (
+        ev.DraftRefused(
+            call=2,
+            findings=["x"],
+            draft={"steps": [{"id": "a", "worker": "w", "parameters": {"n": 1}}]},
+        ),
+        "draft refused (planner call 2): a = w(n=1): x",
+    ),
     (
         ev.RevisionProposed(number=2, author="p", base="", hash="h", add=[step("a")], because="so"),
         "revision 2 by p: 1 step (a), final, risk low: so",
@@ -539,7 +548,7 @@ LEDGER = [
     (ev.GoalCheckStarted(), "checking the goal's acceptance criteria"),
     (ev.GoalChecked(met=True), "the goal is met"),
     (ev.GoalChecked(met=False, findings=["x", "y"]), "not met: x; y"),
-    (ev.RunEnded("failed", "so"), "run failed: so"),
+    (ev.RunEnded("failed", "so", origin="planning"), "run failed (planning): so"),
     (ev.RunEnded("succeeded"), "run succeeded"),
     (HostOpened(1, 2, "0.1"), "host 1 opened (pid 2, leadhand 0.1)"),
     (StopAllRequested("ann", "fire"), "stop-all by ann: fire"),

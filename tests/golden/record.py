@@ -213,11 +213,16 @@ def reopened():
 def models():
     """A step asks models, the first of which is busy; what that costs counts against the budget."""
     run = Drive(step("a"), step("b", "a"), policy=Policy(budget=1.0))
+    known = {"asked": "a" * 64, "answer": "b" * 64}
     busy = {"model": "chat:m", "step": "a", "attempt": 1, "tier": "hand"}
-    run.tell(ev.ModelCalled(**busy, failure="rate_limited", seconds=0.2))
-    run.tell(ev.ModelCalled(**busy, input=900, output=80, cached=500, cost=0.25, prompt="ab12"))
+    run.tell(ev.ModelCalled(**busy, asked="a" * 64, failure="rate_limited", seconds=0.2))
+    used = {"input": 900, "output": 80, "cached": 500, "written": 40, "cost": 0.25}
+    run.tell(ev.ModelCalled(**busy, **used, **known, prompt="ab12"))
     run.later(1).done("a", data=1)
-    run.tell(ev.ModelCalled(model="chat:big", step="b", attempt=1, tier="strong", cost=0.5))
+    strong = {"model": "chat:big", "step": "b", "attempt": 1, "tier": "strong", "cost": 0.5}
+    run.tell(ev.ModelCalled(**strong, **known, contents={"asked": "do b", "answer": "done"}))
+    refused = {"findings": ["nothing gives x"], "draft": {"kind": "propose"}, "answer": "b" * 64}
+    run.tell(ev.DraftRefused(call=1, **refused))
     return run.later(1).done("b", data=2)
 
 

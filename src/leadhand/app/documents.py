@@ -11,9 +11,10 @@ from msgspec import to_builtins
 
 from leadhand.app.reader import Reader, summary_of
 from leadhand.audit.anchors import file_of
-from leadhand.core.fault import fault
+from leadhand.core.fault import fault, fault_doc
 from leadhand.core.moments import iso
 from leadhand.core.recoveries import Answer, rate_row, recoveries, win_rates
+from leadhand.core.refusals import refusals
 from leadhand.core.reviewed import review_doc
 from leadhand.core.rollback import rollback_id, to_roll_back
 from leadhand.core.spans import span_row, spans
@@ -185,8 +186,9 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> Doc:
     doc = run_document(reader, state, driver.drives(state))
     back = rollback_status(reader, state)
     doc["rollback"] = {"run": rollback_id(state.run), "status": back} if back else None
-    where = fault(event for _, event in reader.events(state.run))
-    doc["fault"] = {"where": where.where, "why": where.why} if where.where else None
+    log = [event for _, event in reader.events(state.run)]
+    doc["fault"] = fault_doc(fault(log))
+    doc["refused"] = [each.doc() for each in refusals(log)]
     doc["recovery"] = recovery_document(answers_of(reader, state))
     return doc
 

@@ -44,6 +44,7 @@ class Figures(NamedTuple):
             "recovery_rate": found.recovery_rate,
             "planner_calls": found.planner_calls,
             "cost": round(self.cost, 6),
+            "origins": dict(sorted(found.origins.items())),
             "questions": found.questions,
             "answered_by_default": found.answered_by_default,
             "recovery": [rate_row(row) for row in win_rates(found.answers)],

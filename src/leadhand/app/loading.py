@@ -116,6 +116,10 @@ def planner_of(name: str, settings: Settings) -> Any:
 
 def telemetry_of(settings: Settings) -> None:
     """Send spans, if the settings say so."""
+    if settings.telemetry.get("contents"):
+        from leadhand.models.record import record_contents
+
+        record_contents(on=True)
     if settings.telemetry.get("enabled"):
         from leadhand.models.telemetry import export
 

@@ -38,6 +38,8 @@ class Outcome:
     result: Json = None
     steps: Steps = field(default_factory=Steps)
     reason: str = ""
+    origin: str = ""
+    """Where the cause lies when it ended without success: planning, execution, limits, person."""
     cost: float = 0.0
     duration_s: float = 0.0
     waiting_for: tuple[Doc, ...] = ()
@@ -60,6 +62,7 @@ def outcome_of(run: Run) -> Outcome:
             result=result_of(store, state),
             steps=Steps(step_views(store, state)),
             reason=state.ended.reason if state.ended else "",
+            origin=state.ended.origin if state.ended else "",
             cost=round(state.spent, 6),
             duration_s=duration_s(state),
             waiting_for=tuple(inbox_row(state, ident) for ident in state.questions),

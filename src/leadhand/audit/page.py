@@ -49,8 +49,8 @@ TONES = {
 }
 NOBODY = ("policy", "reviewers", "somebody")
 FAULTS = {
-    "plan": "The failure was in the plan",
-    "doing": "The failure was in the doing",
+    "planning": "The planning failed",
+    "execution": "The execution failed",
     "limits": "It ran out of what it was given",
     "person": "A person stopped it",
 }
@@ -168,7 +168,7 @@ def _tiles(story: Story) -> str:
 
 def _verdict(story: Story) -> str:
     if story.fault.where:
-        tone = "bad" if story.fault.where in ("plan", "doing") else "warn"
+        tone = "bad" if story.fault.where in ("planning", "execution") else "warn"
         title, text = FAULTS[story.fault.where], story.fault.why
     elif story.status == "succeeded":
         tone, failures = "good", len(story.answers)

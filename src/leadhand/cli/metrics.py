@@ -42,8 +42,10 @@ def _print(console: Console, runs: dict[str, int], found: Metrics, circuits: lis
     from leadhand.core.recoveries import win_rates
 
     by_status = ", ".join(f"{number} {status}" for status, number in runs.items()) or "none"
+    ends = ", ".join(f"{number} {origin}" for origin, number in sorted(found.origins.items()))
     rows = {
         "runs": by_status,
+        **({"failed by": ends} if ends else {}),
         "attempts": f"{found.attempts} at {count(found.tried, 'step')}",
         "first pass": f"{found.first_pass} of {found.tried}  {share(found.first_pass_rate)}",
         "recovered": f"{found.recovered} of {count(found.failed_steps, 'step')} that failed  "

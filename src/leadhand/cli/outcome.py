@@ -42,6 +42,8 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     word = console.paint(status, COLOURS.get(status, "bold"))
     reason = gist(state.ended.reason, 300) if state.ended and state.ended.reason else ""
     lonely = NO_HOST if hosted is False and status not in ENDED else ""
+    whose = state.ended.origin if state.ended else ""
+    word += f" ({whose})" if whose in ("planning", "execution") else ""
     console.say(f"{word}{lonely} after {text(spent)}{against}{': ' if reason else ''}{reason}")
     _print_bad(console, state)
     for question in state.questions.values():

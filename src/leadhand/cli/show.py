@@ -298,6 +298,7 @@ def _show_run(
     from leadhand.cli import worth
     from leadhand.cli.outcome import now_of, print_head, print_run
     from leadhand.core.fault import fault
+    from leadhand.core.refusals import refusals
     from leadhand.engine.results import result_of
 
     with reading(settings) as reader:
@@ -325,7 +326,9 @@ def _show_run(
                 worth.print_timeline(console, reader, state)
             else:
                 print_run(console, state, hosted=bool(driver), stopped=stopped)
-                _print_fault(console, fault(event for _, event in reader.events(state.run)))
+                log = [event for _, event in reader.events(state.run)]
+                _print_fault(console, fault(log))
+                worth.print_refusals(console, refusals(log))
                 _print_result(console, state.run, result_of(reader.store, state))
             _print_rollback(console, state.run, back)
             worth.print_recoveries(console, answers_of(reader, state))
@@ -348,10 +351,10 @@ def _print_rollback(console: Console, run: str, status: str) -> None:
 
 
 def _print_fault(console: Console, found: Fault) -> None:
-    """Where a run that did not succeed went wrong: in the plan, or in the doing."""
+    """Where a run that did not succeed went wrong: in planning, or in execution."""
     words = {
-        "plan": "The failure was in the plan",
-        "doing": "The failure was in the doing",
+        "planning": "The planning failed",
+        "execution": "The execution failed",
         "limits": "It ran out of what it was given",
     }
     if found.where in words:  # that a person stopped it was said already

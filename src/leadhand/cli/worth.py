@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, gist, table
+from leadhand.core.ledger import proposed
 from leadhand.core.recoveries import Answer, WinRate, win_rates
 from leadhand.core.views import model_rows
 
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
 
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
+    from leadhand.core.refusals import Refusal
     from leadhand.core.state import State
 
 WORDS = {True: "won", False: "lost", None: "open"}
 LISTED_MAX = 20
+REFUSED_MAX = 5
 WIDTH_MAX = 110
 WIDTH_PIPED = 160
 
@@ -82,6 +85,18 @@ def share(rate: float | None) -> str:
     return "" if rate is None else f"{100 * rate:.0f} %"
 
 
+def print_refusals(console: Console, found: Sequence[Refusal]) -> None:
+    """What was proposed and refused, the last ones with what they proposed."""
+    if not found:
+        return
+    console.out(f"Refused proposals: {len(found)}")
+    if len(found) > REFUSED_MAX:
+        console.out(f"  … the last {REFUSED_MAX}; all of them: --json")
+    for each in found[-REFUSED_MAX:]:
+        told = "" if each.proposal is None else f"{proposed(each.proposal)}: "
+        console.out(gist(f"  call {each.call}: {told}{'; '.join(each.findings)}", 600))
+
+
 def print_models(console: Console, state: State) -> None:
     """Which models were asked, for whom, and what that cost."""
     rows = model_rows(state)
@@ -89,7 +104,7 @@ def print_models(console: Console, state: State) -> None:
         return
     console.out("Models:")
     lines = table(
-        ("TIER", "MODEL", "CALLS", "FAILED", "TOKENS IN", "OUT", "COST"),
+        ("TIER", "MODEL", "CALLS", "FAILED", "TOKENS IN", "CACHED", "OUT", "COST"),
         (
             (
                 row["tier"] or "-",
@@ -97,6 +112,7 @@ def print_models(console: Console, state: State) -> None:
                 f"{row['calls']:,}",
                 str(row["failed"] or ""),
                 f"{row['input']:,}",
+                f"{row['cached']:,}" if row["cached"] else "",
                 f"{row['output']:,}",
                 f"{row['cost']:.6f}",
             )

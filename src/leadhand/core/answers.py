@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
+from leadhand.core.fault import origin_of
 from leadhand.core.holds import released
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ def answer_events(
         events.append(let_go)
     elif (question.step or question.kind == "hold") and choice in STOPS and not state.stopping:
         what = f"step {question.step} failed" if question.step else "it was held"
-        back = choice == "rollback"
-        events.append(ev.StopDecided("failed", f"{what}; {because}", rollback=back))
+        back, step = choice == "rollback", state.steps.get(question.step)
+        origin = "person" if step is None else origin_of(step)
+        reason = f"{what}; {because}"
+        events.append(ev.StopDecided("failed", reason, rollback=back, origin=origin))
     return events
 
 

@@ -30,6 +30,7 @@ from leadhand.core.effects import (
     VerifyGoal,
 )
 from leadhand.core.facts import missing
+from leadhand.core.fault import origin_of
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.holds import lapsed
 from leadhand.core.moves import SECOND, Move, stop_failed
@@ -108,7 +109,9 @@ def _recover(state: State, now: Now) -> Move:
         case "abort":
             then = "roll back" if choice.rollback else "abort"
             reason = f"step {step.id} failed and the plan says to {then}: {choice.reason}"
-            stop = ev.StopDecided("failed", reason, rollback=choice.rollback)
+            stop = ev.StopDecided(
+                "failed", reason, rollback=choice.rollback, origin=origin_of(step)
+            )
             return Move([decided, stop], [])
         case "probe":
             return _probe(state, step, decided, now)
@@ -265,9 +268,11 @@ def _ask_planner(state: State, why: str, at: int) -> Move:
     planner, policy = state.planner, state.policy
     if planner.rounds >= policy.planner_rounds_max:
         last = "; ".join(planner.findings[:3])
-        return stop_failed(f"the planner failed {planner.rounds} times in a row: {last}")
+        reason = f"the planner failed {planner.rounds} times in a row: {last}"
+        return stop_failed(reason, origin="planning")
     if planner.calls >= policy.planner_calls_max:
-        return stop_failed(f"the planner was asked {planner.calls} times", "planner calls")
+        reason = f"the planner was asked {planner.calls} times"
+        return stop_failed(reason, "planner calls", "planning")
     deadline = at + int(policy.planner_timeout_s * SECOND)
     asked = ev.PlannerAsked(planner.calls + 1, state.epoch + 1, deadline, why)
     return Move([asked], [CallPlanner(asked.call, asked.epoch, why)])
@@ -277,14 +282,22 @@ def _stop(state: State) -> Move | None:
     stopping = state.stopping
     if stopping is None or state.in_flight:
         return None
-    limit, rollback = stopping.limit, stopping.rollback
-    return _end(stopping.status, stopping.reason, limit=limit, rollback=rollback)
+    ended = ev.RunEnded(
+        stopping.status,
+        stopping.reason,
+        limit=stopping.limit,
+        rollback=stopping.rollback,
+        origin=stopping.origin,
+    )
+    return _ending(ended)
 
 
-def _end(
-    status: str, reason: str, *, result: object = None, limit: str = "", rollback: bool = False
-) -> Move:
-    ended = ev.RunEnded(status, reason, result, limit=limit, rollback=rollback)
+def _end(status: str, reason: str, *, result: object = None, origin: str = "") -> Move:
+    return _ending(ev.RunEnded(status, reason, result, origin=origin))
+
+
+def _ending(ended: ev.RunEnded) -> Move:
+    status, reason = ended.status, ended.reason
     return Move([ended], [Notify("ended", f"{status}: {reason}" if reason else status)])
 
 
@@ -301,7 +314,7 @@ def _conclude(state: State, now: Now, room: int) -> Move | None:
     if not state.final:
         return _ask_planner(state, "nothing is left", now.at)
     if state.bad:
-        return _end("failed", _what_failed(state))
+        return _end("failed", _what_failed(state), origin=_blamed(state))
     return _succeed(state, None)
 
 
@@ -317,7 +330,8 @@ def _succeed(state: State, result: object) -> Move | None:
         whole = run_result(state) if result is None or goal_of(state).want else result
         return Move([ev.GoalCheckStarted()], [VerifyGoal(whole)])
     if state.goal_met is False:
-        return _end("failed", "the goal is not met: " + "; ".join(state.goal_findings))
+        reason = "the goal is not met: " + "; ".join(state.goal_findings)
+        return _end("failed", reason, origin="planning")
     # Wanted facts stand in their steps: the result is read from there, not from a planner's word.
     return _end("succeeded", "", result=None if goal_of(state).want else result)
 
@@ -332,7 +346,14 @@ def _stalled(state: State, now: Now, room: int) -> Move | None:
     if state.forsaken:
         why = f"surprise: step {state.forsaken[0]} failed, and nothing else is left to do"
         return _ask_planner(state, why, now.at)
-    return stop_failed(f"{state.unsettled} steps wait for something that cannot come")
+    reason = f"{state.unsettled} steps wait for something that cannot come"
+    return stop_failed(reason, origin="planning")
+
+
+def _blamed(state: State) -> str:
+    """Where the cause lies when failed steps end a run: what failed last decides."""
+    failed = [step for step in state.steps.values() if state.is_bad(step) and step.failure]
+    return origin_of(max(failed, key=lambda step: step.ended)) if failed else "execution"
 
 
 def _what_failed(state: State) -> str:

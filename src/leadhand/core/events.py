@@ -16,7 +16,7 @@ from typing import Any
 
 from leadhand.core.catalog import WorkerSpec
 from leadhand.core.events_base import DECIDE_VERSION, EVENT_VERSION, Doc, Event
-from leadhand.core.events_models import ModelCalled
+from leadhand.core.events_models import DraftRefused, ModelCalled
 from leadhand.core.events_review import (
     REVIEW_EVENTS,
     ApprovalGiven,
@@ -53,6 +53,7 @@ __all__ = [
     "CancelRequested",
     "ChangesRequested",
     "Doc",
+    "DraftRefused",
     "Event",
     "GoalCheckStarted",
     "GoalChecked",
@@ -311,6 +312,8 @@ class StopDecided(Event, frozen=True, tag=True):
     limit: str = ""
     rollback: bool = False
     """What was done is to be taken back, by a run of its own."""
+    origin: str = ""
+    """Where the cause lies: planning, execution, limits or person."""
 
 
 class GoalCheckStarted(Event, frozen=True, tag=True):
@@ -334,6 +337,8 @@ class RunEnded(Event, frozen=True, tag=True):
     limit: str = ""
     rollback: bool = False
     """What was done is to be taken back, by a run of its own."""
+    origin: str = ""
+    """Where the cause of an end without success lies: planning, execution, limits or person."""
 
 
 INTENT: tuple[type[Event], ...] = (
@@ -341,6 +346,7 @@ INTENT: tuple[type[Event], ...] = (
     PlannerAsked,
     PlannerAnswered,
     PlannerFailed,
+    DraftRefused,
     ProposalRefused,
     RevisionProposed,
     *REVIEW_EVENTS,

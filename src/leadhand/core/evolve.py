@@ -99,7 +99,7 @@ def _run_resumed(state: State, _event: ev.RunResumed, _at: int) -> None:
 
 def _cancel_requested(state: State, event: ev.CancelRequested, _at: int) -> None:
     reason = f"cancelled by {event.actor}" + (f": {event.reason}" if event.reason else "")
-    state.stopping = ev.StopDecided("cancelled", reason)
+    state.stopping = ev.StopDecided("cancelled", reason, origin="person")
     state.cancel_deadline = event.deadline
     state.add_timer(event.deadline, "run", "cancel", 0)
 

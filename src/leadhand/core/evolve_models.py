@@ -24,6 +24,13 @@ def _model_called(state: State, event: ev.ModelCalled, _at: int) -> None:
     calls.by_step.setdefault(event.step, Tally()).add(event)
 
 
+def _draft_refused(state: State, event: ev.DraftRefused, _at: int) -> None:
+    """Told for people: what the planner refused of its own changes nothing of the run."""
+    if event.call > state.planner.calls:
+        raise IllegalEvent(f"a draft of planner call {event.call}, which was not made")
+
+
 MODEL_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     ev.ModelCalled: _model_called,
+    ev.DraftRefused: _draft_refused,
 }

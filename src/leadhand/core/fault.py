@@ -1,11 +1,13 @@
-"""Was the failure in the plan or in the doing? Pure, from a log.
+"""Who failed: the planning, or the execution of what was planned? Pure, from a log.
 
-plan      the wrong thing was asked for: a reference without a value, a task too large or
-          unclear, a proposal that was refused, steps that all succeeded without the goal
-doing     the right thing was asked for, and could not be done: errors, time-outs, results
-          that did not meet their criteria
-limits    there was not enough time or money for it
-person    somebody stopped it
+planning    no way on was found: a planner that gave up, was stuck, failed, or was refused again
+            and again; a step that could not start as it was planned; steps that all did what was
+            asked, without the goal; a plan that was rejected
+execution   a step was given to a worker and failed, and the run ended for that
+limits      there was not enough time or money for it
+person      somebody stopped it
+
+The event that ends a run says which (`RunEnded.origin`); the reason is put together here.
 """
 
 from __future__ import annotations
@@ -17,16 +19,17 @@ from leadhand.core import events as ev
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-OF_PLAN = frozenset({"too_complex", "context_overflow", "ambiguous", "needs_info", "policy"})
-"""Failure classes that speak of the task, not of whoever was given it."""
-LIMITS = frozenset({"budget", "wall", "wall_time", "steps"})
+    from leadhand.core.plan import Doc
+    from leadhand.core.state import State, StepState
+
+LIMITS = frozenset({"budget", "wall time", "steps"})
 
 
 class Fault(NamedTuple):
     """Where it went wrong, and why we say so."""
 
     where: str
-    """plan, doing, limits, person; empty when nothing went wrong, or it is not over."""
+    """planning, execution, limits, person; empty when nothing went wrong, or it is not over."""
     why: str
 
 
@@ -37,76 +40,127 @@ class _Failed(NamedTuple):
     refused: bool = False
 
 
+def origin_of(step: StepState) -> str:
+    """Where the cause lies when the failure of a step ends a run."""
+    kind = (step.failure or {}).get("class")
+    if kind == "budget":
+        return "limits"
+    return "planning" if kind == "permanent" and not step.attempts else "execution"
+
+
+def origin(state: State) -> str:
+    """Where the cause of an end without success lies; empty for all others."""
+    return state.ended.origin if state.ended is not None else ""
+
+
+def fault_doc(found: Fault) -> Doc | None:
+    """The same as a document, or None where nothing went wrong."""
+    return {"where": found.where, "why": found.why} if found.where else None
+
+
 def fault(events: Iterable[ev.Event]) -> Fault:
     """Where the failure of a run was."""
-    failed: dict[str, _Failed] = {}
-    stop: ev.StopDecided | None = None
-    ended: ev.RunEnded | None = None
-    planner = findings = rejected = person = why = ""
+    log = _Log()
     for event in events:
+        log.add(event)
+    return log.fault()
+
+
+class _Log:
+    """What has to be remembered while a log is read."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, _Failed] = {}
+        self.tried: set[str] = set()
+        self.ended: ev.RunEnded | None = None
+        self.planner = self.findings = self.rejected = self.person = self.why = ""
+
+    def add(self, event: ev.Event) -> None:
         match event:
-            case ev.AttemptReported() if event.met:
-                failed.pop(event.step, None)
+            case ev.AttemptStarted():
+                self.tried.add(event.step)
+            case ev.AttemptReported() | ev.ProbeReported() if event.met:
+                self.failed.pop(event.step, None)
             case ev.AttemptReported():
                 failure = event.failure or {}
                 kind, message = str(failure.get("class", "")), str(failure.get("message", ""))
-                failed[event.step] = _Failed(event.step, kind, message)
+                self._fail(event.step, kind, message)
             case ev.AttemptLost():
-                failed[event.step] = _Failed(event.step, event.failure_class, event.reason)
+                self._fail(event.step, event.failure_class, event.reason)
             case ev.StepRefused():
-                kind = event.failure_class
-                failed[event.step] = _Failed(event.step, kind, event.reason, kind == "permanent")
-            case ev.ProbeReported() if event.met:
-                failed.pop(event.step, None)
-            case ev.PlannerFailed() if not event.lost:
-                planner = event.reason
-            case ev.PlannerAnswered() if event.decision.get("kind") == "give_up":
-                planner = str(event.decision.get("reason", ""))
-            case ev.ProposalRefused():
-                planner = "; ".join(event.findings)
-            case ev.RevisionProposed():
-                planner = ""
+                self._fail(event.step, event.failure_class, event.reason)
             case ev.RevisionRejected():
-                rejected = f"revision {event.number} was rejected by {event.actor}"
+                self.rejected = f"revision {event.number} was rejected by {event.actor}"
             case ev.CancelRequested():
-                person, why = event.actor, event.reason
+                self.person, self.why = event.actor, event.reason
             case ev.GoalChecked():
-                findings = "" if event.met else "; ".join(event.findings)
-            case ev.StopDecided():
-                stop = event
+                self.findings = "" if event.met else "; ".join(event.findings)
             case ev.RunEnded():
-                ended = event
+                self.ended = event
             case ev.RunReopened():
-                ended = stop = None
-                planner = findings = ""
+                self.ended = None
+                self.planner = self.findings = ""
+            case _:
+                self._of_planner(event)
+
+    def _of_planner(self, event: ev.Event) -> None:
+        match event:
+            case ev.PlannerFailed() if not event.lost:
+                self.planner = event.reason
+            case ev.PlannerAnswered() if event.decision.get("kind") == "give_up":
+                self.planner = str(event.decision.get("reason", ""))
+            case ev.ProposalRefused():
+                self.planner = "; ".join(event.findings)
+            case ev.RevisionProposed():
+                self.planner = ""
             case _:
                 pass  # says nothing of it
-    if ended is None or ended.status == "succeeded":
-        return Fault("", "")
-    if person or ended.status == "cancelled":
-        return Fault("person", f"{person or 'somebody'} stopped it" + (f": {why}" if why else ""))
-    if rejected and ended.status == "rejected":
-        return Fault("plan", rejected)
-    limit = ended.limit or (stop.limit if stop is not None else "")
-    if limit in LIMITS:
-        return Fault("limits", ended.reason)
-    if failed:
-        return _of_steps(list(failed.values()))
-    if planner:
-        return Fault("plan", f"the planner found no way on: {planner}")
-    if findings:
-        return Fault("plan", f"every step did what was asked, and the goal is not met: {findings}")
-    return Fault("plan", ended.reason or "no step failed, and the goal was not reached")
 
+    def _fail(self, step: str, kind: str, message: str) -> None:
+        self.failed.pop(step, None)  # what failed last comes last
+        refused = kind == "permanent" and step not in self.tried
+        self.failed[step] = _Failed(step, kind, message, refused)
 
-def _of_steps(failed: list[_Failed]) -> Fault:
-    """What failed last decides: whatever failed before was recovered from, or led to it."""
-    last = failed[-1]
-    what = f"step {last.step}: {last.kind}: {last.message}"
-    if last.refused:
-        return Fault("plan", f"step {last.step} could not start as it was planned: {last.message}")
-    if last.kind in OF_PLAN:
-        return Fault("plan", what)
-    if last.kind == "budget":
-        return Fault("limits", what)
-    return Fault("doing", what)
+    def fault(self) -> Fault:
+        ended = self.ended
+        if ended is None or ended.status == "succeeded":
+            return Fault("", "")
+        if self.person or ended.status == "cancelled":
+            why = f": {self.why}" if self.why else ""
+            return Fault("person", f"{self.person or 'somebody'} stopped it{why}")
+        if self.rejected and ended.status == "rejected":
+            return Fault("planning", self.rejected)
+        match ended.origin:
+            case "planning":
+                return Fault("planning", self._planned(ended.reason))
+            case "execution" if self.failed:
+                return Fault("execution", self._last())
+            case "":
+                return self._unsaid(ended)
+            case where:
+                return Fault(where, ended.reason)
+
+    def _unsaid(self, ended: ev.RunEnded) -> Fault:
+        """Of a log whose end does not say it."""
+        if ended.limit in LIMITS:
+            return Fault("limits", ended.reason)
+        if self.planner:
+            return Fault("planning", f"the planner found no way on: {self.planner}")
+        last = next(reversed(self.failed.values()), None)
+        if last is None or last.refused:
+            return Fault("planning", self._planned(ended.reason))
+        return Fault("limits" if last.kind == "budget" else "execution", self._last())
+
+    def _planned(self, reason: str) -> str:
+        last = next(reversed(self.failed.values()), None)
+        if self.findings and not self.failed:
+            return f"every step did what was asked, and the goal is not met: {self.findings}"
+        if last is not None and last.refused:
+            return f"step {last.step} could not start as it was planned: {last.message}"
+        text = reason or "no step failed, and the goal was not reached"
+        return f"{text} (before that, {self._last()})" if last is not None else text
+
+    def _last(self) -> str:
+        """What failed last: whatever failed before was recovered from, or led to it."""
+        last = next(reversed(self.failed.values()))
+        return f"step {last.step}: {last.kind}: {last.message}"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.invariants_book import Book, Violation, several
+from leadhand.core.invariants_origin import Causes
 from leadhand.core.invariants_people import PEOPLE_CHECKS
 from leadhand.core.invariants_plan import PLAN_CHECKS
 from leadhand.core.invariants_steps import STEP_CHECKS
@@ -54,6 +55,8 @@ RULES: dict[str, str] = {
     "I30": "spent and reserved cost stay within the budget at every start",
     "I31": "recorded limits hold: planner calls, steps, wall time",
     "I40": "time does not go back, and nothing is declared overdue before its time",
+    "I50": "an end without success says where its cause lies, and the log holds such a cause",
+    "I51": "a call of a model is known by digests of what was asked and what was answered",
     "L3": "everything in flight has a deadline",
     "L5": "success is verified, never claimed",
     "form": "an event makes sense at all",
@@ -62,12 +65,13 @@ RULES: dict[str, str] = {
 
 def check(events: Sequence[tuple[int, ev.Event]]) -> list[Violation]:
     """Everything that is wrong with a run's log, in the order of the log."""
-    book = Book()
+    book, causes = Book(), Causes()
     for seq, (at, event) in enumerate(events, 1):
         book.seq, book.before, book.at = seq, book.at, at
         if seq > 1 and at < book.before:
             book.wrong("I40", f"the clock went back by {book.before - at} us")
         try:
+            causes.look(book, event)
             _check_one(book, event)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             book.wrong("form", f"{type(event).__name__}: {type(error).__name__}: {error}")

@@ -71,6 +71,13 @@ def _proposal_refused(book: Book, event: ev.ProposalRefused) -> None:
         book.wrong("form", "a proposal was refused without a finding")
 
 
+def _draft_refused(book: Book, event: ev.DraftRefused) -> None:
+    if not event.findings:
+        book.wrong("form", "a draft was refused without a finding")
+    if not 0 < event.call <= book.calls:
+        book.wrong("I6", f"a draft of planner call {event.call}, which was not made")
+
+
 # Revisions.
 
 
@@ -387,6 +394,7 @@ PLAN_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.PlannerAnswered: _planner_answered,
     ev.PlannerFailed: _planner_failed,
     ev.ProposalRefused: _proposal_refused,
+    ev.DraftRefused: _draft_refused,
     ev.RevisionProposed: _revision_proposed,
     ev.ReviewRequested: _review_requested,
     ev.RevisionExamined: _revision_examined,

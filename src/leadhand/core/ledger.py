@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from leadhand.core import events as ev
 from leadhand.core.host import (
     ApprovalUsed,
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+VALUE_CHARS = 60
+"""Of a parameter's value."""
+DRAFT_CHARS = 300
+"""Of an answer that holds no steps."""
 NAMED_MAX = 5
 """Steps of a revision that its line names."""
 AMENDED = "amended"
@@ -51,13 +57,46 @@ def _decision(decision: dict[str, object]) -> str:
                 return f"propose revision {decision['revision']}"
             steps = decision.get("steps")
             count = len(steps) if isinstance(steps, list) else 0
-            return f"propose {count} steps{_because(str(decision.get('because', '')))}"
+            told = f" ({proposed(decision)})" if count else ""
+            return f"propose {count} steps{told}{_because(str(decision.get('because', '')))}"
         case "ask":
             return f"ask: {decision.get('question')}"
         case "finish":
             return f"finish{_because(str(decision.get('because', '')))}"
         case kind:
             return f"{kind}{_because(str(decision.get('reason', '')))}"
+
+
+def proposed(decision: object) -> str:
+    """The steps of a proposal in brief, each with its worker and what that is given."""
+    if not isinstance(decision, dict) or not isinstance(decision.get("steps"), list):
+        text = decision if isinstance(decision, str) else _json(decision)
+        return _short(text, DRAFT_CHARS)
+    steps = [step for step in decision["steps"] if isinstance(step, dict)]
+    told = [_step(step) for step in steps[:NAMED_MAX]]
+    more = f" and {len(steps) - NAMED_MAX} more" if len(steps) > NAMED_MAX else ""
+    return f"{', '.join(told)}{more}"
+
+
+def _step(step: dict[str, Any]) -> str:
+    who = f"{step.get('worker', '')} {step.get('action', '')}".strip()
+    given = step.get("parameters")
+    given = given.items() if isinstance(given, dict) else ()
+    told = ", ".join(f"{name}={_short(_json(value), VALUE_CHARS)}" for name, value in given)
+    return f"{step.get('id', '?')} = {who}({told})"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _drafted(event: ev.DraftRefused) -> str:
+    told = proposed(event.draft)
+    return f"draft refused (planner call {event.call}): {told}: {'; '.join(event.findings)}"
 
 
 def _revision(event: ev.RevisionProposed) -> str:
@@ -133,7 +172,9 @@ def _called(event: ev.ModelCalled) -> str:
     who = event.step or "planner"
     price = f", {event.cost:.6f}" if event.cost else ""
     end = f", and failed ({event.failure})" if event.failure else ""
-    return f"{who}: asked {event.model}: {event.input} + {event.output} tokens{price}{end}"
+    cached = f" ({event.cached} cached)" if event.cached else ""
+    tokens = f"{event.input}{cached} + {event.output} tokens"
+    return f"{who}: asked {event.model}: {tokens}{price}{end}"
 
 
 LINES: dict[type[ev.Event], Callable[[Any], str]] = {
@@ -142,7 +183,10 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.PlannerAsked: lambda e: f"planner asked (call {e.call}): {e.why}",
     ev.PlannerAnswered: lambda e: f"planner answered (call {e.call}): {_decision(e.decision)}",
     ev.PlannerFailed: lambda e: f"planner call {e.call} failed: {e.reason}",
-    ev.ProposalRefused: lambda e: f"proposal refused: {'; '.join(e.findings)}",
+    ev.DraftRefused: _drafted,
+    ev.ProposalRefused: lambda e: (
+        f"proposal refused (planner call {e.call}): {'; '.join(e.findings)}"
+    ),
     ev.RevisionProposed: _revision,
     ev.ReviewRequested: lambda e: e.reason,
     ev.RevisionApproved: _approved,
@@ -179,7 +223,9 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.StopDecided: lambda e: f"stopping as {e.status}: {e.reason}",
     ev.GoalCheckStarted: lambda _: "checking the goal's acceptance criteria",
     ev.GoalChecked: lambda e: "the goal is met" if e.met else f"not met: {'; '.join(e.findings)}",
-    ev.RunEnded: lambda e: f"run {e.status}{_because(e.reason)}",
+    ev.RunEnded: lambda e: (
+        f"run {e.status}{f' ({e.origin})' if e.origin else ''}{_because(e.reason)}"
+    ),
     HostOpened: lambda e: f"host {e.owner} opened (pid {e.pid}, leadhand {e.version})",
     StopAllRequested: lambda e: f"stop-all by {e.actor}{_because(e.reason)}",
     StopAllLifted: lambda e: f"stop-all lifted by {e.actor}",

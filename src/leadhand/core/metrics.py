@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,12 +33,14 @@ class Metrics(msgspec.Struct, kw_only=True):
     """Steps that failed at least once, as far as it is known what came of it."""
     recovered: int = 0
     """Those of them whose last answer was won."""
+    origins: Counter[str] = msgspec.field(default_factory=Counter)
+    """Runs that ended without success, by where the cause lies."""
     answers: list[Answer] = msgspec.field(default_factory=list)
     """Every answer to a failure, with whether it was won."""
 
     def add(self, events: Sequence[ev.Event]) -> None:
         """Take in a run's whole log."""
-        planned = True
+        planned, origin = True, ""
         for event in events:
             match event:
                 case ev.RunStarted():
@@ -55,6 +58,14 @@ class Metrics(msgspec.Struct, kw_only=True):
                     self.questions += 1
                 case ev.QuestionAnswered() if event.actor == NOBODY:
                     self.answered_by_default += 1
+                case ev.RunEnded():
+                    origin = event.origin
+                case ev.RunReopened():
+                    origin = ""
+                case _:
+                    pass  # counts for nothing here
+        if origin:
+            self.origins[origin] += 1
         found = recoveries(events)
         self.answers += found
         last = {each.step: each.won for each in found if each.won is not None}

@@ -17,6 +17,6 @@ class Move(NamedTuple):
     effects: list[Effect]
 
 
-def stop_failed(reason: str, limit: str = "") -> Move:
-    """The run stops as failed."""
-    return Move([ev.StopDecided("failed", reason, limit)], [])
+def stop_failed(reason: str, limit: str = "", origin: str = "limits") -> Move:
+    """The run stops as failed; `origin` says where the cause lies."""
+    return Move([ev.StopDecided("failed", reason, limit, origin=origin)], [])

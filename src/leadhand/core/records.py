@@ -17,6 +17,7 @@ class Tally(msgspec.Struct):
     input: int = 0
     output: int = 0
     cached: int = 0
+    written: int = 0
     cost: float = 0.0
 
     def add(self, call: ev.ModelCalled) -> None:
@@ -26,6 +27,7 @@ class Tally(msgspec.Struct):
         self.input += call.input
         self.output += call.output
         self.cached += call.cached
+        self.written += call.written
         self.cost += call.cost
 
 

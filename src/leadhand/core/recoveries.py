@@ -1,12 +1,13 @@
 """What recovery was worth: for each answer to a failure, whether it was won. Pure, from a log.
 
     retry, reroute, park, probe     the next verdict on that step decides
-    simplify, replan, ask           the step, or whatever took its place, succeeded in the end;
-                                    where nothing did, the run reached its goal without it
+    simplify, replan, ask           the step, or whatever took its place, succeeded in the end
     continue, abort, abandon        nothing was tried, so nothing is won
 
-A step's place is taken by one that supersedes it, or, where it promised facts, by one that gives
-them. What is not decided yet is open, and counts neither way.
+A step's place is taken by one that supersedes it, by one that gives the facts it promised, or,
+where the planner went on without either, by what the planner proposed next: then a run that
+reached its goal by one of those steps has won. A goal that is reached with nothing in the place of
+a failed step wins nothing. What is not decided yet is open, and counts neither way.
 """
 
 from __future__ import annotations
@@ -115,6 +116,10 @@ class _Log:
         self.proposed: ev.RevisionProposed | None = None
         self.gives: dict[str, frozenset[str]] = {}
         self.heirs: dict[str, str] = {}
+        self.next: dict[str, set[str]] = {}
+        """By step that failed: the steps that the planner proposed next, instead of it."""
+        self.forsaken: list[str] = []
+        """Steps that the planner has not answered yet."""
         self.succeeded: list[str] = []
         self.given_up: set[str] = set()
         self.asked: dict[str, str] = {}
@@ -151,6 +156,10 @@ class _Log:
                 pass  # decides nothing
 
     def _planned(self, revision: ev.RevisionProposed) -> None:
+        if revision.add:
+            for ident in self.forsaken:
+                self.next[ident] = {str(doc["id"]) for doc in revision.add}
+            self.forsaken = []
         for doc in revision.add:
             ident = str(doc["id"])
             offer = self.catalog.offer(str(doc.get("worker", "")), str(doc.get("action", "")))
@@ -177,6 +186,8 @@ class _Log:
             self.pending[event.step] = answer
         elif event.strategy not in IN_THE_END:
             answer.won = False
+        elif event.strategy != "ask":
+            self.forsaken.append(event.step)
 
     def _verdict(self, step: str, *, won: bool) -> None:
         answer = self.pending.pop(step, None)
@@ -205,4 +216,6 @@ class _Log:
             return True
         if not self.given_up.isdisjoint(line):
             return False
-        return self.ended == "succeeded" if self.ended else None
+        if not self.ended:
+            return None
+        return self.ended == "succeeded" and not succeeded.isdisjoint(self.next.get(step, ()))

@@ -137,7 +137,7 @@ def _told(state: State, reason: str) -> list[ev.Event]:
         return []
     if state.started is not None and state.started.replans:
         return [ev.ProposalRefused(state.planner.calls, [reason])]
-    return [ev.StopDecided("rejected", reason)]
+    return [ev.StopDecided("rejected", reason, origin="planning")]
 
 
 def instants(add: Iterable[Doc], now: Now) -> dict[str, int]:
@@ -263,7 +263,7 @@ def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev
     events: list[ev.Event] = [ev.RevisionRejected(revision.number, revision.hash, actor, reason)]
     if state.stopping is None:
         why = f"{actor} rejected revision {revision.number}" + (f": {reason}" if reason else "")
-        events.append(ev.StopDecided("rejected", why))
+        events.append(ev.StopDecided("rejected", why, origin="planning"))
     return events
 
 

@@ -61,7 +61,7 @@ def answer_moves(state: State, now: Now) -> Moves:
             return _asked(state, answer, now)
         case "give_up":
             reason = f"the planner gave up: {answer.get('reason', '')}"
-            return [ev.StopDecided("failed", reason)], []
+            return [ev.StopDecided("failed", reason, origin="planning")], []
         case kind:
             return [_refused(state, [f"{kind!r} is not a decision"])], []
 
@@ -98,7 +98,7 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
         return [_refused(state, found)], []
     if (add or cancel) and state.revisions_idle > state.policy.replans_idle_max:
         reason = f"stuck: {state.revisions_idle} revisions in a row brought no new result"
-        return [ev.StopDecided("failed", reason, "replans")], []
+        return [ev.StopDecided("failed", reason, "replans", origin="planning")], []
     author = state.started.planner if state.started else ""
     return propose(state, author, answer, now)
 

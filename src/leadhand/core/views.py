@@ -332,6 +332,7 @@ def outcome_doc(state: State) -> Doc:
         "cost": round(state.spent, 6),
         "duration": duration_s(state),
         "reason": state.ended.reason if state.ended else "",
+        "origin": state.ended.origin if state.ended else "",
     }
     if state.models.by_model:
         doc["models"] = model_rows(state)

@@ -29,7 +29,7 @@ from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.secrets import reveal_of
 from leadhand.engine.verdict import Verdict, failure_doc, goal_findings, judge
 from leadhand.errors import StoreError, StoreFull
-from leadhand.models.meter import payer
+from leadhand.models.meter import drafts, payer
 from leadhand.ports import Task, ends_us
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc, Json
     from leadhand.core.state import Now, State
     from leadhand.engine.run import Run
+    from leadhand.models.meter import Draft
     from leadhand.ports import Worker
 
 OUTPUT_INLINE_CHARS = 2000
@@ -301,6 +302,7 @@ async def ask(
         load = partial(data_of, run.host.store)
         view = planner_view(run.state, effect.call, effect.why, load)
         payer.set(PlannerPays(run, effect.call))
+        drafts.set(partial(_draft_refused, run, effect.call))
         run.host.spans.enter(run.id, run.secrets.text if run.secrets else None)
         decision = await run.planner.decide(view)
         doc = plain(decision_doc(decision), place="decision")
@@ -325,6 +327,14 @@ async def ask(
         return Move([failed] if state.planner.epoch == effect.epoch else [], [])
 
     run.say(heard)
+
+
+def _draft_refused(run: Run, call: int, draft: Draft) -> None:
+    """Write down what a planner refused of its model's proposals."""
+    event = ev.DraftRefused(
+        call=call, findings=list(draft.findings), draft=draft.draft, answer=draft.answer
+    )
+    run.say(lambda state, _now: Move([] if state.ended is not None else [event], []))
 
 
 async def verify_goal(run: Run, effect: VerifyGoal) -> None:

@@ -77,10 +77,14 @@ class Purse:
             input=call.usage.input,
             output=call.usage.output,
             cached=call.usage.cache_read,
+            written=call.usage.cache_write,
             cost=call.cost,
             seconds=round(call.seconds, 3),
             failure=call.failure,
             prompt=call.prompt,
+            asked=call.asked,
+            answer=call.answer,
+            contents=call.contents,
         )
         # Spent from now on, though the log hears of it only in the next turn of the loop.
         self._aside += call.cost - reserved

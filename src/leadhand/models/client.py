@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import astuple, replace
 
 from leadhand.models import prices
+from leadhand.models.cassette import key_of
 from leadhand.models.failures import ELSEWHERE, ModelFailure
 from leadhand.models.meter import Call, payer
+from leadhand.models.record import answer_digest, contents
 from leadhand.models.talk import Usage
 from leadhand.models.telemetry import chatting
 
@@ -79,7 +81,8 @@ class Client:
         if each and math.isfinite(reserved):
             affordable = int((reserved - asked) / each + 1e-6)
             request = replace(request, max_tokens=max(1, min(request.max_tokens, affordable)))
-        call = Call(model=model.name, tier=self.tier, failure="lost", prompt=prompt)
+        known_by = key_of(request)
+        call = Call(model=model.name, tier=self.tier, failure="lost", prompt=prompt, asked=known_by)
         began = time.monotonic()
         # Until it is known what was used, a call that was broken off counts as its question.
         used, said = Usage(input=prices.question_tokens(request) // 2), 0.0
@@ -88,9 +91,19 @@ class Client:
                 answer = await model.ask(request, heard)
                 span.answered(answer)
             used, said = _counted(answer, used), answer.cost
-            call = replace(call, failure="")
+            call = replace(
+                call,
+                failure="",
+                answer=answer_digest(answer),
+                contents=contents(request, answer),
+            )
         except ModelFailure as failure:
-            call = replace(call, failure=failure.failure_class)
+            call = replace(
+                call,
+                failure=failure.failure_class,
+                answer=answer_digest(failure.text),
+                contents=contents(request, failure.text),
+            )
             unused = failure.failure_class in ("rate_limited", "denied", "unavailable")
             if failure.usage != Usage() or unused:
                 used = failure.usage

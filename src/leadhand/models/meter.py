@@ -7,8 +7,9 @@ pays, for each attempt and each call of a planner; outside of a run nobody count
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -27,6 +28,21 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The class of its failure, if it failed."""
     prompt: str = ""
     """A digest of the prompt's template, for those that have one."""
+    asked: str = ""
+    """A digest of all that was asked: what the question is known by on a tape."""
+    answer: str = ""
+    """A digest of what was answered, also where that could not be used."""
+    contents: dict[str, Any] | None = None
+    """What was asked and answered, where contents are recorded."""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model proposed and its planner refused before anybody else saw it."""
+
+    findings: tuple[str, ...]
+    draft: Any
+    answer: str = ""
+    """The digest of the answer it came in."""
 
 
 class Payer(Protocol):
@@ -52,6 +68,13 @@ class Nobody:
     def settle(self, _reserved: float, _call: Call) -> None:
         pass
 
+
+def _unheard(_draft: Draft) -> None:
+    """Outside of a run nobody keeps drafts."""
+
+
+drafts: ContextVar[Callable[[Draft], None]] = ContextVar("drafts", default=_unheard)
+"""Who is told of drafts that were refused in this task."""
 
 payer: ContextVar[Payer] = ContextVar("payer", default=Nobody())  # noqa: B039 - holds nothing
 """Who pays for what is asked in this task."""

@@ -111,6 +111,7 @@ class Run(Shape):
     cost: float
     duration: float
     reason: str
+    origin: str = Field(description="Where the cause of an end without success lies.")
     host: int | None
     started: str
     plan: Doc
@@ -120,6 +121,7 @@ class Run(Shape):
     seq: int
     rollback: Doc | None
     fault: Doc | None
+    refused: list[Doc] = Field(description="Proposals that were refused, with the reasons.")
     recovery: Doc
     waiting_for: list[Asked] = []
     limits: Doc
@@ -376,6 +378,7 @@ class Metrics(Shape):
     runs: dict[str, int]
     attempts: int
     cost: float
+    origins: dict[str, int]
     recovery: list[Doc]
 
 

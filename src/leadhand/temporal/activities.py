@@ -302,7 +302,8 @@ class Engine:
         async with beating(look.heartbeat_s, deputy):
             work = perform.ask(deputy, effect, heard)  # type: ignore[arg-type]
             await stoppable(work, lambda: None)
-        calls = tuple(e for e in deputy.events(_now()) if isinstance(e, ev.ModelCalled))
+        said_so = (ev.ModelCalled, ev.DraftRefused)
+        calls = tuple(e for e in deputy.events(_now()) if isinstance(e, said_so))
         said = answers[0] if answers else Answer(reason="it was stopped")
         return msgspec.structs.replace(said, calls=calls)
 

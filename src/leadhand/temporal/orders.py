@@ -8,7 +8,13 @@ from typing import Any
 
 import msgspec
 
-from leadhand.core.events import AttemptReported, ModelCalled, ProbeReported, RunStarted
+from leadhand.core.events import (
+    AttemptReported,
+    DraftRefused,
+    ModelCalled,
+    ProbeReported,
+    RunStarted,
+)
 from leadhand.core.policy import Policy
 from leadhand.core.refs import Artifact, Secret, SecretText
 
@@ -175,7 +181,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     answer: dict[str, Any] | None = None
     reason: str = ""
-    calls: tuple[ModelCalled, ...] = ()
+    calls: tuple[ModelCalled | DraftRefused, ...] = ()
+    """What its models were asked, and what it refused of their proposals."""
 
 
 class Examined(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -35,6 +35,7 @@ from leadhand.errors import UsageError
 from leadhand.models.book import Book
 from leadhand.models.failures import ModelFailure
 from leadhand.models.guard import finds, scrub, scrubbed
+from leadhand.models.record import refused
 from leadhand.models.talk import Request, Said, Told
 from leadhand.models.telemetry import span
 from leadhand.planners.goal.operators import operators_of
@@ -219,6 +220,7 @@ class ModelPlanner:
             kept.asked += 1
             if isinstance(found, str):
                 problem = found
+                refused(problem, said.text)
                 if style == "list" and said.text in seen:
                     return self._over(f"it proposes again what was refused ({problem})", kept)
                 seen.add(said.text)
@@ -234,6 +236,7 @@ class ModelPlanner:
                 if not problem:
                     kept.accepted += 1
                     return _without_secrets(decision)
+                refused(problem, said.text)
                 if again:
                     return self._over(f"it proposes again what was refused ({problem})", kept)
             facts = listed(sorted(world.facts), 60) or "nothing"

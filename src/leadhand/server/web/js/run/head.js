@@ -73,4 +73,4 @@ function Notes({ live, head }) {
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Taken back in run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }
 
-const FAULTS = { plan: "the failure was in the plan", doing: "the failure was in the doing", limits: "it ran out of what it was given", person: "a person stopped it" };
+const FAULTS = { planning: "the planning failed", execution: "the execution failed", limits: "it ran out of what it was given", person: "a person stopped it" };
