@@ -352,7 +352,9 @@ def test_what_would_pass_the_budget_is_not_proposed():
     assert decision.reason == "a gives x but costs 9, and 5 is left"
     way = [Does("a", (), ("x",), cost=3), Does("b", ("x",), ("y",), cost=3)]
     decision = first(Run(way, ["y"], budget=5))
-    assert decision.reason == "the cheapest way found costs 6, and 5 of the budget is left"
+    assert decision.reason == (
+        "no way costs as little as is left of the budget, 5; the cheapest one found costs 6"
+    )
 
 
 def test_a_goal_without_facts_is_no_goal_for_it():

@@ -93,8 +93,19 @@ def exhausted(wanted: Iterable[str], nodes: int) -> str:
 
 
 def unaffordable(cost: float, left: float) -> str:
-    """What is said when the way is known and too dear."""
-    return f"the cheapest way found costs {cost:g}, and {left:g} of the budget is left"
+    """What is said when it is proved that every way is too dear."""
+    return (
+        f"no way costs as little as is left of the budget, {left:g}; the cheapest one found "
+        f"costs {cost:g}"
+    )
+
+
+def maybe_unaffordable(cost: float, left: float, nodes: int) -> str:
+    """What is said when a cheaper way was looked for and not every one was ruled out."""
+    return (
+        f"the cheapest way found costs {cost:g}, and {left:g} of the budget is left; whether there "
+        f"is a cheaper one is not known after {nodes} states"
+    )
 
 
 def changed(names: Collection[str], before: Collection[str], prices: Prices) -> str:

@@ -249,7 +249,7 @@ def prices(
             price, why = _remembered(operator, price, world, before, view)
         if price < inf and operator.worker in view.barred:
             price, why = price * BARRED, view.barred[operator.worker]
-        if price < inf and view.budget_left is not None and operator.cost > view.budget_left:
+        if price < inf and view.budget_left is not None and operator.cost > view.budget_left + 1e-9:
             price, why = inf, f"costs {operator.cost:g}, and {view.budget_left:g} is left"
         if operator.worker in advised and price < inf:
             price *= ADVISED

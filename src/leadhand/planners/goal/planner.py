@@ -19,7 +19,7 @@ import hashlib
 from copy import copy
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from leadhand.core.report import Ask, Finish, GiveUp, Propose
 from leadhand.core.wording import listed
 from leadhand.planners.goal import explain, methods, notes
 from leadhand.planners.goal.cheapest import cheapest
+from leadhand.planners.goal.exact import CLOSE, within
 from leadhand.planners.goal.memory import Past, Prices, advice, informed, past, priced, prices
 from leadhand.planners.goal.notes import Asked, Notes, Said
 from leadhand.planners.goal.operators import Operator, Operators, operator_name, operators_of
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog, Method
     from leadhand.core.plan import Doc
     from leadhand.core.report import Decision, PlannerView, StepView
-    from leadhand.planners.goal.cheapest import Way
     from leadhand.planners.goal.world import Under
+
+T = TypeVar("T")
 
 STICKY = 1.05
 """How much dearer than a new plan the last one may be and still be kept."""
@@ -104,8 +106,8 @@ class GoalPlanner:
         if scene.task is None:
             return _no_way(scene)
         way = await self._way(scene, scene.task)
-        if isinstance(way, str):
-            return _escalate(scene, way, scene.wanted)
+        if isinstance(way, NoPlan):
+            return _escalate(scene, way.text, scene.wanted, proved=way.proved)
         return _proposal(scene, way)
 
     async def draft(self, view: PlannerView) -> Decision:
@@ -140,37 +142,69 @@ class GoalPlanner:
         operators = operators.replaced(changed)
         return Scene(view, kept, said, operators, world, before, splits, wanted, idle=idle)
 
-    async def _way(self, scene: Scene, task: Task) -> list[Operator] | str:
+    async def _way(self, scene: Scene, task: Task) -> list[Operator] | NoPlan:
         """The plan, or why there is none."""
         kept = _kept(scene, task)
         mark = _market(scene)
         same, scene.notes.prices = mark == scene.notes.prices, mark
         if task.drops_something:
             # As long as all goes as foreseen, what was found is as good as it was.
-            if kept is not None and same:
+            if kept is not None and same and _affordable(kept, task, scene):
                 return [task.operators[each] for each in kept]
             pairs = Pairs(task)
             if (clash := pairs.clash()) is not None:
-                return explain.impossible(clash)
+                return NoPlan(explain.impossible(clash))
             task = task.only(pairs.used)
             kept = _kept(scene, task)
         way = await _in_turns(cheapest(task, self.nodes_max))
         if way.plan is None and way.proved:
-            return explain.exhausted(scene.wanted, way.nodes)
+            return NoPlan(explain.exhausted(scene.wanted, way.nodes))
         if way.plan is None:
-            return f"no plan was found among {way.nodes} states, and there are more"
+            told = f"no plan was found among {way.nodes} states, and there are more"
+            return NoPlan(told, proved=False)
         plan = way.plan
-        if kept is not None and task.price(kept) <= STICKY * task.price(plan):
+        if (
+            kept is not None
+            and task.price(kept) <= STICKY * task.price(plan)
+            and _affordable(kept, task, scene)
+        ):
             plan = kept
         plan = task.directly(plan)
-        found = [task.operators[each] for each in plan]
-        left, cost = scene.view.budget_left, sum(each.cost for each in found)
-        if left is not None and cost > left + 1e-9:
-            return explain.unaffordable(cost, left)
-        return found
+        if not _affordable(plan, task, scene):
+            return await self._within_budget(scene, task, plan)
+        return [task.operators[each] for each in plan]
+
+    async def _within_budget(
+        self, scene: Scene, task: Task, plan: list[int]
+    ) -> list[Operator] | NoPlan:
+        """A plan that the budget allows, where the cheap one that was found is too dear."""
+        left, cost = scene.view.budget_left or 0.0, _cost(plan, task)
+        answer = await _in_turns(within(task, left, self.nodes_max))
+        if answer.plan is not None:
+            return [task.operators[each] for each in answer.plan]
+        if answer.proved:
+            return NoPlan(explain.unaffordable(cost, left))
+        return NoPlan(explain.maybe_unaffordable(cost, left, answer.nodes), proved=False)
 
 
-async def _in_turns(search: Generator[None, None, Way]) -> Way:
+class NoPlan(NamedTuple):
+    """Why there is no plan, and whether that is certain."""
+
+    text: str
+    proved: bool = True
+
+
+def _cost(plan: Iterable[int], task: Task) -> float:
+    return sum(task.operators[each].cost for each in plan)
+
+
+def _affordable(plan: Iterable[int], task: Task, scene: Scene) -> bool:
+    """Whether the budget allows a plan."""
+    left = scene.view.budget_left
+    return left is None or _cost(plan, task) <= left + CLOSE
+
+
+async def _in_turns(search: Generator[None, None, T]) -> T:
     """Carry a search to its end, letting others have a turn now and then."""
     while True:
         try:
@@ -253,11 +287,11 @@ def _no_way(scene: Scene) -> Decision:
     )
 
 
-def _escalate(scene: Scene, why: str, missing: tuple[str, ...]) -> Decision:
+def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool = True) -> Decision:
     """Wait for what is under way; else ask a person, once; else give up.
 
     A person can give what nobody gives, and can say that what failed is to be tried again. Where
-    neither would help there is nothing to ask.
+    neither would help, and it is proved that there is no way, there is nothing to ask.
     """
     kept = scene.notes
     if scene.world.under_way:
@@ -268,7 +302,9 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...]) -> Decision:
     question = f"There is no way to {', '.join(scene.wanted)}: {why}."
     if missing:
         question += f" Can you give {listed(missing)}?"
-    if not (failed or unknown) or any(each.question == question for each in kept.asked):
+    if (proved and not (failed or unknown)) or any(
+        each.question == question for each in kept.asked
+    ):
         return GiveUp(why, kept.to_doc())
     kept.asked.append(Asked(question, list(missing), len(scene.view.failed_attempts)))
     choices = (notes.GIVE, *([notes.RETRY] if failed else []), notes.STOP)

@@ -46,6 +46,7 @@ class Task:
         self.goal_bits = bits(self.goal)
         self.start = bits(self.facts[fact] for fact in true if fact in self.facts)
         self.needers: list[list[int]] = [[] for _ in self.facts]
+        self.givers: list[list[int]] = [[] for _ in self.facts]
         self.free: list[int] = []
         """Operators that need nothing."""
         for number, needs in enumerate(self.needs):
@@ -53,6 +54,9 @@ class Task:
                 self.needers[fact].append(number)
             if not needs:
                 self.free.append(number)
+        for number, gives in enumerate(self.gives):
+            for fact in gives:
+                self.givers[fact].append(number)
 
     def only(self, numbers: Iterable[int]) -> Task:
         """The same task with some of its operators."""
