@@ -8,8 +8,7 @@ is looked for until the goal costs nothing.
 
 Where nothing is dropped a plan is a set of operators, and every plan holds one of a cut: the
 search branches over the operators of the smallest one, and each branch leaves out those of the
-branches before it. Where something is dropped it is an A* over states. Both take the node with
-the least bound first, so that the first plan found is a cheapest one.
+branches before it. Where something is dropped it is an A* over states.
 
 Costs are what workers declare, since that is what the budget counts. The budget of the search is
 in nodes and in operators looked at, never in seconds.
@@ -33,8 +32,39 @@ CLOSE = 1e-9
 """Costs that differ by less are the same."""
 WORK_MAX = 1_500_000
 """Operators looked at in one search."""
+UNDERCUT_NODES_MAX = 300
+UNDERCUT_MAX = 60_000
+"""Nodes, and operators looked at, to find a cheaper plan than a cheap one."""
+UNDERCUT_OPERATORS_MAX = 300
+LESS = 0.005
+"""The least share by which it must be cheaper: rounds for less are not worth their time."""
 START = -1
 """Stands for "nothing is needed" among the facts."""
+
+
+class _Work:
+    """How much a search may still do."""
+
+    def __init__(self, nodes: int, looks: int) -> None:
+        self.nodes, self._nodes_max, self._looks = 0, nodes, looks
+
+    def done(self, looks: int) -> None:
+        """One node more, for which so many operators were looked at."""
+        self.nodes += 1
+        self._looks -= looks
+
+    @property
+    def over(self) -> bool:
+        """Whether that was enough."""
+        return self.nodes >= self._nodes_max or self._looks <= 0
+
+
+class _Node(NamedTuple):
+    """A part of all plans: those that hold some operators and not others."""
+
+    spent: float
+    chosen: frozenset[int]
+    barred: frozenset[int]
 
 
 class Answer(NamedTuple):
@@ -46,49 +76,62 @@ class Answer(NamedTuple):
 
 
 def within(task: Task, cost: float, nodes_max: int) -> Generator[None, None, Answer]:
-    """The cheapest plan if it costs at most `cost`. Yields now and then."""
+    """A plan that costs at most `cost`, if there is one. Yields now and then."""
     costs = [
         each.cost if price < inf else inf
         for each, price in zip(task.operators, task.prices, strict=True)
     ]
-    nodes = max(1, min(nodes_max, WORK_MAX // max(1, len(costs))))
+    work = _Work(nodes_max, WORK_MAX)
     if task.drops_something:
-        return (yield from _over_states(task, costs, cost + CLOSE, nodes))
-    return (yield from _over_cuts(task, costs, cost + CLOSE, nodes))
+        return (yield from _over_states(task, costs, cost + CLOSE, work))
+    return (yield from _over_cuts(task, costs, cost + CLOSE, work))
+
+
+def undercut(task: Task, plan: list[int]) -> Generator[None, None, list[int]]:
+    """The plan, or a cheaper one found by a short search, where nothing is dropped."""
+    best, work = plan, _Work(UNDERCUT_NODES_MAX, UNDERCUT_MAX)
+    while len(task.operators) <= UNDERCUT_OPERATORS_MAX and not work.over:
+        limit = task.price(best) * (1 - LESS) - CLOSE
+        answer = yield from _over_cuts(task, task.prices, limit, work)
+        if answer.plan is None:
+            break
+        best = answer.plan
+    return best
 
 
 def _over_cuts(
-    task: Task, costs: list[float], limit: float, nodes_max: int
+    task: Task, costs: Sequence[float], limit: float, work: _Work
 ) -> Generator[None, None, Answer]:
-    """Branch and bound over what every plan must hold, for tasks in which nothing is dropped."""
-    heap: list[tuple[float, int, float, frozenset[int], frozenset[int], tuple[int, ...]]] = []
-    nodes = age = 0
+    """Branch and bound over what every plan must hold, for tasks in which nothing is dropped.
 
-    def add(spent: float, chosen: frozenset[int], barred: frozenset[int]) -> None:
-        nonlocal age
+    It goes down the cheapest operator first, so that a plan is found early where there is room.
+    """
+    stack = [_Node(0.0, frozenset(), frozenset())]
+    while stack:
+        node = stack.pop()
         reduced = list(costs)
-        for each in chosen:
+        for each in node.chosen:
             reduced[each] = 0.0
-        for each in barred:
+        for each in node.barred:
             reduced[each] = inf
-        bound, cut = landmarks(task, task.start, reduced)
-        if spent + bound <= limit:
-            age += 1
-            heappush(heap, (spent + bound, -age, spent, chosen, barred, cut))
-
-    add(0.0, frozenset(), frozenset())
-    while heap:
-        _, _, spent, chosen, barred, cut = heappop(heap)
+        bound, cut = landmarks(task, task.start, reduced, work)
+        if node.spent + bound > limit:
+            continue
         if not cut:
-            return Answer(_of(task, costs, chosen), proved=True, nodes=nodes)
-        for i, each in enumerate(cut):
-            nodes += 1
-            add(spent + costs[each], chosen | {each}, barred | set(cut[:i]))
-            if nodes % 20 == 0:
-                yield
-        if nodes >= nodes_max and heap:
-            return Answer(None, proved=False, nodes=nodes)
-    return Answer(None, proved=True, nodes=nodes)
+            return Answer(_of(task, costs, node.chosen), proved=True, nodes=work.nodes)
+        if work.over:
+            return Answer(None, proved=False, nodes=work.nodes)
+        yield
+        order = sorted(cut, key=lambda each: (costs[each], each))
+        stack += [
+            _Node(
+                node.spent + costs[each],
+                node.chosen | {each},
+                node.barred.union(order[:i]),
+            )
+            for i, each in reversed(list(enumerate(order)))
+        ]
+    return Answer(None, proved=True, nodes=work.nodes)
 
 
 def _of(task: Task, costs: Sequence[float], chosen: frozenset[int]) -> list[int]:
@@ -102,17 +145,17 @@ def _of(task: Task, costs: Sequence[float], chosen: frozenset[int]) -> list[int]
 
 
 def _over_states(
-    task: Task, costs: list[float], limit: float, nodes_max: int
+    task: Task, costs: Sequence[float], limit: float, work: _Work
 ) -> Generator[None, None, Answer]:
     """A* over states, for tasks in which something is dropped."""
     numbers = [number for number, cost in enumerate(costs) if cost < inf]
-    bound, _ = landmarks(task, task.start, costs)
+    bound, _ = landmarks(task, task.start, costs, work)
     heap: list[tuple[float, float, int, float, int]] = []
     paid: dict[int, float] = {task.start: 0.0}
     bounds: dict[int, float] = {task.start: bound}
     came: dict[int, tuple[int, int]] = {}
     done: set[int] = set()
-    nodes = age = 0
+    age = 0
     if bound <= limit:
         heappush(heap, (bound, bound, 0, 0.0, task.start))
     while heap:
@@ -121,7 +164,7 @@ def _over_states(
             continue
         done.add(state)
         if state & task.goal_bits == task.goal_bits:
-            return Answer(_walk(state, task.start, came), proved=True, nodes=nodes)
+            return Answer(_walk(state, task.start, came), proved=True, nodes=work.nodes)
         for number in numbers:
             if state & task.need_bits[number] != task.need_bits[number]:
                 continue
@@ -129,19 +172,17 @@ def _over_states(
             if after == state or total >= paid.get(after, inf):
                 continue
             if after not in bounds:
-                nodes += 1
-                bounds[after] = landmarks(task, after, costs)[0]
-                if nodes % 20 == 0:
-                    yield
+                bounds[after] = landmarks(task, after, costs, work)[0]
             paid[after], came[after] = total, (state, number)
             done.discard(after)
             if total + bounds[after] <= limit:
                 age += 1
                 estimate = round(total + bounds[after], 9)
                 heappush(heap, (estimate, bounds[after], -age, total, after))
-        if nodes >= nodes_max and heap:
-            return Answer(None, proved=False, nodes=nodes)
-    return Answer(None, proved=True, nodes=nodes)
+        yield
+        if work.over and heap:
+            return Answer(None, proved=False, nodes=work.nodes)
+    return Answer(None, proved=True, nodes=work.nodes)
 
 
 def _walk(state: int, start: int, came: dict[int, tuple[int, int]]) -> list[int]:
@@ -152,21 +193,25 @@ def _walk(state: int, start: int, came: dict[int, tuple[int, int]]) -> list[int]
     return plan[::-1]
 
 
-def landmarks(task: Task, state: int, costs: Sequence[float]) -> tuple[float, tuple[int, ...]]:
+def landmarks(
+    task: Task, state: int, costs: Sequence[float], work: _Work | None = None
+) -> tuple[float, tuple[int, ...]]:
     """The least that reaching the goal can cost, and the smallest cut that was found.
 
     Without drops the bound is infinite exactly where there is no way, and there is no cut exactly
     where operators that cost nothing lead to the goal.
     """
-    rest, total = list(costs), 0.0
+    rest, total, rounds = list(costs), 0.0, 0
     smallest: tuple[int, ...] = ()
     while True:
         value, holds = _dearest(task, state, rest)
+        rounds += 1
         top = max(task.goal, key=value.__getitem__, default=None)
-        if top is None or value[top] <= CLOSE:
-            return total, smallest
-        if value[top] == inf:
-            return inf, ()
+        settled = top is None or value[top] <= CLOSE
+        if top is None or settled or value[top] == inf:
+            if work is not None:
+                work.done(rounds * len(costs))
+            return (total, smallest) if settled else (inf, ())
         zone = _zone(task, top, rest, holds)
         cut = _cut(task, state, zone, rest, holds)
         least = min(rest[each] for each in cut)
