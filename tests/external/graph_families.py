@@ -396,6 +396,14 @@ def _with_person(person: str) -> Callable[[Random], Case]:
     return family
 
 
+def person_drops(chance: Random) -> Case:
+    """A person who gives or mends, where what is given may be used up, before or later."""
+    sketch, have, want = layers(chance, givers=(1, 2), drops=0.25)
+    break_some(sketch, 0.35, (*BROKEN, Fault("silent")))
+    person = chance.choice(("give", "give", "repair"))
+    return _case(sketch.graph(have, want), chance, person=person)
+
+
 def hints(chance: Random) -> Case:
     """Workers that say what more they need to know; another worker or a person knows it."""
     sketch, have, want = layers(chance, givers=(1, 2))
@@ -496,6 +504,7 @@ FAMILIES: dict[str, Callable[[Random], Case]] = {
     "nested": nested,
     "parallel": parallel,
     **{f"person_{person}": _with_person(person) for person in PEOPLE},
+    "person_drops": person_drops,
     "hints": hints,
     "handover": handover,
     "crash": crash,
