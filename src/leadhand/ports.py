@@ -141,6 +141,11 @@ class Context(Protocol):
         """Results of the steps named in the step's `context`."""
 
     @property
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """What the steps did, in brief, whose summaries the step's `context` names: worker, action,
+        status, data (a text), recommendations, error."""
+
+    @property
     def cancelled(self) -> bool:
         """True once the attempt should stop."""
 

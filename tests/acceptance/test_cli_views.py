@@ -13,6 +13,7 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.evolve import evolve
 from leadhand.core.policy import Policy
 from leadhand.core.state import State
+from tests.support.cli import Folder
 
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
@@ -208,3 +209,18 @@ def test_the_figures_of_a_trial_are_written_for_people():
         "1.5",
         "a",
     ]
+
+
+def test_what_workers_recommend_is_shown(tmp_path):
+    """Of successes, too: it was in the log and nowhere else."""
+    folder = Folder(tmp_path)
+    folder.write(
+        "wise.py",
+        "from leadhand import Report, worker\n\n\n@worker(name='wise')\nasync def wise():\n"
+        "    return Report(data=1, recommendations=('water it weekly',))\n",
+    )
+    plan = folder.plan({"id": "w", "worker": "wise"})
+    run = folder.run("run", plan, "--workers", "wise.py", "--json").doc["run"]
+    assert "w recommends: water it weekly" in folder.run("show", run).out
+    found = folder.run("show", run, "--json").doc
+    assert found["steps"][0]["recommendations"] == ["water it weekly"]

@@ -4,12 +4,13 @@ import time
 
 import pytest
 
-from leadhand import Lead, ModelPlanner
+from leadhand import Finish, Lead, ModelPlanner, Propose, Report, worker
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.plan import Goal
 from leadhand.core.report import Failure, PlannerView, StepView
 from leadhand.errors import UsageError
 from leadhand.planners.model import answers, telling
+from leadhand.stores.memory import MemoryStore
 from leadhand.testing import ScriptedModel
 
 KEY = "sk-ant-" + "a1b2c3d4" * 4
@@ -122,3 +123,40 @@ def test_a_prompt_that_cannot_be_filled_is_refused_at_once(tmp_path, text):
 def test_bounds_that_bound_nothing_are_refused(wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):
         ModelPlanner(ScriptedModel([]), **wrong)
+
+
+async def test_recommendations_of_successes_are_told_with_their_step():
+    """They were told without a word of who said so."""
+    heard = []
+
+    @worker(gives="raw")
+    async def fetch(city: str):
+        return Report(data=[1], recommendations=("scale down next",))
+
+    async def plans(view):
+        heard.append(view)
+        if view.results:
+            return Finish(None)
+        return Propose(({"id": "get", "worker": "fetch", "parameters": {"city": "Oslo"}},))
+
+    outcome = await Lead([fetch], plans, MemoryStore()).run(Goal(text="x"))
+    assert outcome.status == "succeeded"
+    (said,) = heard[-1].recommendations
+    assert (said, said.step) == ("scale down next", "get")
+    assert "- get: scale down next" in telling.told(heard[-1], 2000)["heard"]
+
+
+@pytest.mark.parametrize(
+    ("left", "spent", "words"),
+    [
+        (5, 0, "5 of 5"),
+        (9.95, 0.05, "10 of 10"),
+        (4.4, 5.6, "4 of 10"),
+        (1.23, 8.77, "1.23"),
+        (0.0, 0.0, "0"),
+    ],
+)
+def test_what_is_left_is_told_in_tenths(left, spent, words):
+    """A cent less would make every prompt another, for the provider's cache and for tapes."""
+    told = telling.told(view(budget_left=left, cost=spent), TOKENS)["now"]
+    assert told.endswith(f"Budget left: {words}")

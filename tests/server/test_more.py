@@ -42,6 +42,13 @@ async def shifty(context: Context) -> str:
     if context.attempt < 3:
         raise ConnectionError("not yet")
     return "at last"
+
+
+@worker(name="wise")
+async def wise() -> object:
+    from leadhand import Report
+
+    return Report(data=1, recommendations=("water it weekly",))
 """
 
 
@@ -116,6 +123,25 @@ def test_each_attempt_has_its_time(server):
         assert [each["status"] for each in found["s"]] == ["failed", "failed", "verified"]
         assert all(each["started"] <= each["ended"] for each in found["s"])
         assert client.get("/runs/none/attempts").status_code == 404
+
+
+def test_a_success_may_recommend_something(server):
+    """The drawer of the step shows it; it was nowhere to be seen."""
+    with server.client() as client:
+        run = client.post("/runs", json={"plan": plan_of({"id": "w", "worker": "wise"})}).json()[
+            "run"
+        ]
+        assert ended(client, run)["status"] == "succeeded"
+        found = client.get(f"/runs/{run}/steps/w").json()
+        assert found["recommendations"] == ["water it weekly"]
+        assert found["attempts_made"][0]["recommendations"] == ["water it weekly"]
+
+
+def test_a_draft_says_what_it_may_spend(server):
+    with server.client() as client:
+        plan = plan_of({"id": "w", "worker": "wise"})
+        found = client.post("/plans/draft", json={"plan": plan, "budget": 3}).json()
+        assert found["limits"] == {"budget": 3, "planner_calls": 1000}
 
 
 def test_a_rollback_says_why(server):

@@ -59,7 +59,7 @@ def reply(request: Request) -> Reply:
         return Data(finish if done else PLAN)
     if "findings" in text:
         return Use("finish", {"result": WORDS})
-    firm = "Nordwind" if "Nordwind" in text else "Kestrel"
+    firm = "Nordwind" if "firm: Nordwind" in text else "Kestrel"
     price, page = PRICES[firm]
     match sum(len(message.results) for message in request.messages):
         case 0:

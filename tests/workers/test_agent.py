@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from leadhand import Lead, Permanent, Policy, worker
-from leadhand.errors import UsageError
+from leadhand import Context, Goal, Lead, Permanent, Policy, Report, worker
+from leadhand.core.graph import dependencies
+from leadhand.errors import PlanInvalid, UsageError
 from leadhand.models.failures import ModelFailure
 from leadhand.models.talk import Result, Told
 from leadhand.stores.memory import MemoryStore
@@ -92,9 +93,88 @@ async def test_it_is_told_its_step_and_nothing_of_the_plan():
     assert "topic: bees" in told.text
     assert "text of notes" in told.text
     assert "secret plan" not in told.text
-    assert "great goal" not in told.text + request.system
+    assert told.text.startswith(
+        "The goal of the whole work, of which your task is one part: the great goal\n"
+    )
+    assert "great goal" not in request.system
     assert request.system.endswith("Your instructions:\nBe brief.")
     assert request.system.startswith("You are a worker.")
+
+
+async def test_the_goal_is_told_once_and_without_secrets():
+    """Where the task is the goal itself, it is not said twice."""
+    model = scripted(["fine"])
+    goal = Goal(text="Watch the bees", acceptance=("len(result) > 1",))
+    assert (await Lead([Agent("hand", model)], store=MemoryStore()).run(goal, mode="direct")).ok
+    assert model.requests[0].turns[0].text.count("Watch the bees") == 1
+    model = scripted(["fine"])
+    plan = {
+        "goal": {"text": "Use ghp_" + "a1B2" * 9, "acceptance": ["len(result) > 1"]},
+        "steps": [{"id": "one", "worker": "hand", "parameters": {"topic": "bees"}}],
+    }
+    assert (await Lead([Agent("hand", model)], store=MemoryStore()).run(plan)).ok
+    told = model.requests[0].turns[0].text
+    assert "ghp_" not in told
+    assert "- it is reached when len(result) > 1" in told
+
+
+async def test_it_is_told_what_other_steps_did_in_brief():
+    """A summary: who, how it ended, the data cut, what it recommends; of a failed step too."""
+
+    @worker(effects=())
+    async def dig(name: str):
+        return Report(data={"name": name, "text": "x" * 999}, recommendations=("dig deeper",))
+
+    @worker(effects=())
+    async def lose(name: str):
+        raise Permanent("there is nothing", recommendations=["use dig"])
+
+    heard = []
+
+    @worker(effects=())
+    async def listen(context: Context):
+        heard.append((context.results, context.summaries))
+        return 1
+
+    model = scripted(["fine"])
+    context = [{"step": "dug", "as": "summary"}, {"step": "lost", "as": "summary"}, "plain"]
+    after = [{"step": "lost", "if": "finished"}]
+    plan = [
+        {"id": "dug", "worker": "dig", "parameters": {"name": "notes"}},
+        {"id": "plain", "worker": "read", "parameters": {"name": "this"}},
+        {"id": "lost", "worker": "lose", "parameters": {"name": "x"}, "failure_action": "continue"},
+        {"id": "one", "worker": "hand", "context": context, "depends_on": after},
+        {"id": "two", "worker": "listen", "context": context, "depends_on": after},
+    ]
+    workers = [Agent("hand", model), read, dig, lose, listen]
+    outcome = await Lead(workers, store=MemoryStore()).run({"goal": "g", "steps": plan})
+    assert outcome.status == "succeeded"
+    told = model.requests[0].turns[0].text
+    for part in ("dig: succeeded", "more characters)", "recommends: dig deeper", "text of this"):
+        assert part in told
+    for part in ("lose: failed", "permanent: there is nothing", "recommends: use dig"):
+        assert part in told
+    assert "x" * 500 not in told
+    ((results_, summaries),) = heard
+    assert list(results_) == ["plain"]
+    assert (summaries["dug"]["worker"], summaries["dug"]["status"]) == ("dig", "succeeded")
+    assert summaries["lost"]["error"] == "permanent: there is nothing"
+
+
+def test_what_context_names_is_checked_and_waited_for():
+    lead = Lead([read], store=MemoryStore())
+    steps = [
+        {"id": "a", "worker": "read", "parameters": {"name": "x"}},
+        {"id": "b", "worker": "read", "parameters": {"name": "y"}, "context": [{"step": "aa"}]},
+    ]
+    with pytest.raises(PlanInvalid, match='there is no step "aa"'):
+        lead.check({"goal": "g", "steps": steps}, {})
+    steps[1]["context"] = [{"step": "a", "as": "story"}]
+    with pytest.raises(PlanInvalid, match="context"):
+        lead.check({"goal": "g", "steps": steps}, {})
+    steps[1]["context"] = [{"step": "a", "as": "summary"}]
+    lead.check({"goal": "g", "steps": steps}, {})
+    assert dependencies(steps[1]) == {"a": False}
 
 
 async def test_a_typed_result_is_checked_and_given_back():

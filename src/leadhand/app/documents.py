@@ -209,6 +209,7 @@ def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
         row["started"] = iso(step.started) if step.started else None
         row["ended"] = iso(step.ended) if step.ended else None
         row["cost"] = step.cost
+        row["recommendations"] = list(step.recommendations)
     return doc
 
 

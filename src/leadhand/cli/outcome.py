@@ -175,7 +175,15 @@ def print_run(console: Console, state: State, *, hosted: bool, stopped: str = ""
         console.out(f"  {rest}")
     for each in state.outlook[:LISTED_MAX]:
         console.out(f"  later, perhaps: {clean(_outlook(each), 100)}")
+    print_recommendations(console, state)
     print_outcome(console, state, hosted=hosted)
+
+
+def print_recommendations(console: Console, state: State) -> None:
+    """Print what workers recommend, of successes too, the newest."""
+    said = [*zip(state.recommenders, state.recommendations, strict=True)]
+    for step, words in said[-LISTED_MAX:]:
+        console.out(f"  {clean(step, 40)} recommends: {clean(words, 200)}")
 
 
 def _proposed(state: State) -> Iterator[tuple[str, str, str, str, str]]:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import calendar, durations, expressions, holes, refs
+from leadhand.core.graph import context_of
 from leadhand.core.plan import (
     FAILURE_ACTIONS,
     dependency_id,
@@ -80,8 +81,10 @@ def check_step(scope: Scope, step: Doc, place: str, out: Findings) -> None:
     _check_alternatives(here, place)
     _check_misplaced(step, place, out)
     _check_times(step, place, out)
-    for name in texts(step.get("context")):
-        _check_used(here, step, name, f"{place}.context", f"context {shown(name)}")
+    for name, summary in context_of(step).items():
+        # How a failed step fared can be told of one that this step does not mind the failure of.
+        if not (summary and name in tolerant and scope.status(name) in LOST):
+            _check_used(here, step, name, f"{place}.context", f"context {shown(name)}")
     word = step.get("failure_action")
     if word is not None and failure_action_of(word) is None and refs.MARK not in word:
         fix = out.guess(word, FAILURE_ACTIONS) or f"Write one of {listed(FAILURE_ACTIONS)}."

@@ -118,6 +118,7 @@ def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
         step.cost += event.cost
     if event.recommendations:
         state.recommendations.extend(event.recommendations)
+        state.recommenders.extend([event.step] * len(event.recommendations))
     if state.consults_reports and not state.planner.due:
         state.planner.due = "report"
     if step.worker in state.permits.untrusted:

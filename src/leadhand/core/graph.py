@@ -61,10 +61,24 @@ def used(step: Doc) -> list[str]:
         found.update(
             (ref.name, None) for ref in refs.find(undo) if ref.kind == "steps" and ref.name != own
         )
-    context = step.get("context")
-    if context:
-        found.update((name, None) for name in ([context] if isinstance(context, str) else context))
+    found.update((name, None) for name in context_of(step))
     return list(found)
+
+
+def context_of(step: Doc) -> dict[str, bool]:
+    """Return the steps named in `context`: each with whether its summary is meant, not its result.
+
+    `fetch` and `{"step": "fetch"}` name the result, `{"step": "fetch", "as": "summary"}` what the
+    step did in brief. What is no such entry is left out.
+    """
+    context = step.get("context") or ()
+    found: dict[str, bool] = {}
+    for entry in [context] if isinstance(context, str | dict) else context:
+        if isinstance(entry, str):
+            found[entry] = False
+        elif isinstance(entry, dict) and isinstance(entry.get("step"), str):
+            found[entry["step"]] = entry.get("as") == "summary"
+    return found
 
 
 def edges(steps: Iterable[Doc]) -> dict[str, tuple[str, ...]]:

@@ -155,8 +155,18 @@ def _entries(key: str, value: Any, heirs: Mapping[str, str]) -> Json:
     if key == "depends_on":
         value = [_dependency(each, heirs) for each in value]
     elif key == "context":
-        value = [follow(each, heirs) if isinstance(each, str) else each for each in value]
+        value = [_told(each, heirs) for each in value]
     return ordered(value)
+
+
+def _told(entry: Json, heirs: Mapping[str, str]) -> Json:
+    if isinstance(entry, str):
+        return follow(entry, heirs)
+    if not isinstance(entry, dict) or not isinstance(entry.get("step"), str):
+        return entry
+    found = {**entry, "step": follow(entry["step"], heirs)}
+    plain = set(found) <= {"step", "as"} and found.get("as", "result") == "result"
+    return found["step"] if plain else found
 
 
 def _dependency(entry: Json, heirs: Mapping[str, str]) -> Json:

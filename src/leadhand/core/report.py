@@ -167,6 +167,19 @@ class StepView(msgspec.Struct, frozen=True):
     """The step as it was planned: parameters, needs, gives, drops and the rest."""
 
 
+class Recommendation(str):
+    """What a worker recommends, with the step that said so; of a success as of a failure."""
+
+    __slots__ = ("step",)
+    step: str
+
+    def __new__(cls, text: str, step: str = "") -> Recommendation:  # noqa: PYI034 - not subclassed
+        """Return `text` as said by `step`."""
+        made = super().__new__(cls, text)
+        made.step = step
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
     """One try that did not work, for planners that want to avoid the next one."""
@@ -191,6 +204,8 @@ class PlannerView:
     """Data of the steps that succeeded, by step id."""
     failed_attempts: tuple[FailedAttempt, ...] = ()
     recommendations: tuple[str, ...] = ()
+    """What workers recommend, in the order in which they reported; each is a `Recommendation`,
+    whose `step` says where it comes from."""
     answers: tuple[Doc, ...] = ()
     findings: tuple[str, ...] = ()
     """Why the last proposal was refused, if it was."""

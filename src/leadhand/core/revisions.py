@@ -166,7 +166,12 @@ def _renamed(step: Doc, names: Mapping[str, str]) -> Doc:
     if "context" in found:
         context = found["context"]
         several = [context] if isinstance(context, str) else context
-        found["context"] = [names.get(each, each) for each in several]
+        found["context"] = [
+            names.get(each, each)
+            if isinstance(each, str)
+            else {**each, "step": names.get(each["step"], each["step"])}
+            for each in several
+        ]
     for key in ("parameters", "undo"):
         if key in found:
             found[key] = rewritten(found[key], names)

@@ -189,6 +189,19 @@ _TASK: Schema = {
     "uses": _ref("uses"),
 }
 
+_CONTEXT: Schema = _object(
+    "A step, and what of it is told.",
+    {
+        "step": _text("The id of a step.", minLength=1),
+        "as": {
+            "description": "result (the default): its data; summary: who did it, how it ended, "
+            "its data in brief, and what it recommends.",
+            "enum": ["result", "summary"],
+        },
+    },
+    ("step",),
+)
+
 _STEP: Schema = _object(
     "One bounded task: who does what, with what, after what, and how we know it is done.",
     {"id": _ref("id")}
@@ -215,7 +228,11 @@ _STEP: Schema = _object(
         "drops": _ref("facts", "Facts that are no longer true after it."),
         "est": _ref("duration", "How long it will probably take."),
         "tier": _text("The tier of model it asks for."),
-        "context": _any("The steps whose results its worker is told.", _NAME, _NAMES),
+        "context": _any(
+            "The steps whose results, or summaries, its worker is told.",
+            _NAME,
+            _list("Several.", _any("The id of a step, or the id with a form.", _NAME, _CONTEXT)),
+        ),
         "supersedes": _text("The id of the step that it takes the place of."),
         "because": _text("Why it is there, and what was not chosen instead; for people."),
     },

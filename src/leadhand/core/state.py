@@ -140,6 +140,11 @@ class StepState(msgspec.Struct, gc=False):
         """Which criteria its last report did not meet."""
         return self.report.findings if self.report else ()
 
+    @property
+    def recommendations(self) -> tuple[str, ...]:
+        """What its last report recommends."""
+        return self.report.recommendations if self.report else ()
+
     def tried(self, worker: str) -> int:
         """How often a worker has failed at it."""
         return self.tries.get(worker, 0) if self.tries else 0
@@ -180,7 +185,8 @@ class State:
         self.answers: list[Doc] = []
         self.asked = 0
         self.failed_attempts: list[tuple[str, int, str, Doc]] = []
-        self.recommendations: list[str] = []
+        # What workers recommend, and the step that each of these comes from.
+        self.recommendations, self.recommenders = list[str](), list[str]()
         self.epoch = 0
         self.in_flight: dict[str, int] = {}
         """Attempts and probes under way: step to epoch."""

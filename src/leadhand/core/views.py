@@ -17,7 +17,7 @@ from leadhand.core.durations import text as duration
 from leadhand.core.facts import wanted_values
 from leadhand.core.hashing import canonical
 from leadhand.core.plan import Goal
-from leadhand.core.report import FailedAttempt, Failure, PlannerView, StepView
+from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommendation, StepView
 from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def step_view(step: StepState, *, data: bool = True) -> StepView:
         attempts=step.attempts,
         data=fresh(_value(step)) if data and step.status == "succeeded" else None,
         error=failure_of(step.failure),
-        recommendations=step.report.recommendations if step.report else (),
+        recommendations=step.recommendations,
         reason=step.reason,
         planned=fresh(step.doc),
     )
@@ -262,7 +262,10 @@ def planner_view(
         steps=_Lazy(state, value, results=False),
         results=_Lazy(state, value, results=True),
         failed_attempts=failed,
-        recommendations=tuple(state.recommendations),
+        recommendations=tuple(
+            Recommendation(text, step)
+            for text, step in zip(state.recommendations, state.recommenders, strict=True)
+        ),
         answers=tuple(fresh(answer) for answer in state.answers),
         findings=tuple(state.planner.findings),
         notes=fresh(state.planner.notes),

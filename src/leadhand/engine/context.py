@@ -1,22 +1,35 @@
-"""What a worker is told beyond its parameters: this attempt, and nothing of the plan."""
+"""What a worker is told beyond its parameters: the goal, this attempt, what its `context` names."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.values import progress_note
-from leadhand.core import control, refs
+from leadhand.core import control, graph, refs
 from leadhand.core import events as ev
+from leadhand.core.hashing import canonical
 from leadhand.core.moves import Move
 from leadhand.core.views import failure_of, fresh, goal_of
 from leadhand.engine.results import data_of
 
 if TYPE_CHECKING:
     from leadhand.core.report import Failure
-    from leadhand.core.state import Now, State
+    from leadhand.core.state import Now, State, StepState
     from leadhand.engine.run import Run
     from leadhand.models.meter import Call
     from leadhand.ports import Spawned
+
+
+SUMMARY_CHARS = 400
+"""Of a result that is told in brief."""
+
+
+def _brief(data: Any) -> str | None:
+    if data is None:
+        return None
+    text = data if isinstance(data, str) else canonical(data).decode()
+    more = len(text) - SUMMARY_CHARS
+    return f"{text[:SUMMARY_CHARS]} … ({more:,} more characters)" if more > 0 else text
 
 
 class AttemptContext:
@@ -80,15 +93,39 @@ class AttemptContext:
     @property
     def results(self) -> dict[str, Any]:
         """Results of the steps named in the step's `context`."""
-        state = self._run.state
-        named = state.steps[self.step].doc.get("context") or ()
-        names = [named] if isinstance(named, str) else list(named)
-        found = {}
-        for name in names:
-            step = state.follow(name)
-            if step is not None and step.status == "succeeded":
-                found[name] = data_of(self._run.host.store, step)
+        return {
+            name: data_of(self._run.host.store, step)
+            for name, step, summary in self._named()
+            if not summary and step.status == "succeeded"
+        }
+
+    @property
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """What the steps did whose summaries the step's `context` names, each in brief.
+
+        Of each: worker, action, status, `data` as a text that may be cut, recommendations, and the
+        error of one that failed.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for name, step, summary in self._named():
+            if summary:
+                data = data_of(self._run.host.store, step) if step.status == "succeeded" else None
+                error = failure_of(step.failure) if step.status == "failed" else None
+                found[name] = {
+                    "worker": step.worker,
+                    "action": step.action,
+                    "status": step.status,
+                    "data": _brief(data),
+                    "recommendations": list(step.recommendations),
+                    "error": None if error is None else f"{error.failure_class}: {error.message}",
+                }
         return found
+
+    def _named(self) -> list[tuple[str, StepState, bool]]:
+        state = self._run.state
+        named = graph.context_of(state.steps[self.step].doc).items()
+        found = [(name, state.follow(name), summary) for name, summary in named]
+        return [(name, step, summary) for name, step, summary in found if step is not None]
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
         """Say how far it is; shown live, never kept in the log."""

@@ -167,6 +167,7 @@ class Attempt(Shape):
     cost: float
     model_calls: int
     findings: list[str]
+    recommendations: list[str]
 
 
 class Step(Node):
@@ -178,6 +179,8 @@ class Step(Node):
     dependents: list[str]
     error: Doc | None
     findings: list[str]
+    recommendations: list[str]
+    """What its last report recommends, whether it succeeded or not."""
     held: str | None
     questions: list[Asked]
     attempts_made: list[Attempt]

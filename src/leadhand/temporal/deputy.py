@@ -187,7 +187,11 @@ def state_of(order: Order) -> State:
     state.in_flight[order.step] = order.epoch
     state.answers = list(order.answers)
     for number, (name, given) in enumerate(order.results.items()):
-        other = StepState({"id": name}, number + 1, "")
-        other.status, other.data, other.data_ref = "succeeded", given.data, given.ref
+        other = StepState({"id": name, "action": given.action}, number + 1, given.worker)
+        other.status, other.data, other.data_ref = given.status, given.data, given.ref
+        other.failure = given.failure
+        if given.recommendations:
+            said = given.recommendations
+            other.report = ev.AttemptReported(name, 0, 0, met=True, recommendations=said)
         state.steps[name] = other
     return state

@@ -11,6 +11,7 @@ with workflow.unsafe.imports_passed_through():
 
     from leadhand.core import events as ev
     from leadhand.core.effects import StartAttempt, StartProbe
+    from leadhand.core.graph import context_of
     from leadhand.core.plan import Doc
     from leadhand.core.state import State
     from leadhand.temporal.orders import Given, Hole, Order, detach
@@ -90,11 +91,20 @@ def _answers(state: State, step: str) -> tuple[Doc, ...]:
 
 
 def _results(state: State, doc: Doc) -> dict[str, Given]:
-    named = doc.get("context") or ()
-    names = [named] if isinstance(named, str) else list(named)
     found = {}
-    for name in names:
+    for name, summary in context_of(doc).items():
         step = state.follow(name)
-        if step is not None and step.status == "succeeded":
-            found[name] = Given(None if step.data_ref else step.data, step.data_ref)
+        if step is None or not (summary or step.status == "succeeded"):
+            continue
+        given = Given(None if step.data_ref else step.data, step.data_ref)
+        if summary:
+            given = msgspec.structs.replace(
+                given,
+                worker=step.worker,
+                action=step.action,
+                status=step.status,
+                recommendations=step.recommendations,
+                failure=step.failure,
+            )
+        found[name] = given
     return found

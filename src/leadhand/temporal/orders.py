@@ -104,10 +104,15 @@ class Hole(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
 
 
 class Given(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of another step, for one that names it in its `context`."""
+    """The result of another step, for one that names it in its `context`; of a summary the rest."""
 
     data: Any = None
     ref: str = ""
+    worker: str = ""
+    action: str = ""
+    status: str = "succeeded"
+    recommendations: tuple[str, ...] = ()
+    failure: dict[str, Any] | None = None
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -213,7 +213,8 @@ def _failures(view: PlannerView) -> str:
 def _heard(view: PlannerView, room: int) -> str:
     parts = []
     if view.recommendations:
-        told = "\n".join(f"- {word}" for word in view.recommendations[-FAILURES_TOLD:])
+        newest = view.recommendations[-FAILURES_TOLD:]
+        told = "\n".join(f"- {getattr(word, 'step', '') or 'a step'}: {word}" for word in newest)
         parts.append(f"Workers recommend:\n{fenced(told, 2000)}")
     if view.answers:
         said = [clean(_json(answer)) for answer in view.answers[-FAILURES_TOLD:]]
@@ -227,10 +228,19 @@ def _now(view: PlannerView) -> str:
     if view.in_flight:
         lines.append(f"Under way: {listed(view.in_flight, 50)}")
     if view.budget_left is not None:
-        lines.append(f"Budget left: {view.budget_left:g}")
+        lines.append(f"Budget left: {_money(view.budget_left, view.cost)}")
     findings = [_cut(clean(finding), FINDING_CHARS) for finding in view.findings[:5]]
     lines += [f"Your last proposal was refused: {finding}" for finding in findings]
     return "\n".join(lines)
+
+
+def _money(left: float, spent: float) -> str:
+    """Return what is left, in tenths of the whole: cents would change every prompt. The last two
+    tenths are told as they are."""
+    total = left + spent
+    if not total or left < 0.2 * total:
+        return f"{left:g}"
+    return f"{round(left / total, 1) * total:.4g} of {total:.4g}"
 
 
 def _json(value: Any) -> str:

@@ -1,7 +1,8 @@
-"""What an agent is told: its own instructions, and its step. Nothing of the plan, nor of the goal.
+"""What an agent is told: its own instructions, the goal, and its step. Nothing of the plan.
 
-Parameters are the task. Results of other steps, why earlier tries failed and what people answered
-come after it; the first two are data that somebody else wrote, and marked as such.
+Parameters are the task; the goal says what it is for. What other steps did, why earlier tries
+failed and what people answered come after it; the first two are data that somebody else wrote, and
+marked as such.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 PROMPT = Path(__file__).parent / "prompts" / "agent.md"
 TEXT_BYTES_MAX = 1 << 20
+GOAL_CHARS_MAX = 4000
 SUFFIXES = (".md", ".txt")
 
 
@@ -52,7 +54,7 @@ class Prompt:
 
 def told(task: Task, context: Context, hide: Callable[[Any], Any]) -> str:
     """The task, in words; `hide` takes out the secrets that the run knows by value."""
-    parts = ["Your task:"]
+    parts = [*_goal(task, context, hide), "Your task:"]
     if task.action:
         parts.append(f"action: {task.action}")
     parameters = hide(task.parameters)
@@ -68,6 +70,10 @@ def told(task: Task, context: Context, hide: Callable[[Any], Any]) -> str:
     if results:
         parts.append("\nResults of earlier work that you may use:")
         parts += [marked(name, as_text(value)) for name, value in results.items()]
+    summaries = hide(context.summaries)
+    if summaries:
+        parts.append("\nWhat other steps did, in brief:")
+        parts += [marked(name, _summary(each)) for name, each in summaries.items()]
     if context.failures:
         parts.append("\nEarlier tries of this task failed. Do not fail the same way:")
         parts += [
@@ -78,6 +84,27 @@ def told(task: Task, context: Context, hide: Callable[[Any], Any]) -> str:
         parts.append("\nWhat people answered about this task:")
         parts += [f"- {scrub(_answered(hide(each)))}" for each in context.answers]
     return "\n".join(parts)
+
+
+def _summary(step: dict[str, Any]) -> str:
+    who = f"{step['worker']} {step['action']}".strip()
+    lines = [f"{who}: {step['status']}"]
+    lines += [step["data"]] if step["data"] is not None else []
+    lines += [step["error"]] if step["error"] else []
+    return "\n".join([*lines, *(f"recommends: {each}" for each in step["recommendations"])])
+
+
+def _goal(task: Task, context: Context, hide: Callable[[Any], Any]) -> list[str]:
+    """What the whole work is for; nothing where the task says the same."""
+    goal = context.goal
+    text = str(hide(goal.text)) if goal is not None and goal.text else ""
+    if not text or any(value == goal.text for value in task.parameters.values()):
+        return []
+    if len(text) > GOAL_CHARS_MAX:
+        text = f"{text[:GOAL_CHARS_MAX]}…"
+    lines = [f"The goal of the whole work, of which your task is one part: {scrub(text)}"]
+    lines += [f"- it is reached when {scrub(str(hide(each)))}" for each in goal.acceptance]
+    return [*lines, ""]
 
 
 def _answered(answer: dict[str, Any]) -> str:

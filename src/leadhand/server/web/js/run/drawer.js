@@ -78,6 +78,7 @@ function Detail({ live, step, node, doc }) {
   const result = doc.data ?? null;
   return html`${reason && html`<p class="note tone-${node.status === "failed" ? "bad" : "warn"}"><${Glyph} shape=${node.status === "failed" ? "cross" : "loop"} /><span><${Txt} v=${reason} /></span></p>`}
     <${Findings} findings=${doc.findings} />
+    ${doc.recommendations?.length > 0 && html`<section class="recommends"><h3>Recommends</h3><ul>${doc.recommendations.map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></section>`}
     <dl class="figures"><div><dt>Cost</dt><dd><${Money} v=${doc.cost ?? node.cost} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length || node.attempts || 0}</dd></div></dl>
     ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${[...attempts].reverse().map((each, place) => html`<${Attempt} key=${each.attempt ?? each.number ?? place} live=${live} step=${step} made=${each} open=${place === 0} tail=${place === 0 ? doc.output : null} />`)}</ol></section>`}
     ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<a class="mono" href=${`/api/v1/artifacts/${encodeURIComponent(ref)}`} download>Download ${ref.slice(0, 12)}</a>`)}</section>`}
