@@ -171,10 +171,81 @@ def test_competitors_with_models_from_its_tape(tmp_path):
     assert "the tape holds no answer" in other.out + other.err
 
 
+# --- reviewed --------------------------------------------------------------------------------
+
+
+def approved(folder, *sets):
+    """The reviewed plan, approved before it runs and applied."""
+    approval = ("approve", *sets, "-o", "approval.json")
+    shown = folder.run("review", "plan.yaml", *sets)
+    assert 'may be revised by "planner.py:revise" within this envelope' in shown.out, shown
+    assert folder.run("review", "plan.yaml", *approval).code == 0
+    return folder.run("apply", "plan.yaml", *sets, "--approval", "approval.json", "--json")
+
+
+def test_a_reviewed_plan_is_revised_after_page_not_found_without_asking_again(tmp_path):
+    """Seed 003: step 3 fails; 4 and 5 are revised with the partial results, as was allowed."""
+    folder = copied("reviewed", tmp_path)
+    done = approved(folder)
+    assert done.code == 0, done
+    assert done.doc["result"].splitlines()[:2] == [
+        "Nordwind: 12.40 (brochure)",
+        "Kestrel: 10.90 (brochure)",
+    ]
+    run = done.doc["run"]
+    assert revisions(folder, run) == [
+        (["search_a", "search_b", "read_a", "read_b", "write"], []),
+        (["brochure_a", "brochure_b", "write_anew"], []),
+    ]
+    steps = {step["id"]: step for step in done.doc["steps"]}
+    assert {steps[name]["attempts"] for name in ("search_a", "search_b", "read_a")} == {1}
+    assert {steps[name]["attempts"] for name in ("read_b", "write")} == {0}
+    intent = folder.run("logs", run, "--intent").out
+    assert re.search("revision 2 approved by policy: inside what .+ allowed", intent)
+    assert "question" not in intent
+    assert folder.run("verify", run).code == 0
+
+
+def test_a_reviewed_plan_waits_when_its_planner_leaves_what_was_allowed(tmp_path):
+    """The difference is shown, with what is new; what was done stays done."""
+    folder = copied("reviewed", tmp_path)
+    waits = approved(folder, "--set", "a=Ostwind")
+    assert waits.code == 5, waits
+    run = waits.doc["run"]
+    shown = folder.run("review", run).out
+    assert "new        worker ask_by_letter" in shown
+    assert "new        effect post" in shown
+    assert "difference to what was approved last:" in shown
+    assert "> steps.read_a is now steps.letter_a" in shown
+    assert '~ steps.letter_a.worker: "read_page" → "ask_by_letter"' in shown
+    assert folder.run("review", run, "approve").code == 0
+    done = folder.run("resume", run, "--json")
+    assert done.code == 0, done
+    assert "Ostwind: 11.00 (by letter)" in done.doc["result"]
+    steps = {step["id"]: step for step in done.doc["steps"]}
+    assert {steps[name]["attempts"] for name in ("search_a", "search_b", "read_b")} == {1}
+    assert folder.run("verify", run).code == 0
+
+
+def test_a_reviewed_plan_is_not_revised_once_it_names_no_planner(tmp_path):
+    """Taking `planner:` out is another plan: the approval is void, and step 3 is a question."""
+    folder = copied("reviewed", tmp_path)
+    assert folder.run("review", "plan.yaml", "approve", "-o", "approval.json").code == 0
+    plan = (folder.path / "plan.yaml").read_text()
+    folder.write("plan.yaml", plan.replace("planner: planner.py:revise\n", ""))
+    refused = folder.run("apply", "plan.yaml", "--approval", "approval.json")
+    assert (refused.code, "changed since: planner" in refused.err) == (7, True), refused
+    waits = folder.run("run", "plan.yaml", "--json")
+    assert (waits.code, waits.doc["waiting_for"][0]["kind"]) == (5, "failure"), waits
+    assert len(revisions(folder, waits.doc["run"])) == 1
+
+
 # --- all -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["research", "competitors", "competitors/with_models", "deploy"])
+@pytest.mark.parametrize(
+    "name", ["research", "competitors", "competitors/with_models", "deploy", "reviewed"]
+)
 def test_every_example_says_how_to_run_it(name):
     """A README that names each of its files and commands that exist."""
     text = (ROOT / "examples" / name / "README.md").read_text()

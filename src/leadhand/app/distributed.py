@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.opening import host_folded, host_state, open_store, own_names
-from leadhand.app.planning import taken_up
 from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state import Now
 from leadhand.engine import shelf
@@ -21,9 +20,8 @@ from leadhand.temporal.cluster import require
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.core.plan import Doc
-    from leadhand.core.state import State
     from leadhand.engine.host import Host
-    from leadhand.ports import Entry, Planner, Store
+    from leadhand.ports import Entry, Store
     from leadhand.stores.log import KeptStore
     from leadhand.stores.places import Place
     from leadhand.temporal.activities import Engine
@@ -162,9 +160,6 @@ def engine_of(lead: Lead, store: Store, **more: Any) -> Engine:
     require()
     from leadhand.temporal.activities import Engine
 
-    def planner(state: State) -> Planner | None:
-        name = state.started.planner if state.started is not None else ""
-        return taken_up(name, lead.planner, lead.registry.methods)
-
     reviewers = dict(lead.reviewers)
+    planner = lead.planner_of_run
     return Engine(store, lead.registry, planner=planner, reviewers=reviewers, **more)

@@ -36,7 +36,13 @@ from leadhand.app.people import (
     named,
     with_reviewers,
 )
-from leadhand.app.planning import as_planner, planner_for, taken_up
+from leadhand.app.planning import (
+    as_planner,
+    goal_of_document,
+    planner_for,
+    planner_label,
+    taken_up,
+)
 from leadhand.app.rollback import roll_back
 from leadhand.audit.anchors import Anchoring
 from leadhand.core.check import bind_params, lint
@@ -47,14 +53,15 @@ from leadhand.core.policy import Policy
 from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
 from leadhand.core.rollback import to_roll_back
 from leadhand.core.state import State
-from leadhand.core.views import planner_view
+from leadhand.core.views import goal_of, planner_view
+from leadhand.core.wording import shown
 from leadhand.core.words import Word
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import new_run_id
 from leadhand.engine.secrets import check_secrets
 from leadhand.errors import NoPlan, UsageError
 from leadhand.models.book import Book
-from leadhand.planners.document import DocumentPlanner
+from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.workers.registry import Registry
 
@@ -65,6 +72,7 @@ if TYPE_CHECKING:
     from leadhand.core.approval import Approval
     from leadhand.core.plan import Doc
     from leadhand.core.report import Decision
+    from leadhand.core.rules import Level
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.models.book import Named
@@ -97,12 +105,20 @@ class Lead(People):
         models: Book | Mapping[str, Named] | None = None,
         tiers: Mapping[str, Named | Sequence[Named]] | None = None,
         temporal: Cluster | str | None = None,
+        planners: Mapping[str, Planner | Callable[..., object]] | None = None,
     ) -> None:
-        """With `temporal`, runs are hosted by that server: see docs/temporal.md."""
+        """With `temporal`, runs are hosted by that server: see docs/temporal.md.
+
+        `planners` are those that plan documents may name beside "goal", models and `planner`.
+        """
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
         self.models = Book.of(models, tiers)
         self.registry.use_models(self.models)
         self.planner = as_planner(planner, self.registry.methods, self.models)
+        self.planners = {
+            name: as_planner(each, self.registry.methods, self.models)
+            for name, each in (planners or {}).items()
+        }
         self.reviewers = named(reviewers)
         self.policy = with_reviewers(policy or Policy(), self.reviewers)
         self.actor = actor or whoami()
@@ -131,9 +147,9 @@ class Lead(People):
             raise NoPlan(_said(decision))
         doc = decision_doc(decision)
         plan: Doc = {"goal": goal.to_doc(), "steps": doc["steps"], "final": doc["final"]}
-        if isinstance(planner, GoalPlanner):
-            given = {name: value for name, value in goal.have.items() if PARAM.fullmatch(name)}
-            plan["params"] = {name: {"default": value} for name, value in given.items()}
+        plan["planner"] = self._label_of(planner)
+        given = {name: value for name, value in goal.have.items() if PARAM.fullmatch(name)}
+        plan["params"] = {name: {"default": value} for name, value in given.items()}
         refuse_errors(lint(plan, self.registry.catalog(), advice=False))
         return Plan.from_doc(plan)
 
@@ -232,9 +248,8 @@ class Lead(People):
         else:
             with collector_resting():
                 doc, values, linted = checked or self.check(what, params or {})
-            goal = doc.get("goal", "")
+            goal, planner = self._document(doc)
             head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}
-            planner = DocumentPlanner(doc)
         head = {**head, **(origin or {})}
         started = self._started(goal, head, planner, values, sources, run_id, linted)
         if approvals:
@@ -251,7 +266,16 @@ class Lead(People):
         doc = as_document(what)
         catalog, pools = self.registry.catalog(), self.policy.resources
         looked_at = params if values_too else None
-        refuse_errors(lint(doc, catalog, params=looked_at, resources=pools, advice=False))
+        refuse_errors(
+            lint(
+                doc,
+                catalog,
+                params=looked_at,
+                resources=pools,
+                planners=self.planner_problem,
+                advice=False,
+            )
+        )
         values, _found = bind_params(doc.get("params", {}), params)
         check_secrets(doc, values)
         return doc, values, digest(canonical(doc["steps"]))
@@ -299,9 +323,59 @@ class Lead(People):
     async def take_up(self, host: Host, run_id: str) -> Run:
         """Drive a run again from where its log ends."""
         run = host.load(run_id, self.registry)
-        planned_by = run.state.started.planner if run.state.started is not None else ""
-        planner = taken_up(planned_by, self.planner, self.registry.methods)
-        return await host.adopt(run_id, self.registry, planner)
+        return await host.adopt(run_id, self.registry, self.planner_of_run(run.state))
+
+    def planner_of_run(self, state: State) -> Planner | None:
+        """The planner of a run that is taken up: the one its plan names, or that its log knows.
+
+        Raise UsageError when the plan names one that this Lead was not given.
+        """
+        started = state.started
+        if started is None:
+            return None
+        named = started.plan.get("planner")
+        if named and started.planner != DocumentPlanner.name:
+            return self.document_planner(named, goal_of(state))
+        return taken_up(started.planner, self.planner, self.registry.methods)
+
+    def document_planner(self, name: str, goal: Goal) -> Planner:
+        """The planner that a plan document names, for the goal of that document.
+
+        Raise UsageError when this Lead was not given one of that name. Code is never loaded
+        because a document names it.
+        """
+        wrong = self.planner_problem(name)
+        if wrong is not None:
+            raise UsageError(f"{wrong[0]}. Fix: {wrong[1]}")
+        found = self.planners.get(name)
+        if found is None and planner_label(self.planner) == name:
+            found = self.planner
+        if found is None:
+            found = as_planner(name, self.registry.methods, self.models)
+        return planner_for(found, goal, self.registry.methods)
+
+    def planner_problem(self, name: str) -> tuple[str, str, Level] | None:
+        """Why a planner that a plan document names cannot be used, with a fix; None if it can."""
+        given = (*self.planners, planner_label(self.planner), GoalPlanner.name)
+        if name in given or (self.models.knows(name) and "@http" not in name):
+            return None
+        what = f"the plan may be revised by {shown(name)}, which was not given"
+        return what, f"Pass planner= or planners={{{shown(name)}: …}} to Lead.", "error"
+
+    def _document(self, doc: Doc) -> tuple[Any, Planner]:
+        """The goal and the planner of a run of a document."""
+        named = doc.get("planner")
+        if not named:
+            return doc.get("goal", ""), DocumentPlanner(doc)
+        goal = goal_of_document(doc)
+        planner = self.document_planner(named, Goal.from_doc(goal))
+        source = named if self.models.knows(named) else ""
+        return goal, RevisableDocument(doc, planner, source)
+
+    def _label_of(self, planner: Planner) -> str:
+        """The name under which the document of a plan names the planner that wrote it."""
+        known = (name for name, each in self.planners.items() if each is self.planner)
+        return next(known, "") or planner_label(self.planner or planner)
 
     def planner_for(self, goal: Goal) -> Planner:
         """The planner of a goal: the one this Lead was given, else the goal planner."""

@@ -9,11 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leadhand.core.plan import GOAL_PLANNER
+from leadhand.core.wording import closest, shown
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, source_of
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
+    from leadhand.core.rules import Level
     from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.registry import Registry
 
@@ -112,6 +115,47 @@ def planner_of(name: str, settings: Settings) -> Any:
     if hasattr(made, "source"):
         made.source = f"{place}:{function}"  # a run that is taken up again finds it there
     return made
+
+
+def planner_problem(
+    name: str, settings: Settings, *, running: bool = True, served: bool = False
+) -> tuple[str, str, Level] | None:
+    """Why a plan document cannot name this planner here, with a fix and a level; None if it can.
+
+    A document comes from anywhere: it chooses neither code to be loaded nor an address to be asked.
+    Those are named by `--planner` or by settings. Nothing is loaded here. `running`: whether the
+    plan is about to run. `served`: whether it came in a request: then models are those of settings.
+    """
+    if name == GOAL_PLANNER or same_planner(name, settings.planner):
+        return None
+    known = settings.book.names
+    level: Level = "error" if running else "warning"
+    trust = f"If you trust it, give --planner {name}, or set [project] planner in leadhand.toml."
+    if settings.book.knows(name):
+        if name in known or not (served or "@http" in name):
+            return None
+        what = f"the plan names the model {shown(name)}, which no setting names"
+        return what, f"Name it in [models] of leadhand.toml. {trust}", level
+    module_name, _, function = name.rpartition(":")
+    if module_name and function.isidentifier():
+        what = (
+            f"the plan names code as its planner, {shown(name)}, and no plan chooses what is loaded"
+        )
+        return what, trust, level
+    meant = closest(name, (GOAL_PLANNER, *known))
+    fix = "Write goal, a model as in anthropic:claude-opus-4-5, a tier, or MODULE:FUNCTION."
+    guess = f'Did you mean "{meant}"? ' if meant else ""
+    return f"{shown(name)} does not name a planner", f"{guess}{fix}", "error"
+
+
+def same_planner(one: str, other: str) -> bool:
+    """Whether two names are of the same planner; files are compared by their place."""
+    return bool(one) and _placed(one) == _placed(other)
+
+
+def _placed(name: str) -> str:
+    module_name, _, function = name.rpartition(":")
+    return f"{source_of(module_name, Path.cwd())}:{function}" if module_name else name
 
 
 def telemetry_of(settings: Settings) -> None:

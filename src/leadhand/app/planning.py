@@ -8,8 +8,10 @@ a planner               itself
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from leadhand.core.plan import Goal
 from leadhand.errors import UsageError
 from leadhand.planners.direct import DirectPlanner
 from leadhand.planners.document import DocumentPlanner
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leadhand.core.catalog import Method
-    from leadhand.core.plan import Goal
+    from leadhand.core.plan import Doc, Json
     from leadhand.models.book import Book
     from leadhand.ports import Planner
 
@@ -71,6 +73,25 @@ def planner_for(given: Planner | None, goal: Goal, methods: Sequence[Method]) ->
         "the goal names no facts, and the goal planner cannot read sentences: "
         "say what is wanted, as in Goal(want='summary'), or pass planner="
     )
+
+
+def planner_label(planner: Planner | None) -> str:
+    """The name under which a plan document can name a planner; empty for none."""
+    if planner is None:
+        return ""
+    if isinstance(planner, GoalPlanner):
+        return GoalPlanner.name
+    own = getattr(planner, "label", "") or getattr(planner, "source", "")
+    if not own and isinstance(planner, Hybrid):
+        return planner_label(planner.first)
+    return str(own or planner.name)
+
+
+def goal_of_document(doc: Doc) -> Json:
+    """The goal of a document that a planner may revise: planned whole, unless it says otherwise."""
+    goal = Goal.from_doc(doc.get("goal"))
+    whole = "whole" if doc.get("final", True) else None
+    return replace(goal, mode=goal.mode or doc.get("mode") or whole).to_doc()
 
 
 def taken_up(planned_by: str, given: Planner | None, methods: Sequence[Method]) -> Planner | None:

@@ -126,7 +126,7 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
             engine = Engine(
                 store,
                 registry,
-                planner=lambda state: planner_again(settings, state),
+                planner=lambda state: planner_again(settings, state, methods=registry.methods),
                 reviewers=reviewers_of(settings),
                 on_notice=notice,
             )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.loading import planner_of, registry_of
+from leadhand.app.loading import planner_of, registry_of, same_planner
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leadhand.core.catalog import Method
     from leadhand.core.state import State
     from leadhand.settings import Settings
     from leadhand.workers.registry import Registry
@@ -22,6 +25,8 @@ class Loaded:
     run: str
     registry: Registry
     planner: Any
+    named: str
+    """The planner that its plan names; empty when nobody may revise it, or it has no document."""
     seq: int
     """Where its log ends."""
 
@@ -52,7 +57,9 @@ def loaded(
             f"run {ident} needs workers that are not loaded: {', '.join(missing)}{because}. "
             "Fix: give --workers MODULE, or name them in [project] workers of leadhand.toml."
         )
-    return Loaded(settings, ident, registry, planner_again(settings, state, planner), state.seq)
+    found = planner_again(settings, state, planner, registry.methods)
+    named = str(started.plan.get("planner") or "")
+    return Loaded(settings, ident, registry, found, named, state.seq)
 
 
 def _registry(
@@ -92,8 +99,14 @@ def needed(state: State) -> set[str]:
     return names
 
 
-def planner_again(settings: Settings, state: State, name: str = "") -> Any:
-    """The planner of a run, found again by what its log says of it."""
+def planner_again(
+    settings: Settings, state: State, name: str = "", methods: Sequence[Method] = ()
+) -> Any:
+    """The planner of a run, found again by what its log says of it.
+
+    `name` is the one that was asked for; a plan that names its planner is revised by no other.
+    """
+    from leadhand.app.planning import as_planner, taken_up
     from leadhand.planners.direct import DirectPlanner
     from leadhand.planners.document import DocumentPlanner
 
@@ -101,6 +114,12 @@ def planner_again(settings: Settings, state: State, name: str = "") -> Any:
     for kind in (DocumentPlanner, DirectPlanner):
         if state.started.planner == kind.name:
             return kind()
+    named = state.started.plan.get("planner")
+    if name and named and not same_planner(name, named):
+        raise UsageError(
+            f"the plan of run {state.run} names its planner, {named}, and --planner says {name}. "
+            "Fix: leave --planner out."
+        )
     known = "goal" if state.started.planner == "goal" else ""
     name = name or state.started.planner_source or known or settings.planner
     if not name:
@@ -108,4 +127,5 @@ def planner_again(settings: Settings, state: State, name: str = "") -> Any:
             f"run {state.run} was planned by {state.started.planner}, which is not loaded. "
             "Fix: give --planner MODULE:FUNCTION."
         )
-    return planner_of(name, settings)
+    found = as_planner(planner_of(name, settings), methods, settings.book)
+    return taken_up(state.started.planner, found, methods)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.app.documents import setting_rows
-from leadhand.app.loading import registry_of
+from leadhand.app.loading import planner_of, planner_problem, registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import read_plan, settings_of, store_option, workers_option
@@ -98,7 +98,9 @@ def _plan(plan: str, settings: Settings) -> Iterator[Look]:
     from leadhand.core.check import lint
 
     doc = read_plan(plan)
-    found = lint(doc, None, resources=settings.policy.resources, advice=False)
+    check = functools.partial(planner_problem, settings=settings)
+    pools = settings.policy.resources
+    found = lint(doc, None, resources=pools, planners=check, advice=False)
     # Resources are among what it takes: they are looked at with the rest.
     errors = [each for each in found if each.level == "error"]
     wrong = [each for each in errors if not each.rule.startswith("resource")]
@@ -107,6 +109,14 @@ def _plan(plan: str, settings: Settings) -> Iterator[Look]:
     if not wrong:
         yield Look("plan", f"{plan}: {count(len(doc['steps']), 'step')}")
         yield from fitness(doc, registry_of(settings), settings.policy)
+        yield from _safely(functools.partial(_planner, str(doc.get("planner") or "")), settings)
+
+
+def _planner(name: str, settings: Settings) -> Iterator[Look]:
+    """Whether the planner that a plan names can be asked."""
+    if name:
+        planner_of(name, settings)
+        yield Look("planner", name)
 
 
 def _document(looks: list[Look], settings: Settings | None, *, healthy: bool) -> Doc:

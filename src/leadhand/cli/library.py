@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.loading import same_planner
 from leadhand.cli.console import Console
 from leadhand.cli.diff import print_changes
 from leadhand.cli.group import command
@@ -17,6 +18,9 @@ from leadhand.cli.text import clean, moment, table
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.stores.places import there
 from leadhand.stores.postgres.address import Address
+
+PLANNERS = ("goal", "hybrid", "model")
+"""Names of planners that are worth keeping where nothing else is known of them."""
 
 if TYPE_CHECKING:
     from leadhand.core.library import LibraryState, Saved
@@ -225,6 +229,11 @@ def _plan_of_run(settings: Settings, run: str) -> tuple[Doc, str]:
     started = log[0]
     assert isinstance(started, ev.RunStarted)
     doc = standalone(approved[-1].doc, approved[-1].heirs, started.params)
+    planner = started.planner_source or started.planner
+    known = same_planner(planner, settings.planner)
+    if "planner" not in doc and (known or planner in PLANNERS or settings.book.knows(planner)):
+        # A document says who planned it: a model's plan stays a model's.
+        doc["planner"] = settings.planner if known else planner
     doc = {key: value for key, value in doc.items() if key not in ("final", "outlook", "mode")}
     return doc, f"run {ident}"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
-from leadhand.app.loading import registry_of
+from leadhand.app.loading import planner_problem, registry_of
 from leadhand.app.places import in_context
 from leadhand.cli.console import Console
 from leadhand.cli.group import command, finding_document
@@ -62,7 +63,15 @@ def lint(
     values, wrong = told_values(doc, given, settings.context)
     catalog = registry.catalog() if len(registry) else None
     pools, kept = settings.policy.resources, library_plans(settings)
-    found = check(doc, catalog, params=values, resources=pools, library=kept, run_refs="warning")
+    found = check(
+        doc,
+        catalog,
+        params=values,
+        resources=pools,
+        library=kept,
+        planners=partial(planner_problem, settings=settings, running=False),
+        run_refs="warning",
+    )
     findings = _with_lines(plan, [*without_echo(wrong, found), *later(doc)])
     errors = [each for each in findings if each.level == "error"]
     if console.json:

@@ -160,6 +160,9 @@ def print_head(console: Console, state: State, *, hosted: bool, stopped: str = "
     lonely = "" if hosted or status in ENDED else NO_HOST
     told = header(state, now, stopped=stopped, hosted=hosted, named=True)
     console.out(f"{status}{lonely} · {told}")
+    named = state.started.plan.get("planner") if state.started is not None else None
+    if named:
+        console.out(f"may be revised by {clean(named, 100)}")
 
 
 def print_run(console: Console, state: State, *, hosted: bool, stopped: str = "") -> None:

@@ -55,8 +55,10 @@ def plan(console: Console, goal: str, **options: Any) -> int:
         )
     file = _writable(options["output"])
     registry = goal_registry(settings)
-    planner = planner_of(settings.planner or "goal", settings)
-    lead = Lead(registry, planner, policy=settings.policy, models=settings.book)
+    name = settings.planner or "goal"
+    planner = planner_of(name, settings)
+    known = {name: planner}
+    lead = Lead(registry, planner, policy=settings.policy, models=settings.book, planners=known)
     place = settings.context
     have = {**(place.params if place else {}), **json_pairs(options["have"], "--have")}
     wanted = Goal(text=goal, want=several(options["want"]), have=have, budget=options["budget"])
@@ -65,7 +67,8 @@ def plan(console: Console, goal: str, **options: Any) -> int:
         console.say(limits_text(policy))
     made = asyncio.run(lead.plan(wanted)).to_doc()
     taking = taking_of(made, registry)
-    doc = {"goal": made.pop("goal"), "base": registry.catalog().digest()}
+    doc = {"goal": made.pop("goal"), "planner": made.pop("planner", None)}
+    doc["base"] = registry.catalog().digest()
     if taking.seconds:
         doc["estimated_duration"] = taking.seconds
     doc |= {"params": made.pop("params", None), **made}
@@ -120,6 +123,8 @@ def _print(console: Console, doc: Doc, taking: Taking) -> None:
         console.out(f"  {number:>2}  {clean(step['id'], 40):<{wide}}  {tail}")
         if step.get("because"):
             console.out(f"      {clean(step['because'])}")
+    if doc.get("planner"):
+        console.out(f"  May be revised by {clean(doc['planner'])} when a step fails or surprises.")
     if not doc.get("final", True):
         console.out("  The planner will be asked again after these.")
     console.out("It takes:")

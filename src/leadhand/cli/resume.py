@@ -138,6 +138,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
             key=settings.approver_key if approve else None,
             models=settings.book,
             temporal=settings.temporal,
+            planners={found.named: found.planner} if found.named else None,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:

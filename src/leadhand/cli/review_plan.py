@@ -57,7 +57,7 @@ def prepared_plan(console: Console, plan: str, options: Doc) -> Prepared:
     from leadhand.cli.run import prepare_plan
 
     rest = {"concurrency": None, "review": False}
-    return prepare_plan(console, plan, {**options, **rest})
+    return prepare_plan(console, plan, {**options, **rest}, running=False)
 
 
 def _context(prepared: Prepared) -> str:

@@ -54,6 +54,11 @@ def print_parts(console: Console, doc: Doc) -> None:
     console.out(f"limits     {', '.join(limits)}")
     for each in workers:
         console.out(f"worker     {each}")
+    if doc["revisable"]:
+        planner = visible(doc["revisable"]["planner"])
+        console.out(f"revision   may be revised by {planner} within this envelope:")
+        for line in lines_of(doc["revisable"]["envelope"]):
+            console.out(f"envelope   {line}")
     for what in doc.get("outside", ()):
         console.out(f"new        {clean(what)}")
     if doc.get("untrusted"):

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.loading import planner_of, registry_of, reviewers_of, telemetry_of
+from leadhand.app.loading import (
+    planner_of,
+    planner_problem,
+    registry_of,
+    reviewers_of,
+    same_planner,
+    telemetry_of,
+)
 from leadhand.app.places import goal_registry, in_context
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -80,7 +88,11 @@ class Prepared:
 @command("run", "leadhand run plan.yaml --set version=v2.1.4")
 @click.argument("what", metavar="PLAN|GOAL")
 @_common
-@click.option("--planner", metavar="M:F", help="For a goal: module:function, or goal (built in).")
+@click.option(
+    "--planner",
+    metavar="M:F",
+    help="Of a goal: module:function, or goal (built in). Of a plan: the one that it names.",
+)
 @click.option("--have", multiple=True, metavar="K=V", help="For a goal: something given.")
 @click.option(
     "--want",
@@ -98,9 +110,9 @@ def run(console: Console, what: str, **options: Any) -> int:
     reported at once. The result is printed on stdout, progress on stderr. Ctrl-C lets running
     steps finish and prints how to go on; twice ends at once.
     """
-    for_goal = any(options[name] for name in ("planner", "have", "want", "mode"))
+    for_goal = any(options[name] for name in ("have", "want", "mode"))
     if is_plan(what) or (not for_goal and in_library(_settings(options), what)):
-        for name in ("planner", "have", "want", "mode"):
+        for name in ("have", "want", "mode"):
             if options[name]:
                 raise UsageError(f"--{name} goes with a goal, and {what} is a plan")
         return _execute(console, prepare_plan(console, what, options), options)
@@ -116,6 +128,7 @@ def run(console: Console, what: str, **options: Any) -> int:
     metavar="FILE",
     help="Run only what this approval is of; it is used up. May be given several times.",
 )
+@click.option("--planner", metavar="M:F", help="The planner that the plan names, where it is code.")
 @_common
 def apply(console: Console, plan: str, **options: Any) -> int:
     """Run exactly this plan, and refuse it when it is stale.
@@ -147,12 +160,18 @@ def _settings(options: dict[str, Any]) -> Settings:
     )
 
 
-def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepared:
-    """Read and check a plan; PlanInvalid holds all that is wrong with it."""
+def prepare_plan(
+    console: Console, plan: str, options: dict[str, Any], *, running: bool = True
+) -> Prepared:
+    """Read and check a plan; PlanInvalid holds all that is wrong with it.
+
+    `running`: whether it is about to run, so that its planner must be there too.
+    """
     from leadhand.core.check import lint
 
     settings = _settings(options)
     doc, origin = find_plan(console, settings, plan)
+    _refuse_other_planner(doc, options.get("planner"))
     registry = registry_of(settings)
     doc, place = in_context(settings, doc, registry.catalog())
     values, wrong = values_of(doc, pairs(options["sets"], "--set"), settings.context)
@@ -165,6 +184,7 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
         params=checked,
         resources=pools,
         library=library_plans(settings),
+        planners=partial(planner_problem, settings=settings, running=running),
         advice=False,
     )
     found = [*wrong, *told]
@@ -173,8 +193,36 @@ def prepare_plan(console: Console, plan: str, options: dict[str, Any]) -> Prepar
         raise PlanInvalid(errors)
     for each in found:
         console.say(clean(each))
-    actor = actor_of(settings)
-    return Prepared(settings, registry, settings.workers, actor, doc, values, origin=origin | place)
+    planner = str(doc.get("planner") or "")
+    if planner and running:
+        planner_of(planner, settings)
+    return Prepared(
+        settings,
+        registry,
+        settings.workers,
+        actor_of(settings),
+        doc,
+        values,
+        planner=planner,
+        origin=origin | place,
+    )
+
+
+def _refuse_other_planner(doc: Doc, given: str | None) -> None:
+    """UsageError when `--planner` is not the planner that a plan names."""
+    named = doc.get("planner")
+    if not given or (isinstance(named, str) and same_planner(given, named)):
+        return
+    if named is None:
+        raise UsageError(
+            "a plan is revised only by the planner that it names, and this one names none. "
+            f"Fix: write planner: {given} into the plan, so that it is reviewed with it, or leave "
+            "--planner out."
+        )
+    raise UsageError(
+        f"the plan names the planner {clean(named, 100)}, and --planner says {clean(given, 100)}. "
+        "Fix: leave --planner out, or change the plan."
+    )
 
 
 def _meant(settings: Settings, text: str) -> str:
@@ -278,6 +326,7 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
             key=settings.approver_key if approve else None,
             models=settings.book,
             temporal=settings.temporal,
+            planners={prepared.planner: planner} if planner is not None else None,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:

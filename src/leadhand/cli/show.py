@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.loading import registry_of
+from leadhand.app.loading import planner_problem, registry_of
 from leadhand.app.places import in_context
 from leadhand.cli.console import Console
 from leadhand.cli.graph import draw
@@ -103,7 +104,14 @@ def show_plan(
     given = pairs(sets, "--set")
     values, wrong = told_values(doc, given, place)
     known = catalog if catalog.workers else None
-    told = lint(doc, known, params=values, resources=policy.resources, advice=False)
+    told = lint(
+        doc,
+        known,
+        params=values,
+        resources=policy.resources,
+        planners=partial(planner_problem, settings=settings, running=False),
+        advice=False,
+    )
     found = without_echo(wrong, told)
     errors = [each for each in found if each.level == "error"]
     if errors:
@@ -201,6 +209,7 @@ def _plan_document(doc: Doc, rows: list[Doc]) -> Doc:
         "estimated_duration": doc.get("estimated_duration"),
         "risk": _highest(rows),
         "rollback_plan": doc.get("rollback_plan"),
+        "planner": doc.get("planner"),
         "steps": rows,
     }
 
@@ -247,6 +256,8 @@ def _print_plan(console: Console, doc: Doc, rows: list[Doc]) -> None:
             rollback if isinstance(rollback, str) else rollback.get("plan_id", "given in the plan")
         )
         end += f", rollback: {clean(name)}"
+    if doc.get("planner"):
+        end += f", may be revised by {clean(doc['planner'])}"
     console.out(
         f"{count(len(rows), 'step')}, {effects} with declared effects, risk {_highest(rows)}{end}"
     )

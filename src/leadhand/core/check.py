@@ -100,8 +100,8 @@ def lint(
     return name_steps(out.done(), doc)
 
 
-Planners = Callable[[str], tuple[str, str] | None]
-"""From the name of a planner to the reason why it cannot be used, with a fix; None when it can."""
+Planners = Callable[[str], tuple[str, str, Level] | None]
+"""From a planner's name to the reason why it cannot be used, a fix and a level; None: it can."""
 
 
 class _Around(NamedTuple):

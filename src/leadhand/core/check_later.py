@@ -23,12 +23,13 @@ def later(doc: Json) -> list[Finding]:
     if not isinstance(doc, dict):
         return []
     out = Findings()
+    planned = bool(doc.get("planner"))
     for field in PLAN_FIELDS:
-        if field in doc:
+        if field in doc and not planned:
             _tell(out, field, _MESSAGE)
-    if doc.get("final") is False:
+    if doc.get("final") is False and not planned:
         message = f"{_MESSAGE}: nobody adds to a document, and its run fails at the end"
-        _tell(out, "final", message, "Take it out.")
+        _tell(out, "final", message, "Take it out, or name a planner.")
     steps = doc.get("steps")
     for i, step in enumerate(steps if isinstance(steps, list) else ()):
         if out.full:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from leadhand.core.plan import Doc
 
+DOCUMENT = "document"
+"""The author of a plan that somebody wrote, and that names no planner."""
 NOBODY = "nobody"
 """Who answers when a question's time is up."""
 
@@ -98,9 +100,18 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
     lenient = any(rule.then == "allow" for rule in book.policy.rules)
     person = bool(event.add) and (high or book.policy.review) and not lenient
     person = person and _beyond(book, event.add)
+    person = person or _is_strange(book, event)
+    if event.author == DOCUMENT and event.number > 1:
+        book.wrong("I24", f"{what} is by a document, which names no planner and is never revised")
     book.pending = Pending(
         event.number, event.hash, event.add, event.cancel, event.final, person, [], {}
     )
+
+
+def _is_strange(book: Book, event: ev.RevisionProposed) -> bool:
+    """Whether the planner of a document leaves what a person allowed of that document."""
+    by_planner = event.author == book.start.planner and bool(book.start.plan.get("planner"))
+    return by_planner and bool(event.add) and book.envelope is not None and _beyond(book, event.add)
 
 
 def _beyond(book: Book, add: list[Doc]) -> bool:

@@ -5,10 +5,12 @@ recorded when the run started. In this order:
 
 1. A rule that refuses, refuses.
 2. Inside the envelope that a person drew, a revision goes on.
-3. The first rule that fits decides.
-4. A review of everything was asked for, a reviewer found something, or the risk is above what runs
+3. Outside the envelope that a person drew around a document, a revision by its planner waits for
+   one person at least.
+4. The first rule that fits decides.
+5. A review of everything was asked for, a reviewer found something, or the risk is above what runs
    by itself: one person.
-5. Else it goes on.
+6. Else it goes on.
 
 Whatever they say: once data from outside was read, what is outside the envelope waits for a person.
 
@@ -188,9 +190,17 @@ def reach_of(state: State, add: Iterable[Doc], catalog: Catalog | None = None) -
 
 
 def ruling(
-    state: State, wanted: Reach, envelope: Doc | None, findings: Sequence[str] = ()
+    state: State,
+    wanted: Reach,
+    envelope: Doc | None,
+    findings: Sequence[str] = (),
+    *,
+    planned: bool = False,
 ) -> Ruling:
-    """Who must allow what reaches so far; `envelope`: what people allowed, as it stands now."""
+    """Who must allow what reaches so far; `envelope`: what people allowed, as it stands now.
+
+    `planned`: whether the planner of the run proposes it, and no person.
+    """
     permits = state.permits
     fitting = [
         rule
@@ -204,6 +214,9 @@ def ruling(
     if beyond == [] and not findings:
         return Ruling(0, f"inside what {permits.approved_by} allowed", inside=True)
     found = _ruled(state, wanted, fitting, findings)
+    if not found.people and beyond and planned and is_reviewed_document(state):
+        why = f"it is outside what {permits.approved_by} allowed of the plan"
+        return Ruling(1, f"{why}: {', '.join(beyond)}")
     if not found.people and permits.tainted and beyond:
         why = "data from outside was read, and it is outside what was allowed"
         return Ruling(1, f"{why}: {', '.join(beyond)}")
@@ -214,6 +227,12 @@ def ruling(
         why = f"new: {', '.join(beyond)}" if envelope else over
         return found._replace(reason=f"{found.reason}; {why}")
     return found
+
+
+def is_reviewed_document(state: State) -> bool:
+    """Whether a run is one of a document that names its planner, and that a person allowed."""
+    named = state.started is not None and state.started.plan.get("planner")
+    return bool(named) and state.permits.envelope is not None
 
 
 def _ruled(state: State, wanted: Reach, fitting: list[Rule], findings: Sequence[str]) -> Ruling:

@@ -12,7 +12,7 @@ from leadhand.core.approval import binding, versions
 from leadhand.core.catalog import effective_risk
 from leadhand.core.diff import diff, lines, path_text
 from leadhand.core.looser import limits_of
-from leadhand.core.review import outside, reach, reach_of
+from leadhand.core.review import outside, reach, reach_of, widened
 from leadhand.core.reviewing import instants
 from leadhand.core.revisions import head_of, origin_of, plan_of
 from leadhand.core.state import SETTLED
@@ -61,6 +61,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "steps": list(add),
         "instants": instants(add, now),
         "envelope": envelope,
+        "revisable": _revisable(state, wanted, envelope),
         "outside": outside(envelope, wanted, state.spent) if envelope is not None else [],
         "untrusted": state.permits.tainted,
         "approved_before": bool(state.revision),
@@ -68,6 +69,15 @@ def review_doc(state: State, now: Now) -> Doc:
         "difference": [f"{line.mark} {line.text}" for line in lines(changes)],
     }
     return doc
+
+
+def _revisable(state: State, wanted: Reach, envelope: Doc | None) -> Doc | None:
+    """Who may revise a run's plan, and the envelope once what waits is allowed; None: nobody."""
+    started = state.started
+    if started is None or not started.replans or state.ended is not None:
+        return None
+    asked, name = started.plan.get("envelope"), started.plan.get("planner") or started.planner
+    return {"planner": name, "envelope": widened(envelope, wanted, asked)}
 
 
 def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) -> Doc:
@@ -80,6 +90,12 @@ def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) 
         **_reach_doc(steps, catalog, wanted, plan),
         "steps": list(steps),
         "instants": instants(steps, now),
+        "revisable": {
+            "planner": plan["planner"],
+            "envelope": widened(None, wanted, plan.get("envelope")),
+        }
+        if plan.get("planner")
+        else None,
     }
 
 

@@ -48,7 +48,7 @@ def ruled(
     by_hand = state.started is not None and revision.author != state.started.planner
     if by_hand and state.policy.approvers and envelope:
         envelope = {}  # Who may write is not who may sign: no envelope covers an amendment.
-    found = ruling(state, wanted, envelope, findings)
+    found = ruling(state, wanted, envelope, findings, planned=not by_hand)
     if found.refused:
         return [
             ev.RevisionRejected(number, hash_, "policy", found.reason),

@@ -1,4 +1,8 @@
-"""The planner of a given plan: it proposes the document as it stands, once."""
+"""The planner of a given plan: it proposes the document as it stands, once.
+
+A document that names a planner is a `RevisableDocument`: when a step fails or surprises, that
+planner is asked with the partial results. Any other is a `DocumentPlanner`: only people change it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from leadhand.core.report import GiveUp, Propose, decision_doc
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.core.report import Decision, PlannerView
+    from leadhand.ports import Planner
 
 
 class DocumentPlanner:
@@ -26,6 +31,25 @@ class DocumentPlanner:
     async def decide(self, _view: PlannerView) -> Decision:
         """Everything it had to say was said when the run started."""
         return GiveUp("the plan is a given document, and there is nothing to add to it")
+
+
+class RevisableDocument:
+    """A plan document first; then the planner that the document names."""
+
+    def __init__(self, doc: Doc, planner: Planner, source: str = "") -> None:
+        """`source` is where `planner` is found again, where it does not say so itself.
+
+        A final plan is looked at again only at a surprise; any other as the planner wants it.
+        """
+        self.proposal = _proposal(doc)
+        self.planner = planner
+        self.name, self.replans, self.splits = planner.name, planner.replans, planner.splits
+        self.consult = "on_surprise" if doc.get("final", True) else planner.consult
+        self.source = getattr(planner, "source", "") or source
+
+    async def decide(self, view: PlannerView) -> Decision:
+        """Ask the planner that the document names."""
+        return await self.planner.decide(view)
 
 
 def _proposal(doc: Doc) -> Doc:

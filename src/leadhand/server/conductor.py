@@ -145,6 +145,7 @@ class Conductor:
             actor=actor,
             reviewers=reviewers_of(settings),
             models=settings.book,
+            planners={planner: made} if made is not None else None,
         )
 
     def planner_named(self, name: str | None, settings: Settings) -> str:

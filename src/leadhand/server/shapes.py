@@ -268,6 +268,8 @@ class Review(Shape):
     cost: float
     changes: list[Doc]
     difference: list[str]
+    revisable: Doc | None
+    """Who may revise the plan, and within which envelope once this is allowed; None: nobody."""
 
 
 class Done(Shape):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from leadhand.app.limits import limits_doc
+from leadhand.app.loading import planner_problem
 from leadhand.app.places import in_context
 from leadhand.core.check import bind_params, lint
 from leadhand.core.plan import Goal
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leadhand.app.lead import Lead
+    from leadhand.core.check import Planners
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
     from leadhand.engine.run import Run
@@ -40,6 +43,8 @@ class Prepared(NamedTuple):
     params: Doc
     origin: Doc
     policy: Policy
+    planners: Planners | None = None
+    """Why a planner that the plan names cannot be used by this server."""
 
 
 async def prepared(office: Office, form: StartForm, actor: str) -> Prepared:
@@ -87,8 +92,12 @@ def _prepared(office: Office, form: StartForm, actor: str, saved: Any) -> Prepar
         doc, found = in_context(settings, doc, registry.catalog())
         origin |= found
     params = {**_declared(doc, place.params if place else {}), **form.params}
-    lead = conductor.lead_for(actor, "", policy, registry, settings)
-    return Prepared(lead, doc, params, origin, policy)
+    problem = partial(planner_problem, settings=settings, served=True)
+    named = doc.get("planner")
+    usable = isinstance(named, str) and problem(named) is None
+    planner = str(named) if usable else ""
+    lead = conductor.lead_for(actor, planner, policy, registry, settings)
+    return Prepared(lead, doc, params, origin, policy, problem)
 
 
 def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
@@ -111,6 +120,7 @@ async def start(office: Office, form: StartForm, actor: str, key: Keyed | None) 
     checked = None
     if not isinstance(ready.what, Goal):
         what, params = ready.what, ready.params
+        _refuse_planner(what.get("planner"), ready.planners)
         checked = await asyncio.to_thread(ready.lead.check, what, params)
     origin = {**ready.origin, **({"request": key.digest} if key is not None else {})}
     try:
@@ -125,6 +135,13 @@ async def start(office: Office, form: StartForm, actor: str, key: Keyed | None) 
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _refuse_planner(name: Any, planners: Planners | None) -> None:
+    """UsageError when a plan names a planner that this server does not offer."""
+    wrong = planners(name) if planners is not None and isinstance(name, str) else None
+    if wrong is not None:
+        raise UsageError(f"{wrong[0]}. Fix: {wrong[1]}")
 
 
 async def draft(office: Office, form: StartForm, actor: str) -> Doc:
@@ -143,7 +160,8 @@ async def draft(office: Office, form: StartForm, actor: str) -> Doc:
         catalog = lead.registry.catalog()
 
         def look() -> list[Any]:
-            return lint(doc, catalog, params=params, resources=pools)
+            planners = ready.planners
+            return lint(doc, catalog, params=params, resources=pools, planners=planners)
 
         findings = await asyncio.to_thread(look)
     if any(each.level == "error" for each in findings):

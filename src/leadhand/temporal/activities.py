@@ -26,7 +26,7 @@ from leadhand.core.state import Now
 from leadhand.engine import examine as examining
 from leadhand.engine import perform
 from leadhand.engine.fold import fold
-from leadhand.errors import Conflict, Fenced, StoreCorrupt, StoreError
+from leadhand.errors import Conflict, Fenced, StoreCorrupt, StoreError, UsageError
 from leadhand.models.failures import ModelFailure
 from leadhand.ports import Entry
 from leadhand.temporal.deputy import Deputy, Office, state_of
@@ -292,7 +292,10 @@ class Engine:
         async with beating(look.heartbeat_s):
             deputy = await self._deputy(look)
             await fetched(self._store, deputy.state, reversed(deputy.state.steps))
-            deputy.planner = self._planner(deputy.state)
+            try:
+                deputy.planner = self._planner(deputy.state)
+            except UsageError as error:  # this engine does not have it: the run is told so
+                return Answer(reason=str(error))
         answers: list[Answer] = []
 
         def heard(answer: dict[str, Any] | None, reason: str) -> None:

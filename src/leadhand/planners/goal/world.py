@@ -84,7 +84,13 @@ class World(msgspec.Struct):
 
 def fold(view: PlannerView, operators: Operators, answers: Mapping[str, Json]) -> World:
     """The world of a run; `answers` are the facts that people gave."""
-    facts = {name: have(name, value) for name, value in view.goal.have.items()}
+    # A document may say what it has without declaring a parameter for it.
+    facts = {
+        name: have(name, value)
+        if name in view.params or is_flag(name)
+        else Fact(HAVE, literal(value))
+        for name, value in view.goal.have.items()
+    }
     facts |= {name: Fact(ANSWER, literal(value)) for name, value in answers.items()}
     failures: dict[str, list[FailedAttempt]] = {}
     for failed in view.failed_attempts:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
 from leadhand.app.history import history_rows, record, saved_row, timed_saved, uses
+from leadhand.app.loading import planner_problem
 from leadhand.app.places import in_context
 from leadhand.core.check import lint as check
 from leadhand.core.check_later import later
@@ -55,6 +57,7 @@ async def linted(request: Request, form: LintForm) -> Response:
             resources=pools,
             library=kept,
             run_refs="warning",
+            planners=partial(planner_problem, settings=settings, served=True),
         )
         found = [*found, *later(doc)]
         valid = not any(each.level == "error" for each in found)
