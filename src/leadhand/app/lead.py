@@ -280,9 +280,14 @@ class Lead(People):
         check_secrets(doc, values)
         return doc, values, digest(canonical(doc["steps"]))
 
-    def policy_for(self, goal: Goal) -> Policy:
-        """Return the constants that a run of this goal would start with; nothing is started."""
-        given = self.planner is not None
+    def policy_for(self, what: Goal | Doc) -> Policy:
+        """Return the constants that a run of a goal, or of a document that was checked, would have.
+
+        Nothing is started.
+        """
+        if not isinstance(what, Goal):
+            return self._policy(what, *self._document(what))
+        goal, given = what, self.planner is not None
         planner = planner_in(goal, self.registry, self.planner_for, given=given)
         return self._policy(consulting(goal), goal.to_doc(), planner)
 

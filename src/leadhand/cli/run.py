@@ -294,14 +294,16 @@ def say_limits(console: Console, prepared: Prepared) -> None:
     from leadhand.app.lead import Lead
     from leadhand.app.limits import limits_text
 
-    if prepared.goal is None:
+    if prepared.goal is None and not prepared.planner:
         return
-    settings = prepared.settings
+    settings, book = prepared.settings, prepared.settings.book
     planner = planner_of(prepared.planner, settings) if prepared.planner else None
     if getattr(planner, "calls", None) is None and not prepared.registry.agents:
         return
-    lead = Lead(prepared.registry, planner, policy=settings.policy, models=settings.book)
-    console.say(limits_text(lead.policy_for(prepared.goal)))
+    known = {prepared.planner: planner} if planner is not None else None
+    policy = settings.policy
+    lead = Lead(prepared.registry, planner, policy=policy, models=book, planners=known)
+    console.say(limits_text(lead.policy_for(prepared.goal or prepared.doc or {})))
 
 
 def job_of(prepared: Prepared, *, approve: bool = False) -> Any:

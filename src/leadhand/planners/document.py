@@ -47,6 +47,16 @@ class RevisableDocument:
         self.consult = "on_surprise" if doc.get("final", True) else planner.consult
         self.source = getattr(planner, "source", "") or source
 
+    @property
+    def budget(self) -> float | None:
+        """What a run may spend where nobody says so; see `app/limits.py`."""
+        return getattr(self.planner, "budget", None)
+
+    @property
+    def calls(self) -> int | None:
+        """How often the planner is asked where nobody says so; None: it asks no model."""
+        return getattr(self.planner, "calls", None)
+
     async def decide(self, view: PlannerView) -> Decision:
         """Ask the planner that the document names."""
         return await self.planner.decide(view)

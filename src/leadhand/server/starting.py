@@ -207,4 +207,6 @@ def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
 
 
 def _policy(lead: Lead, ready: Prepared) -> Policy:
-    return lead.policy_for(ready.what) if isinstance(ready.what, Goal) else ready.policy
+    if isinstance(ready.what, Goal) or ready.what.get("planner"):
+        return lead.policy_for(ready.what)
+    return ready.policy
