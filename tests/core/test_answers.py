@@ -8,7 +8,7 @@ from leadhand.core.answers import NOBODY
 from leadhand.core.durations import SECONDS_MAX
 from leadhand.core.views import run_status
 from leadhand.errors import Conflict, UsageError
-from tests.core.driver import SECOND, Drive, fold, propose, step
+from tests.core.driver import SECOND, WORKERS, Drive, fold, propose, spec, step
 
 PLANNED = {"replans": True}
 
@@ -194,7 +194,8 @@ def test_a_planners_question_about_no_step_skips_nothing():
 
 def test_done_brings_what_was_promised():
     """Others may need it: without it nobody can say that it is done."""
-    run = Drive(step("a", gives=["table", "good:table"]), step("b", "a"))
+    maker = spec("maker", gives=("table", "good:table"))
+    run = Drive(step("a", worker="maker"), step("b", "a"), catalog=[*WORKERS, maker])
     run.fail("a", "lost", "unknown")
     with pytest.raises(UsageError, match=r"step a gives table, good:table, .*Fix: give it with"):
         run.reply("done")

@@ -4,9 +4,10 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer
-from leadhand.core.facts import broken_promises, given, is_flag, missing, names, true_facts
+from leadhand.core.facts import broken_promises, is_flag, missing, true_facts
 from leadhand.core.plan import Goal
 from leadhand.core.policy import Policy
+from leadhand.core.promises import given, names
 from leadhand.core.views import goal_of
 from tests.core.driver import WORKERS, Drive, propose, spec, step
 
@@ -43,14 +44,16 @@ def test_one_or_several(value, found):
     assert names(value) == found
 
 
-def test_a_steps_word_comes_before_its_workers():
-    """Also when it says: nothing."""
-    offer = Offer(gives=("table",))
-    assert given({}, offer) == ("table",)
+def test_a_step_gives_no_more_than_its_worker():
+    """It may give less, and nothing at all; more only where people allowed it."""
+    offer = Offer(gives=("table", "x"))
+    assert given({}, offer) == ("table", "x")
     assert given({}, None) == ()
     assert given({"gives": []}, offer) == ()
     assert given({"gives": "x"}, offer) == ("x",)
-    assert given({"gives": ["x", "y"]}, None) == ("x", "y")
+    assert given({"gives": ["x", "y"]}, offer) == ("x",)
+    assert given({"gives": ["x", "y"]}, None) == ()
+    assert given({"gives": ["x", "y"]}, None, widened=True) == ("x", "y")
 
 
 # Promises.
@@ -118,39 +121,44 @@ def test_success_makes_facts_and_ends_them():
     assert true_facts(run.state, goal) == {"crumbs": "b"}
 
 
-def test_a_steps_own_words_on_what_it_gives_and_drops():
-    """Instead of its worker's."""
+@pytest.mark.parametrize("widened", [False, True])
+def test_a_steps_own_words_on_what_it_gives_and_drops(widened):
+    """It drops no less than its worker and gives no more, unless people allowed that."""
     steps = (
         step("a", worker="maker"),
         step("b", "a", worker="eater", drops=[], gives="x"),
         step("c", "b", drops="x", gives=["y", "z"]),
     )
-    run = drive(*steps).done("a", data=1).later(1).done("b", data=1)
-    assert true_facts(run.state, goal_of(run.state)) == {"table": "a", "x": "b"}
+    run = drive(*steps)
+    for each in run.state.steps.values():
+        each.widened = widened
+    run.done("a", data=1).later(1).done("b", data=1)
+    found = true_facts(run.state, goal_of(run.state))
+    assert found == ({"table": "a", "x": "b"} if widened else {})
     run.later(1).done("c", data={"y": 1, "z": 2})
     found = true_facts(run.state, goal_of(run.state))
-    assert found == {"table": "a", "y": "c", "z": "c"}
+    assert found == ({"table": "a", "y": "c", "z": "c"} if widened else {})
 
 
 def test_the_last_giver_counts():
     """By when it ended, and of two that ended together by its place in the plan."""
-    run = drive(step("a", gives="table"), step("b", gives="table"), want=())
+    run = drive(step("a", worker="maker"), step("b", worker="maker"), want=())
     run.done("b").later(1).done("a")
     assert true_facts(run.state, goal_of(run.state)) == {"table": "a"}
-    run = drive(step("a", gives="table"), step("b", gives="table"), want=())
+    run = drive(step("a", worker="maker"), step("b", worker="maker"), want=())
     run.done("b").done("a")
     assert true_facts(run.state, goal_of(run.state)) == {"table": "b"}
 
 
 def test_what_is_dropped_and_given_at_once_is_there():
     """A worker that makes it anew."""
-    run = drive(step("a", gives="table", drops="table")).done("a")
+    run = drive(step("a", worker="maker", drops="table")).done("a")
     assert true_facts(run.state, goal_of(run.state)) == {"table": "a"}
 
 
 def test_missing_facts_are_named_one_by_one():
     """In the order they are wanted; without wants nothing is looked at."""
-    run = drive(step("a", gives="table"), want=("x", "table", "y"))
+    run = drive(step("a", worker="maker"), want=("x", "table", "y"))
     words = "{} is wanted, and no step has given it"
     goal = goal_of(run.state)
     assert missing(run.state, goal) == [words.format(each) for each in ("x", "table", "y")]

@@ -162,6 +162,26 @@ def using(log, value, **more):
     return log.start("b", exec=digest(spec, canonical({"x": value})), **more)
 
 
+def widened(log, actor, *, shown=True):
+    """A revision whose step claims to be idempotent, let through so that the claim counts."""
+    found = log.ask().answer().propose({**A, "idempotent": True}).proposed
+    claims = (
+        {"a": {"idempotent": []}} if shown and found.author != log.entries[0][1].planner else {}
+    )
+    bound = bind(log.entries[0][1], found.hash, {"w": "1"}, 0, claims)
+    if actor != "policy":
+        log.add(
+            ev.ApprovalGiven(
+                number=1,
+                hash=found.hash,
+                actor=actor,
+                binding=bound,
+                widens=["a"] if shown else [],
+            )
+        )
+    return log.add(ev.RevisionApproved(1, found.hash, actor, widens=["a"]))
+
+
 CLEAN = {
     "empty": lambda: Log().ask(),
     "chain": lambda: Log(A, B).run("a").run("b").done(),
@@ -478,6 +498,9 @@ BAD = {
             Log(policy=Policy(approvers={"ann": "k"})).ask().answer().propose(A), "eve"
         ),
     ),
+    "widened by the policy": ("L13", lambda: widened(Log(idempotent=False), "policy")),
+    "widened by a planner": ("L13", lambda: widened(Log(idempotent=False, planner="p"), "ann")),
+    "widened unseen": ("L13", lambda: widened(Log(idempotent=False), "ann", shown=False)),
     "changed after approval": ("I24", lambda: Log(A).start("a", spec="x")),
     "not what its hash says": (
         "I24",

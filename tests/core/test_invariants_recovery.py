@@ -127,15 +127,19 @@ CLEAN = {
     ),
     "nobody answered": lambda: silence(question(Log(A))).run("a").done(),
     "somebody answered in time": lambda: question(Log(A)).say("y").run("a").done(),
-    "wanted and given": lambda: wanting({**A, "gives": "table"}).run("a").done(),
+    "wanted and given": lambda: (
+        wanting({**A, "gives": "table"}, gives=("table", "more")).run("a").done()
+    ),
     "given by the worker": lambda: wanting(A, gives=("table",)).run("a").done(),
     "wanted and had": lambda: wanting(A, goal={**WANTS, "have": {"table": 1}}).run("a").done(),
     "wanted and a parameter": lambda: wanting(A, params={"table": 1}).run("a").done(),
     "one name for what is wanted": lambda: (
-        wanting({**A, "gives": ["table"]}, goal={**WANTS, "want": "table"}).run("a").done()
+        wanting({**A, "gives": ["table"]}, goal={**WANTS, "want": "table"}, gives=("table",))
+        .run("a")
+        .done()
     ),
     "given by what a person saw": lambda: (
-        wanting({**A, "gives": "table", "idempotent": False})
+        wanting({**A, "gives": "table", "idempotent": False}, gives=("table",))
         .start("a")
         .fail("a", kind="lost", effect="unknown")
         .decide("a", "ask", kind="lost")
@@ -144,7 +148,9 @@ CLEAN = {
         .done()
     ),
     "dropped and given again": lambda: (
-        wanting({**A, "gives": "table"}, {**B, "drops": "table", "gives": "table"})
+        wanting(
+            {**A, "gives": "table"}, {**B, "drops": "table", "gives": "table"}, gives=("table",)
+        )
         .run("a")
         .run("b")
         .done()
@@ -253,7 +259,7 @@ BAD = {
     "given by what did not succeed": (
         "L5",
         lambda: (
-            wanting({**A, "gives": "table", "failure_action": "continue"})
+            wanting({**A, "gives": "table", "failure_action": "continue"}, gives=("table",))
             .start("a")
             .fail("a", kind="permanent")
             .decide("a", "continue", kind="permanent")
@@ -263,8 +269,15 @@ BAD = {
     "given and dropped": (
         "L5",
         lambda: (
-            wanting({**A, "gives": "table"}, {**B, "drops": ["table"]}).run("a").run("b").done()
+            wanting({**A}, {**B, "drops": ["table"], "gives": []}, gives=("table",))
+            .run("a")
+            .run("b")
+            .done()
         ),
+    ),
+    "given by the word of a planner": (
+        "L5",
+        lambda: wanting({**A, "gives": "table"}).run("a").done(),
     ),
     "finished without it": ("L5", lambda: wanting(A).run("a").ask().answer("finish").done()),
 }

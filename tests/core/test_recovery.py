@@ -99,13 +99,14 @@ def test_the_ladder():
     """Class, effect, idempotence, probe, attempts left and alternatives decide what follows."""
     wrong = []
     for kind, effect, repeatable, probes, column, expected in cells():
-        doc = step("a", worker="x", idempotent=repeatable, failure_action="escalate")
+        doc = step("a", worker="x", failure_action="escalate")
         doc["retry"] = 3 if column in ("both", "left") else 1
         if column in ("both", "other"):
             doc["alternatives"] = ["other"]
-        state, failed = undecided(
-            doc, failure(kind, effect), catalog=[spec("x", probe=probes), *WORKERS]
-        )
+        able = [spec("x", probe=probes, idempotent=repeatable), *WORKERS]
+        able = [each for each in able if each.name != "other"]
+        able.append(spec("other", idempotent=repeatable))
+        state, failed = undecided(doc, failure(kind, effect), catalog=able)
         got = choose(state, failed).strategy
         if got != ("ask" if expected == "last" else expected):
             wrong.append((kind, effect, repeatable, probes, column, expected, got))
@@ -118,14 +119,18 @@ def test_the_ladder():
         (step("a", worker="safe"), "retry"),
         (step("a", worker="safe", idempotent=False), "ask"),
         (step("a", worker="w"), "ask"),
-        (step("a", worker="w", idempotent=True), "retry"),
+        (step("a", worker="w", idempotent=True), "ask"),
         (step("a", worker="probed"), "probe"),
-        (step("a", worker="probed", idempotent=True), "retry"),
+        (step("a", worker="probed", idempotent=True), "probe"),
     ],
 )
-def test_the_steps_word_on_idempotence_comes_before_its_workers(doc, expected):
-    """A worker's `idempotent` is a default that the step can turn either way."""
-    assert choose(*undecided(doc, failure("lost", "unknown"))).strategy == expected
+@pytest.mark.parametrize("widened", [False, True])
+def test_a_step_may_deny_idempotence_and_not_claim_it(doc, expected, widened):
+    """A plan narrows what its worker promises; widening is for people to allow."""
+    state, failed = undecided(doc, failure("lost", "unknown"))
+    failed.widened = widened
+    claims = widened and doc.get("idempotent")
+    assert choose(state, failed).strategy == ("retry" if claims else expected)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +473,7 @@ def test_an_alternative_must_be_another_worker_that_can(alternatives, expected):
         ("writes", {}, "unavailable", "reroute"),
         ("w", {"effects": ["outside"]}, "criteria_unmet", "ask"),
         ("w", {"effects": ["outside"]}, "unavailable", "reroute"),
-        ("writes", {"idempotent": True, "retry": 1}, "criteria_unmet", "reroute"),
+        ("writes", {"idempotent": True, "retry": 1}, "criteria_unmet", "ask"),
     ],
 )
 def test_an_unmet_result_with_effects_is_not_done_again_by_another(worker, own, kind, expected):
@@ -489,7 +494,10 @@ def test_what_may_have_happened_goes_only_to_a_worker_that_may_repeat_it(effect)
         "reroute", "it broke; safe2 may do it instead", 0.0, "safe2"
     )
     doc = step("a", worker="w", retry=1, idempotent=True, alternatives=["other"])
-    assert choose(*undecided(doc, failure("lost", effect))).worker == "other"
+    state, failed = undecided(doc, failure("lost", effect))
+    assert choose(state, failed).strategy == "ask"
+    failed.widened = True
+    assert choose(state, failed).worker == "other"
 
 
 def test_an_earlier_attempt_may_have_happened_too():

@@ -16,7 +16,6 @@ from leadhand.core.catalog import Catalog
 from leadhand.core.report import PlannerView
 from leadhand.models.meter import Call, payer
 from leadhand.models.talk import Answer, Usage
-from leadhand.planners.goal.operators import operators_of
 from leadhand.planners.goal.world import fold
 from leadhand.planners.model.planner import ROUNDS, ModelPlanner
 from leadhand.planners.sound import ends_short
@@ -157,7 +156,7 @@ def _verdict(
     accepted = isinstance(decision, Propose)
     if accepted and form == "list":
         # A list has no last word: whether its end is the goal is judged where it ends.
-        world = fold(view, operators_of(view.catalog), {})
+        world = fold(view, {})
         accepted = not ends_short(list(decision.steps), view, world)
     sent = model.requests[1].turns[-1].text if len(model.requests) > 1 else ""
     return Verdict(accepted, recorded["valid"], _names(sent, recorded["feedback"] or ""), sent)

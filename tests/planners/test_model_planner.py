@@ -86,7 +86,7 @@ async def test_what_it_is_told():
 
 async def test_the_first_unmet_need_goes_back():
     bad = PLAN | {"steps": [step("b", "average", raw={"values": [1]}), step("c", "summarise")]}
-    needy = PLAN | {"steps": [{"id": "c", "worker": "summarise", "needs": ["mean"]}]}
+    needy = PLAN | {"steps": [step("c", "summarise")]}
     model = ScriptedModel([needy, PLAN, FINISH])
     outcome = await run(model)
     assert outcome.status == "succeeded"
@@ -94,7 +94,8 @@ async def test_the_first_unmet_need_goes_back():
     assert "True now: city" in last(model, 1)
     model = ScriptedModel([bad, PLAN, FINISH])
     assert (await run(model)).status == "succeeded"
-    assert "mean" in last(model, 1)
+    assert "step 1 average needs raw, which is not true" in last(model, 1)
+    assert "data that you write yourself does not make it true" in last(model, 1)
 
 
 @pytest.mark.parametrize(

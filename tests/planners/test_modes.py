@@ -108,9 +108,9 @@ def test_whole_splits_what_is_too_complex():
     async def part(one: list[int]) -> list[int]:
         return one
 
-    @worker(gives="merged")
-    async def merge(parts: list[list[int]]) -> list[int]:
-        return sorted(row for rows in parts for row in rows)
+    @worker(gives="table")
+    async def merge(pieces: list[list[int]]) -> list[int]:
+        return sorted(row for rows in pieces for row in rows)
 
     @method("table")
     def in_parts():
@@ -151,9 +151,9 @@ def test_auto_plans_around_the_one_worker_when_it_fails():
     async def halve(raw: list[int]) -> list[int]:
         return raw[:1]
 
-    @worker(gives="joined")
-    async def join(half: list[int]) -> list[int]:
-        return half
+    @worker(gives="table")
+    async def join(piece: list[int]) -> list[int]:
+        return piece
 
     @method("table")
     def in_parts():

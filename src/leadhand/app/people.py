@@ -56,8 +56,13 @@ class People(House):
         expires: Expiry = None,
         reason: str = "",
         context: str = "",
+        widens: bool = False,
     ) -> Approval:
-        """Allow exactly this plan, as this Lead's actor: for one run, with `run(approval=)`."""
+        """Allow exactly this plan, as this Lead's actor: for one run, with `run(approval=)`.
+
+        What steps claim beyond their workers counts only with `widens=True`: set it for a person
+        who was shown those claims, as `leadhand review PLAN` shows them.
+        """
         doc, values, _linted = self.check(plan, params or {})
         now = time.time_ns() // 1000
         if expires is None and self.policy.approval_s is not None:
@@ -73,6 +78,7 @@ class People(House):
             reason=reason,
             key=self.key,
             context=context,
+            widens=widens,
         )
 
     async def review(self, run_id: str) -> Doc:
@@ -105,11 +111,17 @@ class People(House):
         text: str = "",
         data: Json = None,
         expires: Expiry = None,
+        shown: str = "",
     ) -> None:
-        """Answer a question or a review, as this Lead's actor; `resume` then goes on."""
+        """Answer a question or a review, as this Lead's actor; `resume` then goes on.
+
+        `shown` is how the `binding` of `review()` begins that the person saw. Something else that
+        waits by now is then not approved; and only with it do claims of steps beyond their workers
+        count.
+        """
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
-            said = answering(question, choice, self.actor, self.key, text, data, expires)
+            said = answering(question, choice, self.actor, self.key, text, data, expires, shown)
             await run.said(said)
 
     async def pause(self, run_id: str, reason: str = "") -> None:
@@ -157,20 +169,25 @@ def approval_of(  # noqa: PLR0913 - all that an approval says
     reason: str = "",
     key: PrivateKey | None = None,
     context: str = "",
+    widens: bool = False,
 ) -> Approval:
-    """An approval of a plan that was checked, with an id nobody has had."""
+    """An approval of a plan that was checked, with an id nobody has had.
+
+    `widens`: whether the approver was shown what steps claim beyond their workers, and allows it.
+    """
     if expires and expires <= now:
         raise UsageError("an approval that has already ended allows nothing")
     limits = limits_of(policy)
     found = Approval(
         id=os.urandom(16).hex(),
         actor=actor,
-        binding=plan_binding(doc, values, catalog, expires, context, limits),
+        binding=plan_binding(doc, values, catalog, expires, context, limits, widens=widens),
         given=now,
         expires=expires,
         reason=reason,
         parts=parts_of(doc, values, catalog, context),
         limits=limits,
+        widens=widens,
         key=key.name if key is not None else "",
     )
     found = msgspec.structs.replace(found, seal=found.sealed())
@@ -231,12 +248,19 @@ class answering:  # noqa: N801 - it reads as the verb that it is
     text: str = ""
     data: Json = None
     expires: Expiry = None
+    shown: str = ""
 
     def word(self, state: State, now: Now) -> Word:
         """What is said to the run."""
-        until = ends(self.expires, now.wall)
         more = words_with(
-            state, self.question, self.choice, self.actor, now, expires=until, key=self.key
+            state,
+            self.question,
+            self.choice,
+            self.actor,
+            now,
+            expires=ends(self.expires, now.wall),
+            key=self.key,
+            shown=self.shown,
         )
         details = {
             "id": self.question,

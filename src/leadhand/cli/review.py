@@ -23,10 +23,12 @@ from leadhand.cli.plans import in_library, is_plan
 from leadhand.cli.review_plan import print_warnings, review_plan
 from leadhand.cli.reviewed import print_review
 from leadhand.cli.text import clean
+from leadhand.core.visible import visible
 from leadhand.errors import Conflict, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
+    from leadhand.core.records import Revision
     from leadhand.core.state import State
     from leadhand.settings import Settings
 
@@ -148,15 +150,16 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
     if choice == "request_changes" and not (state.started and state.started.replans):
         raise UsageError("the plan is a given document, and nobody can change it but you: amend it")
     details: Doc = {"id": question, "choice": choice, "text": text or ""}
-    shown = binding(state, revision.hash, revision.add, 0)
+    shown = binding(state, revision, 0)
     if choice == "approve":
-        if options["hash"] is None and not _confirmed(console, state, options):
+        seen = options["hash"] or _confirmed(console, state, options)
+        if seen is None:
             console.say("nothing was approved")
             return 5
-        details["approval"] = {
-            **(approval_words(settings, state, options["expires"], options["key"]) or {}),
-            "shown": (options["hash"] or shown).lower(),
-        }
+        details["approval"] = approval_words(
+            settings, state, options["expires"], options["key"], shown=seen.lower()
+        )
+        shown = _bound(console, state, revision, seen.lower())
     _run, answer = say(settings, state.run, "answer", **details)
     with reading(settings) as reader:
         waits = still_needs(reader.state(state.run))
@@ -172,23 +175,44 @@ def approval_words(
     *,
     question: str = "",
     choice: str = "approve",
+    shown: str = "",
 ) -> Doc | None:
-    """What goes with an answer that allows something: when it ends, and a signature."""
+    """What goes with an answer that allows something: when it ends, what was shown, a signature."""
     from leadhand.app.people import approver_key, ends
     from leadhand.engine.approvals import words_with
 
     now = _now()
     until, signer = ends(expires, now.wall), approver_key(key or settings.approver_key)
     actor = actor_of(settings)
-    return words_with(state, question, choice, actor, now, expires=until, key=signer)
+    return words_with(state, question, choice, actor, now, expires=until, key=signer, shown=shown)
 
 
-def _confirmed(console: Console, state: State, options: Doc) -> bool:
-    """On a terminal, it is shown and asked; a script has read what it approves."""
+def _confirmed(console: Console, state: State, options: Doc) -> str | None:
+    """Show it and ask, on a terminal; return the hash of what was shown, None when it is refused.
+
+    Where nothing is shown (`--yes`, or no terminal), the hash leaves out what the plan claims
+    beyond its workers: that counts only for a person who was shown it.
+    """
+    from leadhand.core.approval import binding
+
+    revision = state.pending
+    assert revision is not None
     if not console.can_prompt or options["yes"]:
-        return True
+        return binding(state, revision, 0, widens=False)
     print_review(console, _document(state))
-    return click.confirm("Allow exactly this?", err=True)
+    return binding(state, revision, 0) if click.confirm("Allow exactly this?", err=True) else None
+
+
+def _bound(console: Console, state: State, revision: Revision, seen: str) -> str:
+    """The hash that is approved; says what is not, since it was not shown."""
+    from leadhand.core.approval import binding, claimed_by, was_shown
+    from leadhand.core.promises import in_words
+
+    if was_shown(state, revision, seen):
+        return binding(state, revision, 0)
+    for line in in_words(claimed_by(state, revision)):
+        console.say(f"{visible(line)}; not shown, so it does not count. Fix: approve with --hash")
+    return binding(state, revision, 0, widens=False)
 
 
 def _print_decided(console: Console, state: State, choice: str, answer: Doc, waits: str) -> None:

@@ -13,6 +13,7 @@ import click
 from leadhand.cli.reviewed import print_parts
 from leadhand.cli.text import clean, count
 from leadhand.core.moments import iso, utc
+from leadhand.core.visible import visible
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -96,12 +97,16 @@ def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options:
             f"{plan} is not what was shown: its hash begins with {doc['binding'][:16]}, not with "
             f"{wanted[:64]}. Fix: look at it again with `leadhand review {plan}`"
         )
+    shown = bool(wanted)
     if not wanted and console.can_prompt and not options["yes"]:
         _print(console, doc, plan)
         if not click.confirm("Allow exactly this?", err=True):
             console.say("nothing was approved")
             return 5
-    approval = _made(prepared, options)
+        shown = True
+    for line in [] if shown else doc["widens"]:
+        console.say(f"{visible(line)}; not shown, so it does not count. Fix: approve with --hash")
+    approval = _made(prepared, options, widens=shown and bool(doc["widens"]))
     text = json.dumps(approval.to_doc(), indent=2, ensure_ascii=False)
     if not options["output"]:
         console.text(text)
@@ -121,7 +126,7 @@ def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options:
     return 0
 
 
-def _made(prepared: Prepared, options: Doc) -> Approval:
+def _made(prepared: Prepared, options: Doc, *, widens: bool) -> Approval:
     from leadhand.app.people import approval_of, approver_key, ends
 
     settings = prepared.settings
@@ -138,6 +143,7 @@ def _made(prepared: Prepared, options: Doc) -> Approval:
         reason=options["reason"] or "",
         key=approver_key(options["key"] or settings.approver_key),
         context=_context(prepared),
+        widens=widens,
     )
 
 

@@ -144,6 +144,7 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
     from leadhand.core import graph
     from leadhand.core.catalog import effective_risk
     from leadhand.core.durations import seconds
+    from leadhand.core.promises import is_idempotent
 
     by_id = {step["id"]: step for step in doc["steps"]}
     rows = []
@@ -165,7 +166,7 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
                 if limit is not None
                 else (offer.timeout_s if offer and offer.timeout_s else policy.timeout_s),
                 "attempts": _attempts(step, policy),
-                "idempotent": step.get("idempotent", offer.idempotent if offer else False),
+                "idempotent": is_idempotent(step, offer),
                 "criteria": step.get("success_criteria"),
                 "failure_action": step.get("failure_action"),
                 "not_before": step.get("not_before"),

@@ -3,7 +3,8 @@
 The *binding* covers the revision (its hash covers the steps and every revision before), the plan's
 own words besides its steps, the values of its parameters, the workers that may do the steps with
 their versions (a version is a digest of source or argv, working directory and environment names,
-unless its author says otherwise), the limits it runs under, and when the approval ends. Anything
+unless its author says otherwise), the limits it runs under, what steps claim beyond their workers
+(`core/promises.py`, unless the approver was not shown it), and when the approval ends. Anything
 that differs gives another binding, and an approval of another binding is no approval.
 
 `plan_binding` is the same for a plan that is not running yet, so that it can be approved on its own
@@ -22,14 +23,17 @@ import msgspec
 from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.looser import looser
+from leadhand.core.promises import is_persons, may_widen, widenings
 from leadhand.core.wording import listed
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.core.events import RunStarted
+    from leadhand.core.events import RevisionProposed, RunStarted
     from leadhand.core.plan import Doc, Json
+    from leadhand.core.promises import Claims
+    from leadhand.core.records import Revision
     from leadhand.core.state import State
 
 FORM = "leadhand approval 1"
@@ -56,6 +60,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Digests of what the binding covers, part by part, so that a change can be named."""
     limits: dict[str, Any] = {}
     """What it was given under: `core/looser.py`. Empty in approvals from before there were any."""
+    widens: bool = False
+    """Whether the approver was shown what steps claim beyond their workers, and allows it."""
     key: str = ""
     seal: str = ""
     """A digest of all of the above."""
@@ -83,6 +89,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         doc = {name: each for name, each in self.to_doc().items() if name not in _OUTSIDE}
         if not self.limits:
             del doc["limits"]
+        if not self.widens:
+            del doc["widens"]
         return digest(FORM, "seal", canonical(doc))
 
     def to_sign(self) -> bytes:
@@ -100,18 +108,43 @@ def versions(steps: Iterable[Doc], catalog: Catalog) -> dict[str, str]:
     return {name: known[name].version if name in known else "" for name in sorted(names)}
 
 
-def binding(state: State, revision_hash: str, add: Iterable[Doc], expires: int) -> str:
-    """What allowing a revision of a run allows."""
+def binding(
+    state: State, revision: Revision | RevisionProposed, expires: int, *, widens: bool = True
+) -> str:
+    """What allowing a revision of a run allows; without `widens`, its claims beyond its workers
+    are left out, as they are for a person who was not shown them.
+    """
     if state.started is None:
         return ""
-    return bind(state.started, revision_hash, versions(add, state.catalog), expires)
+    claimed = claimed_by(state, revision) if widens else {}
+    workers = versions(revision.add, state.catalog)
+    return bind(state.started, revision.hash, workers, expires, claimed)
 
 
-def bind(started: RunStarted, revision_hash: str, workers: Mapping[str, str], expires: int) -> str:
-    """The same, from what the log holds."""
+def claimed_by(state: State, revision: Revision | RevisionProposed) -> dict[str, Claims]:
+    """What a revision claims beyond its workers, where that is for its author to claim."""
+    claimed = widenings(revision.add, state.catalog)
+    return claimed if claimed and may_widen(state.started, revision) else {}
+
+
+def was_shown(state: State, revision: Revision, shown: str) -> bool:
+    """Whether what somebody saw, by how its hash begins, is the revision with all it claims."""
+    return bool(shown) and binding(state, revision, 0).startswith(shown)
+
+
+def bind(
+    started: RunStarted,
+    revision_hash: str,
+    workers: Mapping[str, str],
+    expires: int,
+    claimed: Mapping[str, Json] | None = None,
+) -> str:
+    """The same, from what the log holds; `claimed` is what steps claim beyond their workers."""
     parts = [canonical(started.plan), canonical(started.params), canonical(dict(workers))]
     if started.decide_version >= LIMITS_SINCE:
         parts.append(canonical(started.policy))
+    if claimed:
+        parts.append(canonical(dict(claimed)))
     return digest(FORM, started.run, revision_hash, *parts, str(expires))
 
 
@@ -143,9 +176,12 @@ def plan_binding(
     expires: int,
     context: str = "",
     limits: Doc | None = None,
+    *,
+    widens: bool = True,
 ) -> str:
-    """What allowing a plan document allows."""
-    found = versions(plan.get("steps", ()), catalog)
+    """What allowing a plan document allows; `widens` as for `binding`."""
+    steps = plan.get("steps", ())
+    found = versions(steps, catalog)
     parts: list[str | bytes] = [
         canonical(_covered(plan)),
         canonical(dict(params)),
@@ -155,6 +191,9 @@ def plan_binding(
     ]
     if limits:
         parts.append(canonical(limits))
+    claimed = widenings(steps, catalog) if widens and is_persons(plan) else {}
+    if claimed:
+        parts.append(canonical(claimed))
     return digest(FORM, "plan", *parts)
 
 
@@ -170,6 +209,7 @@ def parts_of(
     pieces["the order of steps"] = [step.get("id") for step in steps]
     pieces |= {f"parameter {name}": value for name, value in params.items()}
     pieces |= {f"worker {name}": each for name, each in versions(steps, catalog).items()}
+    pieces |= {f"what step {step} claims": each for step, each in widenings(steps, catalog).items()}
     pieces["the context"] = context
     return {name: digest(canonical(each))[:PART_CHARS] for name, each in pieces.items()}
 
@@ -192,7 +232,10 @@ def refuse_other(approval: Approval, plan: Doc, started: RunStarted) -> None:
     context, limits = str(started.plan.get("context", "")), approval.limits
     if approval.seal != approval.sealed():
         raise Conflict("the approval was changed after it was given, and allows nothing")
-    if approval.binding != plan_binding(plan, params, catalog, approval.expires, context, limits):
+    bound = plan_binding(
+        plan, params, catalog, approval.expires, context, limits, widens=approval.widens
+    )
+    if approval.binding != bound:
         before, after = approval.parts, parts_of(plan, params, catalog, context)
         names = [*before, *(name for name in after if name not in before)]
         changed = [name for name in names if before.get(name) != after.get(name)]

@@ -13,6 +13,8 @@ from leadhand.core.check_coupling import check_coupling
 from leadhand.core.check_estimates import check_estimates
 from leadhand.core.check_facts import check_facts
 from leadhand.core.check_words import check_words
+from leadhand.core.promises import CLAIMED, widenings
+from leadhand.core.wording import shown
 
 if TYPE_CHECKING:
     from leadhand.core.findings import Findings
@@ -21,9 +23,25 @@ if TYPE_CHECKING:
 
 def check_whole(whole: Whole, out: Findings, *, advice: bool) -> None:
     """Everything about a plan that is more than its steps."""
+    _check_promises(whole, out)
     check_facts(whole, out, advice=advice)
     check_coupling(whole, out, advice=advice)
     check_estimates(whole, out, advice=advice)
     if advice:
         check_contract(whole, out)
         check_words(whole, out)
+
+
+def _check_promises(whole: Whole, out: Findings) -> None:
+    """What steps claim beyond their workers: it counts once a person was shown and approved it."""
+    if whole.catalog is None:
+        return
+    fix = "Declare it with the worker; else it counts only once a person has approved it as shown."
+    if not whole.persons:
+        fix = (
+            'Declare it with the worker: "planner" says who wrote this plan, and no approval helps.'
+        )
+    for ident, claims in widenings(whole.steps.values(), whole.catalog).items():
+        for field, several in claims.items():
+            message = f"step {shown(ident)}: {CLAIMED[field].format(', '.join(several))}"
+            out.add("promise-widened", whole.place(ident, field), message, fix)

@@ -16,8 +16,9 @@ from leadhand.core import holds, reviewing
 from leadhand.core.answers import answer_events
 from leadhand.core.effects import Effect, StopAttempt
 from leadhand.core.evolve_people import REDOABLE, REOPENS_SINCE
-from leadhand.core.facts import broken_promises, given, is_flag, misgiven
+from leadhand.core.facts import broken_promises, is_flag, misgiven
 from leadhand.core.moves import SECOND, Move
+from leadhand.core.promises import given
 from leadhand.core.reviewing import NO_PERSON, approve, reject, request_changes
 from leadhand.core.revise import findings, propose
 from leadhand.core.wording import meant
@@ -233,7 +234,8 @@ def _refuse_misgiven(facts: list[str], value: Json) -> None:
 def _vouched(state: State, ident: str, data: Json, *, denies: bool = False) -> None:
     """Whoever says that a step is done brings what it promised; who was asked may deny it."""
     step = state.steps[ident]
-    promised = given(step.doc, state.catalog.offer(step.worker, step.action))
+    offer = state.catalog.offer(step.worker, step.action)
+    promised = given(step.doc, offer, widened=step.widened)
     if denies:
         promised = tuple(fact for fact in promised if not is_flag(fact))
     broken = broken_promises(promised, data) if promised else []

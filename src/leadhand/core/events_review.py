@@ -42,6 +42,8 @@ class ApprovalGiven(Event, frozen=True, tag=True, kw_only=True):
     signature: str = ""
     approval: str = ""
     """The id of the approval of the plan that this is, when it was given before the run."""
+    widens: list[str] = []
+    """Steps whose claims beyond their workers they were shown, and the binding covers."""
 
 
 class ChangesRequested(Event, frozen=True, tag=True):
@@ -103,6 +105,8 @@ class RevisionApproved(Event, frozen=True, tag=True):
     """What revisions to come may do without asking again, when a person drew it."""
     expires: int = 0
     """After this no step of it may start, in UTC microseconds; 0 for never."""
+    widens: list[str] = []
+    """Steps whose claims beyond their workers count: everybody who allowed it was shown them."""
 
 
 class RevisionRejected(Event, frozen=True, tag=True):

@@ -205,6 +205,7 @@ def _install(state: State, revision: Revision, event: ev.RevisionApproved, waits
             not_before=event.instants.get(ident, 0),
             revision=revision.number,
             approved=bool(revision.approvals),
+            widened=ident in event.widens,
             expires=event.expires,
         )
     state.unsettled += len(revision.add)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leadhand.core.promises import beside, given, joined
 from leadhand.core.wording import closest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from leadhand.core.catalog import Offer
-    from leadhand.core.plan import Doc, Goal, Json
+    from leadhand.core.plan import Goal, Json
     from leadhand.core.state import State, StepState
 
 HAVE = "have"
@@ -25,16 +25,6 @@ HAVE = "have"
 def is_flag(fact: str) -> bool:
     """Whether a fact carries no data."""
     return ":" in fact
-
-
-def names(value: Json) -> tuple[str, ...]:
-    """The facts in a field that holds one or several."""
-    return (value,) if isinstance(value, str) else tuple(value or ())
-
-
-def given(step: Doc, offer: Offer | None) -> tuple[str, ...]:
-    """What a step promises: its own word, else its worker's."""
-    return names(step["gives"]) if "gives" in step else (offer.gives if offer else ())
 
 
 def broken_promises(promised: Sequence[str], data: Json) -> list[str]:
@@ -69,10 +59,9 @@ def true_facts(state: State, goal: Goal) -> dict[str, str]:
     done = [step for step in state.steps.values() if step.status == "succeeded"]
     for step in sorted(done, key=lambda each: (each.ended, each.order)):
         offer = state.catalog.offer(step.worker, step.action)
-        dropped = names(step.doc["drops"]) if "drops" in step.doc else offer.drops if offer else ()
-        for fact in dropped:
+        for fact in joined(step.doc, offer, "drops", widened=step.widened):
             true.pop(fact, None)
-        true.update(dict.fromkeys(given(step.doc, offer), step.id))
+        true.update(dict.fromkeys(given(step.doc, offer, widened=step.widened), step.id))
     return true
 
 
@@ -88,7 +77,8 @@ def wanted_values(state: State, goal: Goal, value: Callable[[StepState], Json]) 
         giver = state.steps.get(true.get(fact, ""))
         if giver is not None:
             offer = state.catalog.offer(giver.worker, giver.action)
-            found[fact] = _of_step(fact, given(giver.doc, offer), value(giver), giver.data_ref)
+            gives = beside(giver.doc, offer, fact)
+            found[fact] = _of_step(fact, gives, value(giver), giver.data_ref)
         elif fact in true:
             have = goal.have.get(fact, state.params.get(fact))
             found[fact] = True if is_flag(fact) else have

@@ -59,6 +59,8 @@ RULES: dict[str, str] = {
     "I51": "a call of a model is known by digests of what was asked and what was answered",
     "L3": "everything in flight has a deadline",
     "L5": "success is verified, never claimed",
+    "L13": "a step counts for no more than its worker promises, unless a person wrote what it "
+    "claims and all who allowed it were shown that",
     "form": "an event makes sense at all",
 }
 

@@ -59,6 +59,7 @@ class Entry:
         "tries",
         "unseen",
         "until",
+        "widened",
         "worker",
     )
 
@@ -85,6 +86,8 @@ class Entry:
         self.happened = False
         """An attempt had its effect though it did not succeed."""
         self.tolerated = False
+        self.widened = False
+        """People allowed what it claims beyond its worker."""
 
     @property
     def settled(self) -> bool:
@@ -111,6 +114,8 @@ class Pending(NamedTuple):
     """How many must, once they were asked."""
     allowed: dict[str, Any]
     """Who did."""
+    by_person: bool
+    """Whether a person wrote it."""
 
 
 class Book:
@@ -229,10 +234,12 @@ class Book:
         return spec is not None and spec.kind == "human"
 
     def idempotent(self, step: Entry, worker: str) -> bool:
-        """Whether a worker may do a step twice: the step's own word, else the worker's."""
-        own = step.doc.get("idempotent")
+        """Whether a worker may do a step twice: it says so, and the step does not deny it."""
         offer = self.offer(worker, step.doc.get("action", ""))
-        return bool(own) if own is not None else bool(offer and offer.idempotent)
+        own = step.doc.get("idempotent")
+        if own is False:
+            return False
+        return bool(offer and offer.idempotent) or (own is True and step.widened)
 
     def price(self, step: Entry, worker: str) -> float:
         """What an attempt reserves."""
@@ -245,12 +252,14 @@ class Book:
         self.data[step.id] = data
         self.idle = 0
         offer = self.offer(step.worker, step.doc.get("action", ""))
-        drops, gives = (offer.drops, offer.gives) if offer else ((), ())
-        for fact in several(step.doc.get("drops", drops)):
+        theirs, own = offer.drops if offer else (), several(step.doc.get("drops"))
+        for fact in own if step.widened and "drops" in step.doc else (*theirs, *own):
             if self.facts.get(fact, self.at) < self.at:
                 del self.facts[fact]
-        for fact in several(step.doc.get("gives", gives)):
-            self.facts[fact] = self.at
+        theirs = offer.gives if offer else ()
+        for fact in several(step.doc.get("gives", theirs)):
+            if step.widened or fact in theirs:
+                self.facts[fact] = self.at
 
     # What is in flight.
 

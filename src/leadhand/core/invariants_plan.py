@@ -11,6 +11,7 @@ from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants_book import Book, Entry, Pending
 from leadhand.core.invariants_people import pass_hold
+from leadhand.core.invariants_promises import bound, check_widened, written_by_person
 from leadhand.core.plan import RISKS, worst
 from leadhand.core.review import ENDS_SINCE, Reach, outside, reach, widened
 
@@ -104,7 +105,15 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
     if event.author == DOCUMENT and event.number > 1:
         book.wrong("I24", f"{what} is by a document, which names no planner and is never revised")
     book.pending = Pending(
-        event.number, event.hash, event.add, event.cancel, event.final, person, [], {}
+        event.number,
+        event.hash,
+        event.add,
+        event.cancel,
+        event.final,
+        person,
+        [],
+        {},
+        written_by_person(book, event),
     )
 
 
@@ -158,7 +167,8 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
     if not event.actor or event.actor == "policy" or event.actor in pending.allowed:
         book.wrong("I26", f"revision {event.number} was allowed by {event.actor or 'nobody'} twice")
     workers = versions(pending.add, Catalog(book.catalog.values()))
-    if event.binding != bind(book.start, event.hash, workers, event.expires):
+    claimed = bound(book, pending, event)
+    if event.binding != bind(book.start, event.hash, workers, event.expires, claimed):
         book.wrong("I24", f"{event.actor} allowed something else than revision {event.number}")
     if event.approval and workers != versions(pending.add, Catalog(book.start.catalog)):
         book.wrong("I24", f"{event.actor} allowed other workers than do revision {event.number}")
@@ -194,6 +204,7 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
         who = f"{len(pending.allowed)} of {needed} people"
         book.wrong("I24", f"revision {event.number} goes on, allowed by {who}")
     _check_permit(book, pending, event)
+    check_widened(book, pending, event)
     if event.envelope:
         book.envelope = event.envelope
     book.pending = None
@@ -204,7 +215,7 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
         book.wrong("I22", f"{book.idle} revisions in a row brought nothing")
     for ident in pending.cancel:
         _cancel(book, ident)
-    _accept(book, pending)
+    _accept(book, pending, event.widens)
     if len(book.steps) > book.policy.steps_max:
         book.wrong("I31", f"{len(book.steps)} steps of at most {book.policy.steps_max}")
     if pending.add or pending.final:
@@ -242,7 +253,7 @@ def _cancel(book: Book, ident: str) -> None:
     drop_questions(book, ident)
 
 
-def _accept(book: Book, pending: Pending) -> None:
+def _accept(book: Book, pending: Pending, widens: list[str]) -> None:
     depth = max((step.depth for step in book.forsaken), default=0)
     for doc in pending.add:
         ident = doc["id"]
@@ -251,6 +262,7 @@ def _accept(book: Book, pending: Pending) -> None:
             continue
         book.steps[ident] = Entry(doc)
         book.steps[ident].depth = depth
+        book.steps[ident].widened = ident in widens
         for name in (doc["worker"], *doc.get("alternatives", ())):
             if book.offer(name, doc.get("action", "")) is None:
                 what = f"{doc.get('action') or 'this'}, which {name} does not offer"

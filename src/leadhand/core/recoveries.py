@@ -18,7 +18,7 @@ import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
-from leadhand.core.facts import given
+from leadhand.core.promises import given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -132,7 +132,7 @@ class _Log:
             case ev.RevisionProposed():
                 self.proposed = event
             case ev.RevisionApproved() if self.proposed is not None:
-                self._planned(self.proposed)
+                self._planned(self.proposed, event.widens)
             case ev.RecoveryDecided():
                 self._decided(event)
             case ev.AttemptReported():
@@ -155,7 +155,7 @@ class _Log:
             case _:
                 pass  # decides nothing
 
-    def _planned(self, revision: ev.RevisionProposed) -> None:
+    def _planned(self, revision: ev.RevisionProposed, widens: list[str]) -> None:
         if revision.add:
             for ident in self.forsaken:
                 self.next[ident] = {str(doc["id"]) for doc in revision.add}
@@ -163,7 +163,7 @@ class _Log:
         for doc in revision.add:
             ident = str(doc["id"])
             offer = self.catalog.offer(str(doc.get("worker", "")), str(doc.get("action", "")))
-            self.gives[ident] = frozenset(given(doc, offer))
+            self.gives[ident] = frozenset(given(doc, offer, widened=ident in widens))
             if doc.get("supersedes"):
                 self.heirs[str(doc["supersedes"])] = ident
                 self._verdict(str(doc["supersedes"]), won=False)

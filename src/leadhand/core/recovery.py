@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.core.catalog import doers
 from leadhand.core.durations import SECONDS_MAX, seconds
 from leadhand.core.plan import failure_action_of
+from leadhand.core.promises import is_idempotent
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -134,11 +135,8 @@ def _restarts(step: StepState) -> int:
 
 
 def idempotent(step: StepState, offer: Offer | None) -> bool:
-    """Whether doing it twice is the same as doing it once: the step's word, else its worker's."""
-    own = step.doc.get("idempotent")
-    if own is not None:
-        return bool(own)
-    return offer.idempotent if offer else False
+    """Whether doing it twice is the same as doing it once: see `core/promises.py`."""
+    return is_idempotent(step.doc, offer, widened=step.widened)
 
 
 def may_have_happened(step: StepState) -> bool:

@@ -165,6 +165,8 @@ class StepView(msgspec.Struct, frozen=True):
     reason: str = ""
     planned: Doc = {}
     """The step as it was planned: parameters, needs, gives, drops and the rest."""
+    widened: bool = False
+    """Whether a person allowed what it claims beyond its worker: `core/promises.py`."""
 
 
 class Recommendation(str):

@@ -97,8 +97,9 @@ def reach(
         for name, offer in zip(names, offers, strict=True):
             own, theirs = step.get("effects"), offer.effects if offer else None
             declared = theirs if own is None else own
-            if own is not None and theirs is not None and version >= ENDS_SINCE:
-                declared = [*own, *theirs]  # Whoever plans cannot talk a worker's effects away.
+            if own is not None and version >= ENDS_SINCE:
+                # Whoever plans cannot talk a worker's effects away, nor speak for a silent one.
+                declared = [*own, *theirs] if theirs is not None else own or None
             effects.update(declared if declared is not None else (f"undeclared:{name}",))
             scope.update(offer.writes if offer else ())
     return Reach(frozenset(workers), frozenset(effects), risk, frozenset(scope), cost)

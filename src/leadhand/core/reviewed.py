@@ -12,6 +12,7 @@ from leadhand.core.approval import binding, versions
 from leadhand.core.catalog import effective_risk
 from leadhand.core.diff import diff, lines, path_text
 from leadhand.core.looser import limits_of
+from leadhand.core.promises import in_words, is_persons, may_widen, widenings
 from leadhand.core.review import outside, reach, reach_of, widened
 from leadhand.core.reviewing import instants
 from leadhand.core.revisions import head_of, origin_of, plan_of
@@ -19,10 +20,11 @@ from leadhand.core.state import SETTLED
 from leadhand.core.visible import visible_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Json
+    from leadhand.core.promises import Claims
     from leadhand.core.review import Reach
     from leadhand.core.state import Now, State
 
@@ -45,7 +47,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "revision": revision.number if revision else state.revision,
         "revision_hash": revision.hash if revision else state.head,
         "author": revision.author if revision else "",
-        "binding": binding(state, revision.hash, add, 0) if revision else "",
+        "binding": binding(state, revision, 0) if revision else "",
         "people": revision.people if revision else 0,
         "approvals": [
             {"actor": each.actor, "expires": each.expires, "reason": each.reason, "key": each.key}
@@ -60,6 +62,7 @@ def review_doc(state: State, now: Now) -> Doc:
         **_reach_doc(add, state.catalog, wanted, head_of(state.started)),
         "steps": list(add),
         "instants": instants(add, now),
+        **_claims_of(state, add),
         "envelope": envelope,
         "revisable": _revisable(state, wanted, envelope),
         "outside": outside(envelope, wanted, state.spent) if envelope is not None else [],
@@ -96,7 +99,22 @@ def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) 
         }
         if plan.get("planner")
         else None,
+        **_claims_doc(widenings(steps, catalog), lambda _: is_persons(plan)),
     }
+
+
+def _claims_of(state: State, steps: list[Doc]) -> Doc:
+    revision, claimed = state.pending, widenings(steps, state.catalog)
+    if revision is None:
+        return _claims_doc(claimed, lambda step: state.steps[step].widened)
+    return _claims_doc(claimed, lambda _: may_widen(state.started, revision))
+
+
+def _claims_doc(claimed: dict[str, Claims], counts: Callable[[str], bool]) -> Doc:
+    """What steps claim beyond their workers: that which counts once it is approved, the rest."""
+    widens = {step: each for step, each in claimed.items() if counts(step)}
+    rest = {step: each for step, each in claimed.items() if step not in widens}
+    return {"widens": in_words(widens), "overclaims": in_words(rest)}
 
 
 def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: Reach, plan: Doc) -> Doc:

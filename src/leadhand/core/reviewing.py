@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leadhand.core import events as ev
-from leadhand.core.approval import Approval, binding, versions
+from leadhand.core.approval import Approval, binding, claimed_by, versions, was_shown
 from leadhand.core.calendar import next_instant
 from leadhand.core.catalog import Catalog
 from leadhand.core.effects import Effect, Notify
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.promises import in_words, may_widen, widenings
 from leadhand.core.records import Revision
 from leadhand.core.review import (
     ENDS_SINCE,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 Moves = tuple[list[ev.Event], list[Effect]]
 NO_PERSON = ("", "policy", "nobody")
 """Whom the log names where no person spoke."""
+CLAIMS_TOLD = 20
+"""How many uncounted claims a reason names."""
 
 
 def ruled(
@@ -62,8 +65,25 @@ def ruled(
         requested = ev.ReviewRequested(number, hash_, text, found.people)
         return [requested], [Notify("waiting", text)]
     ends = envelope.get("expires", 0) if found.inside and envelope else 0
-    when = instants(add, now)
-    return [ev.RevisionApproved(number, hash_, "policy", found.reason, when, expires=ends)], []
+    when, why = instants(add, now), _with_uncounted(found.reason, state, revision)
+    return [ev.RevisionApproved(number, hash_, "policy", why, when, expires=ends)], []
+
+
+def _with_uncounted(
+    reason: str,
+    state: State,
+    revision: ev.RevisionProposed | Revision,
+    allowed: Iterable[str] = (),
+) -> str:
+    """The reason, and what steps claim beyond their workers without a person having allowed it."""
+    claimed = widenings(revision.add, state.catalog)
+    left = in_words({step: each for step, each in claimed.items() if step not in allowed})
+    if not left:
+        return reason
+    persons = may_widen(state.started, revision)
+    why = "no person was shown and allowed it" if persons else f"{revision.author} is a planner"
+    told = f"what does not count, since {why}: {'; '.join(left[:CLAIMS_TOLD])}"
+    return f"{reason}; {told}" if reason else told
 
 
 def _who(people: int) -> str:
@@ -118,13 +138,14 @@ def _approved_beforehand(
     )
     events: list[ev.Event] = [ev.ReviewRequested(revision.number, revision.hash, text, people)]
     for each in given[:people]:
+        shown = binding(state, waiting, 0) if each.widens else ""
         said = approve(
             state,
             waiting,
             each.actor,
             each.reason,
             now,
-            Words(each.expires, each.key, each.signature, approval=each.id),
+            Words(each.expires, each.key, each.signature, shown, approval=each.id),
         )
         waiting.approvals += [event for event in said if isinstance(event, ev.ApprovalGiven)]
         events += said
@@ -170,7 +191,10 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
     signature: str = ""
     shown: str = ""
-    """How the hash begins of what they saw: if something else waits by now, it is not allowed."""
+    """How the hash begins of what they saw: if something else waits by now, it is not allowed.
+
+    Only with that hash does an approval cover what steps claim beyond their workers.
+    """
     approval: str = ""
     """The id of the approval of the plan that this is."""
 
@@ -186,8 +210,9 @@ def approve(
     """A person allows a revision. It goes on once as many have as must."""
     said = more or Words()
     expires, shown = said.expires, said.shown
-    waits = binding(state, revision.hash, revision.add, 0)
-    if not waits.startswith(shown):
+    waits, claimed = binding(state, revision, 0), claimed_by(state, revision)
+    seen = was_shown(state, revision, shown)
+    if not seen and not binding(state, revision, 0, widens=False).startswith(shown):
         raise Conflict(
             f"what waits is not what was approved: its hash begins with {waits[:16]}, not with "
             f"{shown[:64]}. Fix: look at it again with `leadhand review {state.run}`"
@@ -216,26 +241,29 @@ def approve(
         number=revision.number,
         hash=revision.hash,
         actor=actor,
-        binding=binding(state, revision.hash, revision.add, expires),
+        binding=binding(state, revision, expires, widens=seen),
         expires=expires,
         reason=reason,
         key=said.key,
         signature=said.signature,
         approval=said.approval,
+        widens=list(claimed) if seen else [],
     )
     everybody = [*revision.approvals, given]
     if len(everybody) < revision.people:
         return [given]
     ends = [each.expires for each in everybody if each.expires]
     until = min(ends, default=0)
+    allowed = [step for step in claimed if all(step in each.widens for each in everybody)]
     approved = ev.RevisionApproved(
         revision.number,
         revision.hash,
         ", ".join(each.actor for each in everybody),
-        reason,
+        _with_uncounted(reason, state, revision, allowed),
         instants(revision.add, now),
         _envelope(state, revision, until, now),
         until,
+        allowed,
     )
     return [given, approved]
 

@@ -95,6 +95,7 @@ _SEMANTICS = {
     "fact-dropped": ("LH204", _E, "a step takes back a fact that a later or concurrent one needs"),
     "rollback-partial": ("LH205", _W, "a rollback is asked for, and a step cannot be taken back"),
     "fact-unchecked": ("LH206", _N, "a step needs a fact that is claimed and never checked"),
+    "promise-widened": ("LH210", _W, "a step claims more than its worker promises"),
 }
 
 _CONTRACT = {

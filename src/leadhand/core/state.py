@@ -100,6 +100,8 @@ class StepState(msgspec.Struct, gc=False):
     """Which revision put it into the plan."""
     approved: bool = False
     """A person allowed it, not the policy."""
+    widened: bool = False
+    """People were shown what it claims beyond its worker, and allowed it: `core/promises.py`."""
     expires: int = 0
     """When its approval ends, in UTC microseconds; 0 for never."""
     held: str = ""

@@ -172,6 +172,7 @@ def step_view(step: StepState, *, data: bool = True) -> StepView:
         recommendations=step.recommendations,
         reason=step.reason,
         planned=fresh(step.doc),
+        widened=step.widened,
     )
 
 

@@ -1,8 +1,9 @@
 """A plan as a whole, for the checks that need more than one step of it.
 
 Everything here is worked out when it is first asked for: a plan that declares no facts and no
-files costs nothing. A step's own word comes before its worker's: what it declares in `writes`,
-`needs` or `est` takes the place of what its worker does in general.
+files costs nothing. What a step promises is what counts once a person has approved the plan: its
+own word, also where it claims more than its worker (`promise-widened` says so). In a plan that a
+planner wrote, and that says so in `planner`, no approval makes that count: see `core/promises.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.core import durations, graph
 from leadhand.core.check_form import join
+from leadhand.core.promises import effects, given, is_persons, joined, names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +35,8 @@ class Whole:
     ) -> None:
         self.plan, self.catalog, self.resources, self.prefix = plan, catalog, resources, prefix
         self.numbered = steps
+        self.persons = is_persons(plan)
+        """Whether what its steps claim beyond their workers may count."""
 
     @cached_property
     def steps(self) -> dict[str, Doc]:
@@ -76,24 +80,22 @@ class Whole:
 
     def touched(self, step: Doc, field: str) -> tuple[str, ...]:
         """What a step reads or writes."""
-        if field in step:
-            return tuple(step[field])
-        offer = self.offer(step)
-        return getattr(offer, field) if offer is not None else ()
+        return joined(step, self.offer(step), field, widened=self.persons)
 
     def effects(self, step: Doc) -> tuple[str, ...] | None:
         """What a step changes in the world; None when nobody says."""
-        if "effects" in step:
-            return tuple(step["effects"])
-        offer = self.offer(step)
-        return offer.effects if offer is not None else None
+        own, offer = tuple(step.get("effects") or ()), self.offer(step)
+        if "effects" in step and (offer is None or offer.effects is None):
+            return own  # for advice, the plan's word will do
+        return effects(step, offer)
 
     def facts(self, step: Doc, field: str) -> tuple[str, ...]:
         """The facts a step needs, gives or drops."""
-        if field in step:
-            return names(step[field])
-        offer = self.offer(step)
-        return getattr(offer, field) if offer is not None else ()
+        if self.catalog is None:
+            return names(step.get(field))
+        if field == "gives":
+            return given(step, self.offer(step), widened=self.persons)
+        return joined(step, self.offer(step), field, widened=self.persons)
 
     def est(self, step: Doc) -> float | None:
         """How long a step is expected to take, in seconds."""
@@ -113,11 +115,6 @@ class Whole:
         if spec is None or offer is None:
             return True  # Reported as unknown; nothing is known of it.
         return spec.kind != "function" or offer.result_check or bool(offer.returns)
-
-
-def names(value: Json) -> tuple[str, ...]:
-    """Facts in their three spellings: a name, a list, an object."""
-    return (value,) if isinstance(value, str) else tuple(value or ())
 
 
 def seconds(value: Json, default: float | None = None) -> float | None:

@@ -17,6 +17,7 @@ from leadhand.core.approval import (
     refuse_void,
     release_binding,
     signed_text,
+    was_shown,
 )
 from leadhand.core.events import ApprovalGiven, StepsReleased
 from leadhand.core.holds import questions, released
@@ -79,16 +80,27 @@ def signed(key: Signer, text: bytes) -> Doc:
 
 
 def own_words(
-    state: State, actor: str, now: Now, *, expires: int = 0, key: Signer | None = None
+    state: State,
+    actor: str,
+    now: Now,
+    *,
+    expires: int = 0,
+    key: Signer | None = None,
+    shown: str = "",
 ) -> Doc:
-    """What somebody says with an approval of the revision that waits: when it ends, signed."""
+    """What somebody says with an approval of the revision that waits: when it ends, signed.
+
+    `shown` is how the hash begins of what they were shown; without it, what the plan claims beyond
+    its workers is no part of what they allow.
+    """
     revision = state.pending
     if not expires and state.policy.approval_s is not None:
         expires = now.wall + int(state.policy.approval_s * 1e6)
     found: Doc = {"expires": expires} if expires else {}
+    found |= {"shown": shown} if shown else {}
     if key is None or revision is None:
         return found
-    bound = binding(state, revision.hash, revision.add, expires)
+    bound = binding(state, revision, expires, widens=was_shown(state, revision, shown))
     return found | signed(key, signed_text(bound, actor, expires))
 
 
@@ -116,11 +128,12 @@ def words_with(
     *,
     expires: int = 0,
     key: Signer | None = None,
+    shown: str = "",
 ) -> Doc | None:
     """What goes with an answer that allows something; None with any other."""
     question = state.questions.get(ident)
     if choice == "approve":
-        return own_words(state, actor, now, expires=expires, key=key)
+        return own_words(state, actor, now, expires=expires, key=key, shown=shown)
     if choice == "release" and key is not None and question is not None:
         return signed(key, release_words(state, question.id, actor))
     return None

@@ -1,9 +1,10 @@
 """The verdict: the engine's own judgement of a report. A claim is not a fact.
 
 1. A failure the worker reported is a failure.
-2. A success is judged by the step's success criteria: named checks of the worker and safe
-   expressions over the report. Without criteria, by the worker's result check; without one,
-   by the form its result was declared to have.
+2. A success is judged by all that was said beforehand: the form that the worker declares for its
+   result, the facts that worker and step promise, the worker's own result check, and the step's
+   success criteria (named checks of the worker and safe expressions over the report). A plan adds
+   to what its worker is held to, and takes nothing away.
 3. Only True counts. A check that raises, an expression that cannot be evaluated, a name
    nobody knows: unmet. Unsure is unmet.
 """
@@ -17,7 +18,8 @@ import msgspec
 
 from leadhand.codec.expressions import ExpressionError, evaluate
 from leadhand.codec.values import plain
-from leadhand.core.facts import broken_promises, given
+from leadhand.core import promises
+from leadhand.core.facts import broken_promises
 from leadhand.core.shape import problems
 from leadhand.ports import ends_us
 
@@ -87,14 +89,10 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
     findings = _form(offer, data) or _kept(step, offer, data)
     kind = "invalid_output" if findings else "criteria_unmet"
     if not findings:
-        action = step.get("action", "")
-        if criteria:
-            names = _names(report, data)
-            checked = (_criterion(worker, action, each, names, offer) for each in criteria)
-            findings = [finding for finding in checked if finding]
-        elif offer.result_check:
-            finding = _named(worker, action, "", data)
-            findings = [finding] if finding else []
+        action, names = step.get("action", ""), _names(report, data)
+        own = [_named(worker, action, "", data)] if offer.result_check else []
+        checked = (_criterion(worker, action, each, names, offer) for each in criteria)
+        findings = [finding for finding in (*own, *checked) if finding]
     if findings:
         message = "; ".join(findings)[:MESSAGE_CHARS_MAX]
         effect = "none" if _harmless(step, offer, worker) else "done"
@@ -110,7 +108,7 @@ def _harmless(step: Doc, offer: Offer, worker: Worker) -> bool:
     nothing. Of a command or a call nothing said means nothing known."""
     if step.get("idempotent") is False:
         return False
-    declared = step.get("effects", offer.effects)
+    declared = promises.effects(step, offer)
     return not declared if declared is not None else worker.spec.kind == "function"
 
 
@@ -121,8 +119,13 @@ def _form(offer: Offer, data: Json) -> list[str]:
 
 
 def _kept(step: Doc, offer: Offer, data: Json) -> list[str]:
-    promised = given(step, offer)
-    return broken_promises(promised, data) if promised else []
+    """Which promises the data breaks: the step's, and the worker's where it gives what the step
+    does not speak of. A claim beyond the worker makes nothing true, and is held against it."""
+    own = promises.names(step.get("gives"))
+    found = broken_promises(own, data) if own else []
+    if "gives" not in step or not set(own) <= set(offer.gives):
+        found += [each for each in broken_promises(offer.gives, data) if each not in found]
+    return found
 
 
 def _names(report: Report, data: Json) -> dict[str, Any]:

@@ -183,7 +183,7 @@ class Hybrid:
         return self._known[1]
 
     def _world(self, view: PlannerView) -> World:
-        return fold(view, self._operators(view), {})
+        return fold(view, {})
 
 
 def _read(notes: Json) -> Notes:

@@ -89,7 +89,7 @@ class Progress:
         for step in view.timeline:
             if step.status not in TRIED and not step.attempts:
                 continue
-            gives = promised(step, operators, "gives")
+            gives = promised(step, view.catalog, "gives")
             fresh = facts.intersection(gives) - true
             name = operator_name(step.worker, step.action)
             if fresh and name not in tried:

@@ -1,25 +1,33 @@
 """Whether a proposal can be carried out from where things stand: lint, then a rehearsal.
 
 What a worker needs must be true when its step starts: given with the goal, given by a step that
-has succeeded, or promised by one that this one waits for. Nothing is run to find that out.
+has succeeded or by a person, or promised by one that this one waits for. What counts as promised
+is the worker's word (`core/promises.py`). Nothing is run to find that out.
+
+Data that a planner writes itself makes nothing true. A need that some worker gives, or that is
+there, is a *fact*: the parameter that takes it refers to it, or repeats its value as it is. A need
+that nobody could give is an ordinary parameter, which a planner fills in as it sees fit.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from leadhand.core import promises, refs
 from leadhand.core.check_proposal import proposal
 from leadhand.core.graph import ancestors, dependencies
 from leadhand.core.graph import order as in_order
 from leadhand.core.wording import listed
-from leadhand.planners.goal.world import names_of, resolved
+from leadhand.planners.goal.operators import takes_of
+from leadhand.planners.goal.world import Fact, given, resolved, successor, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container
 
     from leadhand.core.findings import Finding
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan import Doc, Json
     from leadhand.core.report import PlannerView
     from leadhand.planners.goal.world import Under, World
 
@@ -61,6 +69,7 @@ def unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
     changes |= {s["id"]: (_of(s, "gives", view), _of(s, "drops", view)) for s in steps}
     places = {name: i for i, name in enumerate(in_order(graph))}
     before = {step["id"]: ancestors(graph, step["id"]) for step in steps}
+    all_, sources = _facts(view, world), _sources(changes, world)
     for number, step in enumerate(steps, len(view.timeline) + 1):
         ident, true = step["id"], set(world.facts)
         for name in sorted(before[ident], key=places.__getitem__):
@@ -70,12 +79,87 @@ def unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
             later = ident in before.get(name, ())
             if name != ident and name not in before[ident] and not later:
                 true.difference_update(drops)
-        given = step.get("parameters") or {}
-        unmet = [n for n in _of(step, "needs", view) if n not in true and n not in given]
+        what = " ".join(filter(None, (step["worker"], step.get("action", ""))))
+        bound = step.get("parameters") or {}
+        unmet = [
+            n for n in _of(step, "needs", view) if n not in true and (n in all_ or n not in bound)
+        ]
         if unmet:
-            what = " ".join(filter(None, (step["worker"], step.get("action", ""))))
-            return f"step {number} {what} needs {not_true(unmet, 'which')}"
+            invented = " (data that you write yourself does not make it true)"
+            more = invented if any(need in bound for need in unmet) else ""
+            return f"step {number} {what} needs {not_true(unmet, 'which')}{more}"
+        wrong = _invented(step, true, sources, view)
+        if wrong:
+            return f"step {number} {what} {wrong}"
     return ""
+
+
+def _facts(view: PlannerView, world: World) -> set[str]:
+    """Every fact there is or could be: what is true, and what some worker gives."""
+    offers = (offer for spec in view.catalog.workers.values() for offer in spec.offers.values())
+    return {*world.facts, *(fact for offer in offers for fact in offer.gives)}
+
+
+Sources = Mapping[str, Sequence[Fact]]
+"""The facts by name, each as every step that gives it, or the goal, stands for it."""
+
+
+def _sources(changes: Mapping[str, tuple[Sequence[str], Sequence[str]]], world: World) -> Sources:
+    found: dict[str, list[Fact]] = {name: [fact] for name, fact in world.facts.items()}
+    for step, (gives, _) in changes.items():
+        for name, fact in given(step, tuple(gives)).items():
+            found.setdefault(name, []).append(fact)
+    return found
+
+
+def _invented(step: Doc, true: Container[str], sources: Sources, view: PlannerView) -> str:
+    """The first parameter that takes a fact and holds something else, in words."""
+    offer = view.catalog.offer(step["worker"], step.get("action", ""))
+    bound = step.get("parameters") or {}
+    for name, fact in takes_of(offer).items() if offer else ():
+        several = sources.get(fact, ())
+        if name not in bound or fact not in true or not several:
+            continue
+        if not _stands_for(bound[name], several, view):
+            right = next(
+                (each.value for each in several if isinstance(each.value, str)), "its value"
+            )
+            return (
+                f"takes {fact} as {name}, and gets something else: data that you write yourself "
+                f"does not count. Refer to it: {right}"
+            )
+    return ""
+
+
+def _stands_for(value: Json, several: Sequence[Fact], view: PlannerView) -> bool:
+    """Whether a parameter is a fact: a reference to it or into it, its value, or a list of such."""
+    if isinstance(value, str):
+        pieces = refs.pieces(value)
+        if len(pieces) == 1 and isinstance(pieces[0], refs.Ref):
+            return any(_refers(pieces[0], each, view) for each in several)
+    if (
+        isinstance(value, list)
+        and value
+        and all(_stands_for(each, several, view) for each in value)
+    ):
+        return True
+    return any(_equals(value, each, view) for each in several)
+
+
+def _refers(ref: refs.Ref, fact: Fact, view: PlannerView) -> bool:
+    own = refs.pieces(fact.value) if isinstance(fact.value, str) else ()
+    if len(own) != 1 or not isinstance(own[0], refs.Ref):
+        return False
+    there, name = own[0], ref.name
+    same = name == there.name or successor(name, view) == there.name
+    return ref.kind == there.kind and same and ref.path[: len(there.path)] == there.path
+
+
+def _equals(value: Json, fact: Fact, view: PlannerView) -> bool:
+    try:
+        return bool(resolved(value, view) == value_of(fact, view))
+    except LookupError:
+        return False  # it is not there yet
 
 
 def _coming(steps: Sequence[Doc], world: World) -> list[Under]:
@@ -114,11 +198,11 @@ def repeats(steps: Sequence[Doc], view: PlannerView) -> str:
 
 
 def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
-    """What a step says it needs, gives or drops, or else what its worker says."""
-    if what in step:
-        return names_of(step[what])
+    """What a proposed step needs, gives or drops; a planner's word widens nothing."""
     offer = view.catalog.offer(step["worker"], step.get("action", ""))
-    return getattr(offer, what) if offer else ()
+    if what == "gives":
+        return promises.given(step, offer)
+    return promises.joined(step, offer, what)
 
 
 def not_true(facts: Sequence[str], link: str = "") -> str:

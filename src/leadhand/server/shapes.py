@@ -266,6 +266,10 @@ class Review(Shape):
     writes: list[str]
     workers: Doc
     cost: float
+    widens: list[str]
+    """What steps claim beyond their workers, in words: an approval allows it too."""
+    overclaims: list[str]
+    """The same of a planner's steps, where it does not count."""
     changes: list[Doc]
     difference: list[str]
     revisable: Doc | None

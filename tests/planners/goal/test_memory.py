@@ -130,9 +130,9 @@ def test_parts_that_wait_for_a_failed_part_are_done_after_it_is_replaced(mode, b
             raise Unavailable("busy")
         return one
 
-    @worker(gives="merged")
-    async def merge(parts: list[list[int]]) -> list[int]:
-        return sorted(row for rows in parts for row in rows)
+    @worker(gives="table")
+    async def merge(pieces: list[list[int]]) -> list[int]:
+        return sorted(row for rows in pieces for row in rows)
 
     @method("table")
     def in_parts():

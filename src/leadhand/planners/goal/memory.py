@@ -156,7 +156,7 @@ def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -
             failing.add(operator_name(each.worker, step.action))
         if step.status == "succeeded":
             found.records.pop((name, text), None)
-            gives = given(step.id, promised(step, operators, "gives"))
+            gives = given(step.id, promised(step, view.catalog, "gives"))
             true |= {fact: each.value for fact, each in gives.items()}
         elif step.status == "skipped":
             found.skipped[name, text] = step.reason or "it was skipped"

@@ -138,7 +138,7 @@ def _stages(
             feeds = next(iter([*loose, *before]), "")
         found.append(Stage(operator, star, feeds))
         inner.update(operator.gives)
-    if not found or found[-1].star:
+    if not found or found[-1].star or method.fact not in found[-1].operator.gives:
         raise Unusable(f"must end with one worker that gives {method.fact}")
     return found
 
@@ -247,7 +247,7 @@ def _written(
             known |= {fact: each.value for fact, each in inner.items()}
     fed = [None] if before is None else _fed(stages[number - 1], before, stage, view)
     own = stage.operator.gives
-    gives = () if stage is not stages[-1] else own if whole.gives[0] in own else whole.gives
+    gives = own if stage is stages[-1] else ()
     docs: list[Doc] = []
     serial = stage.star and disturb(stage.operator, stage.operator)
     for value in fed:

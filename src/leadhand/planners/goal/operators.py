@@ -116,21 +116,30 @@ def operators_of(catalog: Catalog) -> Operators:
     )
 
 
-def _operator(worker: str, action: str, offer: Offer, risk: str) -> Operator:
+def takes_of(offer: Offer) -> dict[str, str]:
+    """The parameters that are filled with facts, each with the fact.
+
+    A parameter without a default takes the fact of its name. Where one of them is no fact that the
+    worker needs, and one artefact that it needs is no parameter, the one takes the other.
+    """
     schema = offer.parameters
     facts = [fact for fact in offer.needs if not is_flag(fact)]
     if schema is None:
-        takes = {fact: fact for fact in facts}
-        optional: tuple[str, ...] = ()
-    else:
-        required = [name for name in schema.get("required", ()) if name in schema["properties"]]
-        takes = {name: name for name in required}
-        takes |= {fact: fact for fact in facts if fact in schema["properties"]}
-        loose = [name for name in required if name not in facts]
-        spare = [fact for fact in facts if fact not in takes]
-        if len(loose) == 1 and len(spare) == 1:
-            takes[loose[0]] = spare[0]
-        optional = tuple(sorted(name for name in schema["properties"] if name not in takes))
+        return {fact: fact for fact in facts}
+    required = [name for name in schema.get("required", ()) if name in schema["properties"]]
+    takes = {name: name for name in required}
+    takes |= {fact: fact for fact in facts if fact in schema["properties"]}
+    loose = [name for name in required if name not in facts]
+    spare = [fact for fact in facts if fact not in takes]
+    if len(loose) == 1 and len(spare) == 1:
+        takes[loose[0]] = spare[0]
+    return takes
+
+
+def _operator(worker: str, action: str, offer: Offer, risk: str) -> Operator:
+    takes = takes_of(offer)
+    known = offer.parameters["properties"] if offer.parameters is not None else ()
+    optional = tuple(sorted(name for name in known if name not in takes))
     return Operator(
         name=operator_name(worker, action),
         worker=worker,

@@ -134,7 +134,7 @@ class GoalPlanner:
         waiting = {step.id for step in idle}
         view = replace(view, timeline=tuple(step for step in steps if step.id not in waiting))
         said = notes.said(view, kept)
-        world = fold(view, operators, said.facts)
+        world = fold(view, said.facts)
         before = past(view, world, operators, said.forgiven)
         splits = methods.unlocked(self.methods, before, view, world, operators, kept.splits)
         changed = {**informed(operators, before.asked_for), **splits.operators}
@@ -315,7 +315,7 @@ def _writer(scene: Scene) -> Writer:
     failed = {
         "\0".join(sorted(gives)): step.id
         for step in scene.view.timeline
-        if step.status == "failed" and (gives := promised(step, scene.operators, "gives"))
+        if step.status == "failed" and (gives := promised(step, scene.view.catalog, "gives"))
     }
     names = Names({step.id for step in (*scene.view.timeline, *scene.idle)})
     return Writer(scene.operators, scene.prices, names, failed, scene.wanted)

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from leadhand.core import refs
+from leadhand.core import promises, refs
 from leadhand.core.graph import dependencies
 from leadhand.core.graph import order as in_order
-from leadhand.planners.goal.operators import is_flag, operator_name
+from leadhand.planners.goal.operators import is_flag
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan import Json
     from leadhand.core.report import FailedAttempt, PlannerView, StepView
-    from leadhand.planners.goal.operators import Operators
 
 SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"})
 DEAD = frozenset({"failed", "skipped", "cancelled"})
@@ -82,8 +82,9 @@ class World(msgspec.Struct):
         return [each.step for each in self.lost.values() if each.roots <= set(replaced)]
 
 
-def fold(view: PlannerView, operators: Operators, answers: Mapping[str, Json]) -> World:
+def fold(view: PlannerView, answers: Mapping[str, Json]) -> World:
     """The world of a run; `answers` are the facts that people gave."""
+    catalog = view.catalog
     # A document may say what it has without declaring a parameter for it.
     facts = {
         name: have(name, value)
@@ -99,18 +100,18 @@ def fold(view: PlannerView, operators: Operators, answers: Mapping[str, Json]) -
     steps = tuple(view.timeline)
     for step in steps:
         if step.status == "succeeded":
-            for fact in promised(step, operators, "drops"):
+            for fact in promised(step, catalog, "drops"):
                 facts.pop(fact, None)
-            facts |= given(step.id, promised(step, operators, "gives"))
+            facts |= _given(step, catalog)
             continue
-        for fact in _broken(step, failures.get(step.id, ()), operators):
+        for fact in _broken(step, failures.get(step.id, ()), catalog):
             facts.pop(fact, None)
         if step.status not in SETTLED:
             open_steps.append(step)
     roots = lost_roots(steps, open_steps)
-    under_way = [_under(step, operators) for step in open_steps if step.id not in roots]
+    under_way = [_under(step, catalog) for step in open_steps if step.id not in roots]
     lost = {
-        step.id: Lost(_under(step, operators), roots[step.id])
+        step.id: Lost(_under(step, catalog), roots[step.id])
         for step in open_steps
         if step.id in roots
     }
@@ -180,6 +181,15 @@ def given(step: str, gives: tuple[str, ...]) -> dict[str, Fact]:
     return found
 
 
+def _given(step: StepView, catalog: Catalog) -> dict[str, Fact]:
+    """The facts a step of the run gives, each where its worker puts it in the data."""
+    offer = catalog.offer(step.worker, step.action)
+    several = promised(step, catalog, "gives")
+    return {
+        fact: given(step.id, promises.beside(step.planned, offer, fact))[fact] for fact in several
+    }
+
+
 def literal(value: Json) -> Json:
     """Data as it must stand in parameters: what looks like a reference is none."""
     if isinstance(value, str):
@@ -208,7 +218,7 @@ def resolved(value: Json, view: PlannerView) -> Json:
     def look(ref: refs.Ref) -> Json:
         if ref.kind == "params":
             return view.params[ref.name]
-        name = _successor(ref.name, view)
+        name = successor(ref.name, view)
         if not ref.path and name in view.steps:
             data = view.steps[name].data
             if isinstance(data, dict) and set(data) == {"$artifact"}:
@@ -225,7 +235,7 @@ def resolved(value: Json, view: PlannerView) -> Json:
         return value
 
 
-def _successor(name: str, view: PlannerView) -> str:
+def successor(name: str, view: PlannerView) -> str:
     """The step whose data a reference to a step means now."""
     while name in view.steps and view.steps[name].status == "superseded":
         heirs = [each.id for each in view.timeline if each.planned.get("supersedes") == name]
@@ -235,37 +245,29 @@ def _successor(name: str, view: PlannerView) -> str:
     return name
 
 
-def names_of(facts: Json) -> tuple[str, ...]:
-    """Facts as a plan may write them: a name, a list, or an object by name."""
-    return (facts,) if isinstance(facts, str) else tuple(facts or ())
+def promised(step: StepView, catalog: Catalog, what: str) -> tuple[str, ...]:
+    """What a step needs, gives, drops, reads or writes: see `core/promises.py`."""
+    offer = catalog.offer(step.worker, step.action)
+    if what == "gives":
+        return promises.given(step.planned, offer, widened=step.widened)
+    return promises.joined(step.planned, offer, what, widened=step.widened)
 
 
-def promised(step: StepView, operators: Operators, what: str) -> tuple[str, ...]:
-    """What a step says it needs, gives or drops, or else what its worker says."""
-    if what in step.planned:
-        return names_of(step.planned[what])
-    operator = operators.by_name.get(operator_name(step.worker, step.action))
-    operator = operator or operators.by_name.get(step.worker)
-    return getattr(operator, what) if operator else ()
-
-
-def _broken(step: StepView, failed: Any, operators: Operators) -> list[str]:
+def _broken(step: StepView, failed: Any, catalog: Catalog) -> list[str]:
     """The facts that failed attempts of a step took away."""
     kinds = [each.failure for each in failed if each.failure.failure_class in BROKEN]
     if not kinds:
         return []
     touched = any(failure.effect != "none" for failure in kinds)
-    return [fact for fact in promised(step, operators, "gives") if touched or is_flag(fact)]
+    return [fact for fact in promised(step, catalog, "gives") if touched or is_flag(fact)]
 
 
-def _under(step: StepView, operators: Operators) -> Under:
-    doc: Doc = step.planned
-    operator = operators.by_name.get(operator_name(step.worker, step.action))
+def _under(step: StepView, catalog: Catalog) -> Under:
     return Under(
         step.id,
-        promised(step, operators, "needs"),
-        promised(step, operators, "gives"),
-        promised(step, operators, "drops"),
-        tuple(doc.get("reads") or (operator.reads if operator else ())),
-        tuple(doc.get("writes") or (operator.writes if operator else ())),
+        promised(step, catalog, "needs"),
+        promised(step, catalog, "gives"),
+        promised(step, catalog, "drops"),
+        promised(step, catalog, "reads"),
+        promised(step, catalog, "writes"),
     )

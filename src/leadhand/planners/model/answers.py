@@ -1,7 +1,9 @@
 """What a model answered, as one of our decisions.
 
 One flat object for all kinds: the simplest form that providers can be held to, and that weak
-models get right. What does not fit is a `Misread`, with words that the model can act on.
+models get right. What does not fit is a `Misread`, with words that the model can act on. Only the
+fields of the published schema are read: what a step gives, needs or may be trusted with is its
+worker's to declare (`core/promises.py`), and an answer that says it is refused with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from leadhand.core.plan import Step
+from leadhand.core.promises import WIDENING
 from leadhand.core.report import Ask, Finish, GiveUp, Propose
 from leadhand.core.wording import listed
 from leadhand.models.reading import clean, decoded
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 KINDS = ("propose", "look", "ask", "finish", "give_up")
 STEPS_MAX = 200
 ID_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
-_STEP_FIELDS = frozenset(Step.__dataclass_fields__)
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
 
@@ -72,6 +73,12 @@ SCHEMA: Doc = {
     },
     "required": ["kind", "because"],
 }
+_FIELDS: frozenset[str] = frozenset(SCHEMA["properties"])
+_STEP_FIELDS: frozenset[str] = frozenset(SCHEMA["properties"]["steps"]["items"]["properties"])
+_PROMISES = frozenset({*WIDENING, "effects", "risk_level", "undo", "cost", "probe"})
+"""Fields that say what a step does, needs or can be trusted with."""
+NOTHING: tuple[Any, ...] = (None, "", [], {})
+"""Values that say nothing: a field that holds one counts as left out."""
 
 
 class Look(NamedTuple):
@@ -88,6 +95,7 @@ def read(data: Any, workers: Collection[str]) -> tuple[Decision | Look, str]:
     """The decision that some data stands for, and the notes that came with it."""
     if not isinstance(data, dict):
         raise Misread("the answer is not a JSON object")
+    _refuse_unread(data, _FIELDS, "the answer")
     kind, because = data.get("kind"), _text(data, "because")
     notes = _text(data, "notes")
     match kind:
@@ -139,7 +147,8 @@ def _proposal(data: Doc, because: str, workers: Collection[str]) -> Propose:
 
 def _step(raw: Doc) -> Doc:
     """A step without what means nothing; parameters that were written as a text are read."""
-    step = {k: v for k, v in raw.items() if k in _STEP_FIELDS and v not in (None, "", [], {})}
+    _refuse_unread(raw, _STEP_FIELDS, f"step {raw.get('id')!r}")
+    step = {k: v for k, v in raw.items() if k in _STEP_FIELDS and v not in NOTHING}
     parameters = raw.get("parameters")
     if isinstance(parameters, str) and parameters.strip():
         try:
@@ -148,11 +157,26 @@ def _step(raw: Doc) -> Doc:
             raise Misread(f'"parameters" of {raw.get("id")!r} is no JSON object') from None
     if isinstance(step.get("id"), str):
         step["id"] = ID_CHARS.sub("-", step["id"]).strip("-")[:90]
-    unknown = sorted(set(raw) - _STEP_FIELDS)
-    if unknown:
-        known = "id, worker, action, parameters, depends_on, success_criteria"
-        raise Misread(f"step {raw.get('id')!r} has {listed(unknown)}; a step has {known}")
     return step
+
+
+def _refuse_unread(raw: Doc, fields: Collection[str], what: str) -> None:
+    """Raise Misread when an object has fields that are not for a model to say, with the reason."""
+    unread = sorted(key for key, value in raw.items() if key not in fields and value not in NOTHING)
+    if not unread:
+        return
+    why = "is not read"
+    if promised := [name for name in unread if name in _PROMISES]:
+        unread, why = promised, "is for its worker to declare, not for a plan"
+    raise Misread(
+        f"{what} has {listed(unread)}, which {why}. Leave it out; there is {_some(fields)}"
+    )
+
+
+def _some(fields: Collection[str]) -> str:
+    """The fields there are, in the order of the schema."""
+    steps = SCHEMA["properties"]["steps"]["items"]["properties"]
+    return ", ".join(name for name in {**SCHEMA["properties"], **steps} if name in fields)
 
 
 def _because(raw: Doc) -> Doc:

@@ -331,7 +331,7 @@ class ModelPlanner:
         return self._known[1]
 
     def _world(self, view: PlannerView) -> World:
-        return fold(view, self._operators(view), {})
+        return fold(view, {})
 
 
 def _can_be_checked(view: PlannerView) -> bool:

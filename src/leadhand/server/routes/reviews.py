@@ -58,12 +58,12 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
 
     def word(state: State, at: Now) -> Word:
         until = ends(form.expires_s, at.wall)
-        words = own_words(state, person.name, at, expires=until, key=key)
+        words = own_words(state, person.name, at, expires=until, key=key, shown=form.hash)
         details = {
             "id": waiting(state, form.hash),
             "choice": "approve",
             "text": form.reason,
-            "approval": {**words, "shown": form.hash},
+            "approval": words,
         }
         return Word("answer", person.name, details)
 
@@ -140,7 +140,7 @@ def waiting(state: State, shown: str) -> str:
     question = f"review-{revision.number}" if revision else ""
     if revision is None or question not in state.questions:
         raise Conflict(f"nothing waits for a review in run {state.run}")
-    bound = binding(state, revision.hash, revision.add, 0)
+    bound = binding(state, revision, 0)
     if not bound.startswith(shown):
         raise Conflict(
             f"what waits is not what was shown: its hash begins with {bound[:16]}. "
