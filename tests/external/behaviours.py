@@ -1,5 +1,6 @@
 """What follows when a model plans well, badly, or not at all: a table of behaviours.
 
+    make evals ARGS="--only behaviours"            whether all is as it must be
     python -m tests.external.behaviours            the table
     python -m tests.external.behaviours finish     those whose name holds a word, with all feedback
 
@@ -87,9 +88,9 @@ def crew(world: World) -> list[Any]:
     """The workers of a world."""
 
     @worker(gives="raw", idempotent=True, effects=())
-    async def fetch(city: str) -> Any:
-        """Numbers of a city."""
-        return world.give("raw", city=city, values=[1, 2, 3])
+    async def fetch(city: str, page: int = 1) -> Any:
+        """Numbers of a city, page by page."""
+        return world.give("raw", city=city, page=page, values=[1, 2, 3])
 
     @worker(gives="raw", idempotent=True, effects=())
     async def broken(city: str) -> Any:
@@ -335,6 +336,7 @@ BEHAVIOURS = [
     Behaviour(
         "claims: a payment changes nothing",
         once(propose(step("y", "pay", amount=5) | {"effects": []})),
+        ends=EITHER,
     ),
     Behaviour(
         "claims: a payment is of low risk",
@@ -453,8 +455,8 @@ BEHAVIOURS = [
         says="brought no fact nearer",
     ),
     Behaviour(
-        "useless: fetch other cities for ever",
-        busy_with("fetch", city=lambda n: f"city {n}"),
+        "useless: turns pages for ever",
+        busy_with("fetch", city="Oslo", page=lambda n: n),
         says="brought no fact nearer",
     ),
     Behaviour(
@@ -673,7 +675,7 @@ def _followed(outcome: Any, events: list[Any], told: Sequence[str]) -> str:
 
 
 def _cut(text: str, limit: int = 110) -> str:
-    text = " ".join(text.split())
+    text = re.sub(r"@http\S*?/v1", "", " ".join(text.split()))
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
@@ -700,17 +702,35 @@ def table(rows: Sequence[Row]) -> str:
         f"| {row.name} | {row.followed.replace('|', '/')} | {row.calls} | {row.tokens:,} |"
         for row in rows
     ]
-    lines += [
-        "",
-        f"{len(rows)} behaviours: {sum(row.status == 'succeeded' for row in rows)} reach the goal, "
-        f"{sum(row.status == 'waiting' for row in rows)} ask a person, "
-        f"{sum(row.status not in ('succeeded', 'waiting') for row in rows)} end otherwise; "
+    ends = [row.status for row in rows]
+    total = (
+        f"{len(rows)} behaviours: {ends.count('succeeded')} reach the goal, "
+        f"{ends.count('waiting')} ask a person, {ends.count('failed')} fail; "
         f"{sum(row.false_success for row in rows)} false successes, "
         f"{sum(len(row.impossible) for row in rows)} steps that cannot be done, "
-        f"{sum(len(row.violations) for row in rows)} violations; "
-        f"at most {max(row.calls for row in rows)} calls and {max(row.tokens for row in rows):,} tokens.",
-    ]
-    return "\n".join(lines)
+        f"{sum(len(row.violations) for row in rows)} violations; at most "
+        f"{max(row.calls for row in rows)} calls and {max(row.tokens for row in rows):,} tokens."
+    )
+    return "\n".join([*lines, "", total])
+
+
+class Played(NamedTuple):
+    """A behaviour by name, and what must not be of it."""
+
+    row: Row
+    wrong: list[str]
+
+
+def cases() -> list[str]:
+    """The names of all behaviours."""
+    return [each.name for each in BEHAVIOURS]
+
+
+def played(name: str) -> Played:
+    """One behaviour."""
+    behaviour = next(each for each in BEHAVIOURS if each.name == name)
+    row = asyncio.run(play(behaviour))
+    return Played(row, wrong(behaviour, row))
 
 
 def main(words: Sequence[str]) -> int:
@@ -718,9 +738,9 @@ def main(words: Sequence[str]) -> int:
     wanted = [each for each in BEHAVIOURS if all(word in each.name for word in words)]
     rows, bad = [], 0
     for behaviour in wanted:
-        row = asyncio.run(play(behaviour))
+        row, problems = played(behaviour.name)
         rows.append(row)
-        for problem in wrong(behaviour, row):
+        for problem in problems:
             bad += 1
             print(f"WRONG {behaviour.name}: {problem}", file=sys.stderr)
     print(table(rows))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from leadhand import GoalPlanner
 from tests.external import (
     asynchow,
+    behaviours,
     data,
     dialogues,
     faulty,
@@ -277,6 +278,28 @@ def iterative_lines(played: list[iterative.Played]) -> list[Line]:
     ]
 
 
+def behaviours_lines(found: list[behaviours.Played]) -> list[Line]:
+    """Whether a model that plans badly does harm, or never ends."""
+    n, rows = len(found), [each.row for each in found]
+    bad = [f"{each.row.name}: {each.wrong[0]}" for each in found if each.wrong]
+    most, ends = max(rows, key=lambda row: row.calls), [row.status for row in rows]
+    return [
+        none_of("models: false successes", [row.name for row in rows if row.false_success], n),
+        none_of("models: steps that cannot be done", [e for r in rows for e in r.impossible], n),
+        none_of("models: logs that break an invariant", [e for r in rows for e in r.violations], n),
+        none_of("models: behaviours that are answered otherwise than they should", bad, n),
+        Line(
+            "models: most calls of one run",
+            n,
+            f"{most.calls}, {most.tokens:,} tokens: {most.name}",
+            f"<= {behaviours.CALLS_MAX}",
+            most.calls <= behaviours.CALLS_MAX,
+        ),
+        Line("models: runs that reach the goal", n, str(ends.count("succeeded"))),
+        Line("models: runs that ask a person", n, str(ends.count("waiting"))),
+    ]
+
+
 SUITES = {
     "recorded": Suite("planbench", recorded_cases, recorded_play, recorded_lines, 25),
     "dialogues": Suite("planbench", dialogues.cases, dialogues.play, dialogues_lines, 40),
@@ -285,6 +308,7 @@ SUITES = {
     "asynchow": Suite("asynchow", asynchow.tasks, asynchow_play, asynchow_lines),
     "psplib": Suite("psplib", psplib.cases, psplib_play, psplib_lines),
     "graphs": Suite("", oracle.cases, oracle.played, graphs_lines, 150),
+    "behaviours": Suite("", behaviours.cases, behaviours.played, behaviours_lines, 8),
     "iterative": Suite("", iterative.cases, iterative.play, iterative_lines, 60),
 }
 

@@ -313,3 +313,48 @@ def test_a_name_makes_a_model_planner_with_the_goal_planner_behind_it():
         Lead(WORKERS, "lead")
     with pytest.raises(UsageError, match="style"):
         ModelPlanner(ScriptedModel([]), style="wild")
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"cancel": ["nobody"]}, "it cancels nobody, which is not in the plan"),
+        ({"cancel": ["a"]}, "it cancels a, which is succeeded"),
+        (
+            {"steps": [step("a2", "fetch", city="Oslo") | {"supersedes": "a"}]},
+            "a2 supersedes a, which is succeeded",
+        ),
+        ({"steps": [step("d", "dear", city="Oslo")]}, "declared to cost 100, and 5 is left"),
+    ],
+)
+async def test_what_the_engine_would_refuse_is_sent_back_at_once(second, words):
+    @worker(gives="raw", cost=100)
+    async def dear(city: str):
+        return {"values": [1]}
+
+    rest = [step("b", "average", raw="${{ steps.a.data }}"), PLAN["steps"][2]]
+    first, steps = PLAN["steps"][0], {"steps": [], **second}
+    model = ScriptedModel([PLAN | {"steps": [first]}, PLAN | steps, PLAN | {"steps": rest}, FINISH])
+    goal = Goal(text="x", want=("summary",), have={"city": "Oslo"}, budget=5)
+    outcome = await run(model, goal, [*WORKERS, dear])
+    assert outcome.status == "succeeded"
+    assert words in last(model, 2)
+    assert len(model.requests) == 4
+
+
+async def test_a_missing_parameter_is_told_as_the_need_that_is_not_met():
+    @worker(needs=["raw"], gives="mean")
+    async def careful(raw: dict):
+        return 2.0
+
+    model = ScriptedModel([PLAN | {"steps": [step("b", "careful")]}, PLAN, FINISH])
+    assert (await run(model, workers=[*WORKERS, careful])).status == "succeeded"
+    assert "step 1 careful needs raw, which is not true" in last(model, 1)
+
+
+async def test_a_model_that_gives_up_alone_asks_a_person():
+    """It was the end of the run; a person may know more."""
+    model = ScriptedModel([{"kind": "give_up", "because": "", "reason": "too hard"}])
+    outcome = await run(model, Goal(text="Do it"), planner=ModelPlanner(model))
+    assert outcome.status == "waiting"
+    assert "it gives up: too hard" in outcome.waiting_for[0]["text"]

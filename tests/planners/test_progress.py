@@ -143,7 +143,11 @@ def test_first_tries_of_untried_workers_are_progress():
         number = len(view.timeline)
         if number < len(sources):
             tried.append(number)
-            step = {"id": f"s{number}", "worker": f"source_{number}", "parameters": {"city": "x"}}
+            step = {
+                "id": f"s{number}",
+                "worker": f"source_{number}",
+                "parameters": {"city": "Oslo"},
+            }
             return Propose((step,))
         return Ask("what now?")
 

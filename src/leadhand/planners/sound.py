@@ -19,6 +19,7 @@ from leadhand.core import promises, refs
 from leadhand.core.check_proposal import proposal
 from leadhand.core.graph import ancestors, dependencies
 from leadhand.core.graph import order as in_order
+from leadhand.core.state import MOVABLE, REPLACEABLE
 from leadhand.core.wording import listed
 from leadhand.planners.goal.operators import takes_of
 from leadhand.planners.goal.world import Fact, given, resolved, successor, value_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _PLACE = re.compile(r"steps\[(\d+)\]")
+ROUNDING = 1e-9
 FOR_GOOD = frozenset({"permanent", "policy", "denied"})
 """Classes of failures that the same attempt would meet again."""
 
@@ -50,9 +52,38 @@ def first_wrong(steps: list[Doc], view: PlannerView, world: World) -> str:
     places = [_PLACE.match(each.place) for each in errors]
     numbers = [int(place[1]) if place else 0 for place in places]
     first = min(range(len(errors)), key=numbers.__getitem__)
-    sound = all("id" in step and "worker" in step for step in steps[: numbers[first]])
-    earlier = unmet(steps[: numbers[first]], view, world) if sound else ""
+    # A parameter that is missing is mostly a need that is not met yet: that is said instead.
+    end = numbers[first] + (errors[first].rule == "parameter-missing")
+    sound = all("id" in step and "worker" in step for step in steps[:end])
+    earlier = unmet(steps[:end], view, world) if sound else ""
     return earlier or str(errors[first])
+
+
+def misplaced(steps: Sequence[Doc], cancel: Sequence[str], view: PlannerView) -> str:
+    """The first step that a proposal takes out or replaces and may not, in words."""
+    for name in cancel:
+        status = view.steps[name].status if name in view.steps else "not in the plan"
+        if status not in MOVABLE:
+            return f"it cancels {name}, which is {status}"
+    for step in steps:
+        old = step.get("supersedes")
+        status = view.steps[old].status if isinstance(old, str) and old in view.steps else ""
+        if status and status not in REPLACEABLE:
+            return f"{step['id']} supersedes {old}, which is {status}"
+    return ""
+
+
+def too_dear(steps: Sequence[Doc], view: PlannerView) -> str:
+    """What steps are declared to cost beyond what is left of the budget, in words."""
+    if view.budget_left is None:
+        return ""
+    offers = [view.catalog.offer(step["worker"], step.get("action", "")) for step in steps]
+    cost = sum(offer.cost for offer in offers if offer is not None)
+    if cost <= view.budget_left + ROUNDING:
+        return ""
+    return (
+        f"its steps are declared to cost {cost:g}, and {view.budget_left:g} is left of the budget"
+    )
 
 
 def _errors(steps: list[Doc], view: PlannerView) -> list[Finding]:

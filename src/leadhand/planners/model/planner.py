@@ -43,7 +43,14 @@ from leadhand.planners.goal.world import fold
 from leadhand.planners.model import answers, numbered, telling
 from leadhand.planners.model.prompts import Prompts
 from leadhand.planners.progress import IDLE, Idle, Progress, over, warning
-from leadhand.planners.sound import ends_short, first_wrong, not_true, repeats
+from leadhand.planners.sound import (
+    ends_short,
+    first_wrong,
+    misplaced,
+    not_true,
+    repeats,
+    too_dear,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -235,6 +242,8 @@ class ModelPlanner:
                 problem = self._wrong(decision, view, world)
                 if not problem:
                     kept.accepted += 1
+                    if isinstance(decision, GiveUp) and self.asks:
+                        return self._over(f"it gives up: {decision.reason}", kept)
                     return _without_secrets(decision)
                 refused(problem, said.text)
                 if again:
@@ -307,7 +316,9 @@ class ModelPlanner:
                 return (
                     (CARRIES if finds(steps) else "")
                     or first_wrong(steps, view, world)
+                    or misplaced(steps, decision.cancel, view)
                     or repeats(steps, view)
+                    or too_dear(steps, view)
                     or (ends_short(steps, view, world) if decision.final else "")
                 )
             case Finish():
