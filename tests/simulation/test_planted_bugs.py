@@ -13,12 +13,16 @@ import msgspec
 import pytest
 
 from leadhand.core import (
+    approval,
     control,
     decide,
     evolve,
     evolve_plan,
     evolve_steps,
+    facts,
+    promises,
     recovery,
+    reviewing,
     revise,
     state,
 )
@@ -460,6 +464,67 @@ def failures_are_forgiven(patch):
 def the_goal_is_not_checked(patch):
     """The acceptance criteria are passed over."""
     patch.setattr(decide, "acceptance", lambda _state: ())
+
+
+@bug("L5.*nothing has given")
+def a_step_gives_what_it_says(patch):
+    """Widened promise: a step's word on what it gives is believed, whatever its worker says."""
+    patch.setattr(
+        facts, "given", lambda step, offer, **_: promises.given(step, offer, widened=True)
+    )
+
+
+@bug("I17")
+def a_step_may_call_itself_idempotent(patch):
+    """Widened promise: what its worker does not promise is repeated blindly."""
+    real = promises.is_idempotent
+    patch.setattr(
+        recovery, "is_idempotent", lambda step, offer, **_: real(step, offer, widened=True)
+    )
+
+
+@bug("L13")
+def planners_widen_what_people_approve(patch):
+    """Widened promise: a person who approves a planner's revision makes its claims count."""
+    patch.setattr(approval, "may_widen", lambda _started, _revision: True)
+
+
+@bug("L13: .* nobody saw")
+def nobody_need_be_shown_what_is_widened(patch):
+    """Widened promise: an approval counts as seen without anything having been shown."""
+    patch.setattr(reviewing, "was_shown", lambda _state, _revision, _shown: True)
+
+
+@bug("L13|IllegalEvent")
+def the_policy_widens(patch):
+    """Widened promise: what runs without a person counts for what it claims."""
+    real = reviewing.ruled
+
+    def ruled(of, revision, *args):
+        events, effects = real(of, revision, *args)
+        claimed = list(promises.widenings(revision.add, of.catalog))
+        return [
+            msgspec.structs.replace(event, widens=claimed)
+            if isinstance(event, ev.RevisionApproved) and event.actor == "policy"
+            else event
+            for event in events
+        ], effects
+
+    patch.setattr(reviewing, "ruled", ruled)
+    patch.setattr(revise, "ruled", ruled)
+
+
+@bug("L5.*after lie")
+def criteria_replace_the_workers_check(patch):
+    """A plan's criteria take the place of what its worker is held to."""
+    real = perform.judge
+
+    def judge(step, offer, worker, report, data):
+        if step.get("success_criteria"):
+            offer = msgspec.structs.replace(offer, result_check=False)
+        return real(step, offer, worker, report, data)
+
+    patch.setattr(perform, "judge", judge)
 
 
 @bug("L5: .*wanted|L5.*nothing has given")

@@ -14,6 +14,7 @@ from leadhand.core.invariants import check
 from leadhand.core.views import run_status
 from leadhand.engine.fold import fold
 from leadhand.errors import Bug
+from leadhand.testing.scenario import IDLE_CRITERION
 from leadhand.testing.snapshot import difference
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def _judge_claims(world: World, plan: RunPlan) -> None:
     """L5: what counts as success was one; and the net under `decide` caught nothing."""
     docs = {}
     said = {}
+    workers: dict[str, str] = {}
     tasks: dict[str, str] = {}
     for _, event in world.log(plan.ident):
         if isinstance(event, ev.RevisionProposed):
@@ -104,11 +106,18 @@ def _judge_claims(world: World, plan: RunPlan) -> None:
         elif isinstance(event, ev.QuestionAnswered) and event.id in tasks:
             good = isinstance(event.data, dict) and event.data.get("v", -1) >= 0
             said[tasks[event.id]] = "nothing" if event.choice != "done" else ("lie", "ok")[good]
+        elif isinstance(event, ev.AttemptStarted):
+            workers[event.step] = event.worker
         elif isinstance(event, ev.AttemptReported) and event.met:
             claim = world.claims.get((plan.ident, event.epoch), said.get(event.step, "nothing"))
-            unchecked = "success_criteria" not in docs[event.step]
+            criteria = docs[event.step].get("success_criteria", IDLE_CRITERION)
+            offer = world.scenario.catalog.offer(workers[event.step], "")
+            unchecked = criteria == IDLE_CRITERION and not (offer and offer.result_check)
             if claim not in GOOD and not (claim == "lie" and unchecked):
                 world.wrong(f"L5: {plan.ident} {event.step} counts as done after {claim}")
+        elif isinstance(event, ev.ApprovalGiven) and event.widens:
+            if (plan.ident, f"review-{event.number}") not in world.looked:
+                world.wrong(f"L13: {event.actor} allowed claims in {plan.ident} that nobody saw")
         elif isinstance(event, ev.StopDecided) and "cannot come" in event.reason:
             world.wrong(f"{plan.ident} got stuck: {event.reason}")
 
@@ -117,6 +126,7 @@ def _judge_effects(world: World, plan: RunPlan) -> None:
     """I17: an effect that may not be repeated happened once, or as often as a person allowed."""
     questions: dict[str, str] = {}
     allowed: dict[str, int] = {}
+    widened: set[str] = set()
     docs = {}
     for _, event in world.log(plan.ident):
         if isinstance(event, ev.QuestionAsked):
@@ -128,6 +138,8 @@ def _judge_effects(world: World, plan: RunPlan) -> None:
             allowed[event.step] = allowed.get(event.step, 0) + 1
         elif isinstance(event, ev.RevisionProposed):
             docs.update({doc["id"]: doc for doc in event.add})
+        elif isinstance(event, ev.RevisionApproved) and event.actor != "policy":
+            widened.update(event.widens)
     catalog = world.scenario.catalog
     for (run, step), calls in world.effects.items():
         if run != plan.ident:
@@ -136,8 +148,8 @@ def _judge_effects(world: World, plan: RunPlan) -> None:
         for call in calls[1:]:
             own = docs[step].get("idempotent")
             offer = catalog.offer(call.worker, "")
-            harmless = own if own is not None else bool(offer and offer.idempotent)
-            repeats += not harmless
+            theirs = bool(offer and offer.idempotent) or (own is True and step in widened)
+            repeats += not (theirs and own is not False)
         if repeats > allowed.get(step, 0):
             tries = [call.task.attempt for call in calls]
             world.wrong(f"I17: {run} {step} happened {len(calls)} times (attempts {tries})")

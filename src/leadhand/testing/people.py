@@ -8,9 +8,11 @@ What anybody was told is done must be on disk at that moment (I1).
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
+from leadhand.core.approval import binding
 from leadhand.engine.service import word
 from leadhand.errors import LeadhandError
 
@@ -138,11 +140,23 @@ async def attend(world: World, host: SimHost, run: Run) -> None:
         await asyncio.sleep(0.5)
 
 
+def _looked(world: World, run: Run, question: Question) -> Doc:
+    """What goes with an approval: by some the hash of all that they were shown. Has own dice."""
+    random = Random(f"{world.scenario.seed}/{run.id}/{question.id}")  # noqa: S311 - a script
+    revision = run.state.pending
+    if revision is None or random.random() < 0.4:
+        return {}
+    world.looked.add((run.id, question.id))
+    return {"shown": binding(run.state, revision, 0)}
+
+
 def _sensible(world: World, run: Run, question: Question) -> Doc:
     """What somebody would answer who has looked."""
     details: Doc = {"id": question.id}
     if question.kind == "review":
         choice = "approve" if world.random.random() < 0.85 else "reject"
+        if choice == "approve":
+            details["approval"] = _looked(world, run, question)
     elif question.kind == "hold":
         choice = "release" if world.random.random() < 0.9 else "abort"
     elif not question.choices:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
@@ -17,8 +18,6 @@ from leadhand.testing.clock import EPOCH_US
 from leadhand.workers.human import Human
 
 if TYPE_CHECKING:
-    from random import Random
-
     from leadhand.core.plan import Doc
 
 AUDITOR = "auditor"
@@ -26,6 +25,8 @@ AUDITOR = "auditor"
 HAND = "hand"
 """The worker that is a person."""
 
+IDLE_CRITERION = "status == 'succeeded'"
+"""A criterion that every report meets which calls itself a success."""
 THEN = ("allow", "one", "two", "refuse")
 TYPED = (
     "transient",
@@ -316,7 +317,23 @@ def make_step(
     if chance() < 0.25 and len(names) > 1:
         step["alternatives"] = [name for name in names if name != step["worker"]][:2]
     _more(random, step, resources)
+    _overclaim(scenario, step)
     return step
+
+
+def _overclaim(scenario: Scenario, step: Doc) -> None:
+    """Let a step say more of itself than its worker does. Has dice of its own."""
+    random = Random(f"{scenario.seed}/claims/{step['id']}/{step['worker']}")  # noqa: S311 - a script
+    if random.random() < 0.15:
+        step["idempotent"] = True
+    if random.random() < 0.2:
+        step["gives"] = random.choice((*_facts(scenario), "said:so"))
+    if random.random() < 0.1:
+        step["drops"] = random.choice(([], [random.choice(_facts(scenario))]))
+    if random.random() < 0.1:
+        step["needs"] = []
+    if random.random() < 0.15:
+        step["success_criteria"] = IDLE_CRITERION
 
 
 def _more(random: Random, step: Doc, resources: Doc) -> None:

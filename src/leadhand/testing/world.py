@@ -75,6 +75,8 @@ class World:
         self.healed = self.over = False
         self.unanswered: dict[int, str] = {}
         """What people said and have not heard back about, by a running number."""
+        self.looked: set[tuple[str, str]] = set()
+        """Reviews, by run and question, that somebody approved as they were shown."""
         self.claims: dict[tuple[str, int], str] = {}
         """What became of the attempts, as their workers know it."""
         self.durable: set[tuple[str, int]] = set()
