@@ -111,10 +111,13 @@ def folded(*events):
 def test_open_circuits_are_folded():
     """The last word on each worker counts; a new host finds them as they were."""
     opened = CircuitOpened("w", 30, 1, "it failed"), CircuitOpened("x", 50, 1, "so did it")
-    assert folded(*opened).circuits == {"w": Circuit(30, 1), "x": Circuit(50, 1)}
+    assert folded(*opened).circuits == {
+        "w": Circuit(30, 1, "it failed"),
+        "x": Circuit(50, 1, "so did it"),
+    }
     again = CircuitOpened("w", 90, 2, "again")
     state = folded(*opened, again, HostOpened(2, 1, "0.1"), CircuitClosed("x"))
-    assert state.circuits == {"w": Circuit(90, 2)}
+    assert state.circuits == {"w": Circuit(90, 2, "again")}
     assert state.seq == 5
     assert folded(CircuitClosed("w")).circuits == {}
     assert HostState().circuits is not HostState().circuits

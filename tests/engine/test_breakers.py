@@ -9,6 +9,7 @@ from leadhand import Lead, Permanent, RateLimited, Transient
 from leadhand.codec.events import decode
 from leadhand.core import control
 from leadhand.core import events as ev
+from leadhand.core.breaker import left_alone
 from leadhand.core.host import HOST_STREAM, CircuitClosed, CircuitOpened
 from leadhand.core.invariants import check
 from leadhand.core.policy import Policy
@@ -335,6 +336,23 @@ def test_a_pause_longer_than_the_doubled_time_is_kept(benches):
 # Who waits, and who goes elsewhere.
 
 
+def test_one_429_is_told_as_what_it_is(benches):
+    """Planners and steps heard that it "fails again and again" after a single Retry-After."""
+    bench = benches("other")
+    bench.mood = lambda _task: RateLimited("slow down", retry_after_s=20)
+    bench.start("a", run="r0").passes(1)
+    told = left_alone(bench.host.breakers, "w")
+    assert told.startswith("is left alone until ")
+    assert told.endswith(": it asked for 20 s")
+    bench.start({"id": "x", "worker": "w", "alternatives": ["other"]}).passes(1)
+    refused = [event for event in bench.log() if isinstance(event, ev.StepRefused)]
+    assert refused
+    assert "again and again" not in refused[0].reason
+    bench.mood = lambda _task: "ok"
+    bench.passes(25)
+    assert left_alone(bench.host.breakers, "w") == "is left alone for now", "nothing is known"
+
+
 def test_a_step_with_an_alternative_does_not_wait(benches):
     """It is refused with the reason and rerouted at once; the others wait."""
     bench = benches("other").breaks()
@@ -343,7 +361,8 @@ def test_a_step_with_an_alternative_does_not_wait(benches):
     assert bench.calls == [(0, "other", "r1.x")]
     refused = next(event for event in bench.log() if isinstance(event, ev.StepRefused))
     assert refused.failure_class == "unavailable"
-    assert "left alone for now" in refused.reason
+    assert refused.reason.startswith("worker w is left alone until ")
+    assert refused.reason.endswith(": it failed 5 times in a row, so for 30 s")
     bench.passes(31)
     assert bench.status() == "succeeded"
 

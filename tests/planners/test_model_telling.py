@@ -1,10 +1,20 @@
 """What a model planner is told: within its room, no secrets, strangers' words between marks."""
 
+import asyncio
 import time
 
 import pytest
 
-from leadhand import Finish, Lead, ModelPlanner, Propose, Report, worker
+from leadhand import (
+    Context,
+    Finish,
+    Lead,
+    ModelPlanner,
+    Propose,
+    RateLimited,
+    Report,
+    worker,
+)
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.plan import Goal
 from leadhand.core.report import Failure, PlannerView, StepView
@@ -160,3 +170,35 @@ def test_what_is_left_is_told_in_tenths(left, spent, words):
     """A cent less would make every prompt another, for the provider's cache and for tapes."""
     told = telling.told(view(budget_left=left, cost=spent), TOKENS)["now"]
     assert told.endswith(f"Budget left: {words}")
+
+
+async def test_what_goes_on_by_itself_is_told_with_its_time():
+    """After one 429 no prompt says that a worker fails again and again."""
+
+    @worker(gives="raw", idempotent=True)
+    async def busy(city: str, context: Context):
+        if context.attempt == 1:
+            raise RateLimited("slow down", retry_after_s=0.3)
+        return [1]
+
+    @worker(gives="aside")
+    async def quick():
+        await asyncio.sleep(0.05)
+        return 1
+
+    heard = []
+
+    async def plans(view):
+        heard.append(telling.told(view, TOKENS))
+        if not view.steps:
+            get = {"id": "get", "worker": "busy", "parameters": {"city": "Oslo"}}
+            return Propose((get, {"id": "q", "worker": "quick"}))
+        done = "get" in view.results and "q" in view.results
+        return Finish(None) if done else Propose(())
+
+    assert (await Lead([busy, quick], plans, MemoryStore()).run(Goal(text="x"))).ok
+    told = [each for each in heard if "is tried again by itself at 20" in each["steps"]]
+    assert told
+    assert "get: busy: failed once" in told[0]["steps"]
+    assert "it asked for 0.3 s" in told[0]["workers"]
+    assert "again and again" not in str(heard)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
     from leadhand.core.plan import Doc
 
 TROUBLE = frozenset({"transient", "rate_limited", "unavailable", "timeout"})
@@ -40,6 +42,14 @@ class Circuit(msgspec.Struct):
 
     until: int
     trips: int = 1
+    reason: str = ""
+
+
+def left_alone(down: Container[str], worker: str) -> str:
+    """Return why a worker is not called now, as far as `down` knows: it asked for so long, or it
+    failed so often in a row."""
+    why: Callable[[str], str] | None = getattr(down, "why", None)
+    return (why(worker) if why is not None else "") or "is left alone for now"
 
 
 class Record(msgspec.Struct):

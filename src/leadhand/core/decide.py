@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
 from leadhand.core import recovery
+from leadhand.core.breaker import left_alone
 from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds
 from leadhand.core.effects import (
@@ -204,7 +205,7 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
         reason = f"worker {step.worker} does not offer {step.action or 'this'} in this run"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
     if step.worker in state.down:
-        reason = f"worker {step.worker} fails again and again, so it is left alone for now"
+        reason = f"worker {step.worker} {left_alone(state.down, step.worker)}"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
     template = doc.get("parameters") or {}
     try:

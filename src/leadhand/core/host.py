@@ -116,7 +116,7 @@ def evolve_host(state: HostState, event: Event) -> None:
             state.stopped = False
             state.stopped_by = ""
         case CircuitOpened():
-            state.circuits[event.worker] = Circuit(event.until, event.trips)
+            state.circuits[event.worker] = Circuit(event.until, event.trips, event.reason)
         case CircuitClosed():
             state.circuits.pop(event.worker, None)
         case ApprovalUsed():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
+from leadhand.core.breaker import left_alone
 from leadhand.core.durations import seconds
 from leadhand.core.durations import text as duration
 from leadhand.core.facts import wanted_values
@@ -171,6 +172,7 @@ def step_view(step: StepState, *, data: bool = True) -> StepView:
         error=failure_of(step.failure),
         recommendations=step.recommendations,
         reason=step.reason,
+        until=step.until if step.status == "backing_off" else 0,
         planned=fresh(step.doc),
         widened=step.widened,
     )
@@ -243,9 +245,6 @@ class _Timeline(Sequence[StepView]):
         return len(self._state.steps)
 
 
-ALONE = "fails again and again, and is left alone for now"
-
-
 def planner_view(
     state: State, call: int, why: str, value: Callable[[StepState], Json] | None = None
 ) -> PlannerView:
@@ -277,7 +276,11 @@ def planner_view(
         in_flight=tuple(state.in_flight),
         outlook=tuple(fresh(state.outlook)),
         budget_left=_left(state),
-        barred={name: ALONE for name in state.catalog.workers if name in state.down},
+        barred={
+            name: left_alone(state.down, name)
+            for name in state.catalog.workers
+            if name in state.down
+        },
     )
 
 

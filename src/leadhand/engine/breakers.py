@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.core.breaker import Record, asked_for_s, is_silent, is_trouble, open_for_s
 from leadhand.core.host import CircuitClosed, CircuitOpened
+from leadhand.core.moments import iso
 
 if TYPE_CHECKING:
     from leadhand.core.effects import StartAttempt
@@ -36,6 +37,16 @@ class Breakers:
         if circuit is None:
             return False
         return circuit.until > self._host.time().at or self._trying(str(worker))
+
+    def why(self, worker: str) -> str:
+        """Return until when a worker is left alone, and why; nothing when its circuit is closed."""
+        circuit = self._host.shared.circuits.get(worker)
+        if circuit is None:
+            return ""
+        reason = f": {circuit.reason}" if circuit.reason else ""
+        if circuit.until <= self._host.time().at:
+            return f"is tried by one step first{reason}"
+        return f"is left alone until {iso(circuit.until)}{reason}"
 
     def _trying(self, worker: str) -> bool:
         if worker not in self._trials:

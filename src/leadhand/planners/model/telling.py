@@ -14,6 +14,7 @@ import msgspec
 
 from leadhand.core.catalog import stronger_ones
 from leadhand.core.hashing import digest
+from leadhand.core.moments import iso
 from leadhand.core.wording import listed
 from leadhand.models.guard import scrub
 
@@ -185,7 +186,17 @@ def _steps(view: PlannerView, room: int) -> str:
 def _step(step: StepView) -> str:
     who = f"{step.worker} {step.action}".strip()
     why = f":\n{fenced(step.error.message, ERROR_CHARS)}" if step.error is not None else ""
-    return f"- {step.id}: {who}: {step.status}{why}"
+    return f"- {step.id}: {who}: {_status(step)}{why}"
+
+
+def _status(step: StepView) -> str:
+    """Return how a step stands; of one that will go on by itself or by a person, what it waits
+    for."""
+    if step.status == "backing_off":
+        at = f" at {iso(step.until)}" if step.until else ""
+        times = "once" if step.attempts == 1 else f"{step.attempts} times"
+        return f"failed {times}, is tried again by itself{at}"
+    return {"asking": "waits for a person's answer"}.get(step.status, step.status)
 
 
 def _results(view: PlannerView, room: int) -> str:
