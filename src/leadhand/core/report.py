@@ -230,6 +230,8 @@ class PlannerView:
     """What may still be spent, with what is in flight already taken off; None: no limit."""
     barred: Mapping[str, str] = field(default_factory=dict)
     """Workers that are not to be used for now, each with the reason."""
+    splits_max: int = 5
+    """How often something may be split, its parts and their parts included."""
 
     @property
     def completed(self) -> tuple[str, ...]:

@@ -281,6 +281,7 @@ def planner_view(
             for name in state.catalog.workers
             if name in state.down
         },
+        splits_max=state.policy.splits_max,
     )
 
 

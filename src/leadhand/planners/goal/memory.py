@@ -49,6 +49,9 @@ SPLITTING = frozenset({"too_complex", "context_overflow", "ambiguous"})
 BARRED = 8
 """How much dearer a worker is that is left alone for now: another way is taken if there is one, and
 without one its step waits."""
+LOSS = 1e-4
+"""The share of a unit that each fact counts for that an operator takes away: it decides between
+equals."""
 ADVISED = 0.5
 """What a recommendation makes of the price of the worker it names."""
 _ADVICE = re.compile(
@@ -244,6 +247,8 @@ def prices(
         name = operator.name
         # Of two that cost the same, the quicker one; the thousandth of a second decides nothing.
         price = (operator.cost or unit) + unit * 1e-9 * min(operator.est_s, 1e6)
+        # And the one that takes nothing away: what fails after it leaves more ways open.
+        price += unit * LOSS * len(operator.drops)
         why = ""
         if name in touched:
             price, why = _remembered(operator, price, world, before, view)

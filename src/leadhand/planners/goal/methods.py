@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from leadhand.planners.goal.memory import SPLITTING
 from leadhand.planners.goal.operators import Operator, is_flag
 from leadhand.planners.goal.order import disturb
 from leadhand.planners.goal.world import given, value_of
@@ -58,14 +59,45 @@ class Stage(NamedTuple):
     """The parameter that gets what the stage before gave; empty when it takes nothing of it."""
 
 
+class Way(NamedTuple):
+    """A method that can be carried out: its stages, and what they may use."""
+
+    whole: Operator
+    """The method as one operator."""
+    stages: list[Stage]
+    key: str
+    """The name it goes by in the notes."""
+    known: dict[str, Json]
+    """What its parameters are filled from beside the true facts: those of the step it splits."""
+    gives: tuple[str, ...]
+    """What its last step gives: nothing when it splits a part, which is not the whole."""
+    splits: str = ""
+    """The step in whose place it goes, where that is part of another method."""
+    part: Json = None
+    """What that step was fed with."""
+
+
 class Splits(msgspec.Struct):
     """The methods that are unlocked now."""
 
     operators: dict[str, Operator]
-    stages: dict[str, list[Stage]]
-    keys: dict[str, str]
-    """The name each goes by in the notes."""
+    ways: dict[str, Way]
+    """By the name of the operator."""
+    inner: dict[str, Way]
+    """By the step of another method that was too complex in its turn."""
     unusable: dict[str, str]
+
+    @property
+    def every_stage(self) -> list[Operator]:
+        """The workers of all of them."""
+        every = (*self.ways.values(), *self.inner.values())
+        return [stage.operator for way in every for stage in way.stages]
+
+
+INNER = "\n>"
+"""What leads from the key of a method to those that split its parts."""
+AGAIN = "\n#"
+"""What leads to the next time a method is carried out on the same input."""
 
 
 def unlocked(
@@ -78,30 +110,117 @@ def unlocked(
 ) -> Splits:
     """The methods of facts whose givers found them too complex, as operators."""
     found = Splits({}, {}, {}, {})
-    for method in sorted(methods, key=lambda each: (each.fact, each.name)):
-        if method.fact not in past.split or method.fact in world.facts:
+    in_order = sorted(methods, key=lambda each: (each.fact, each.name))
+    facts = {fact: each.value for fact, each in world.facts.items()}
+    for method in in_order:
+        if method.fact not in past.split:
+            continue
+        # What is true and never dropped need not be given again.
+        if method.fact in world.facts and method.fact not in operators.dropped:
             continue
         name = f"@{method.name}"
         missing = [fact for fact in method.takes if fact not in world.facts]
         if missing:
             found.unusable[name] = f"needs {', '.join(missing)}"
             continue
+        versions = [world.facts[fact].version for fact in method.takes]
+        key = _unfinished("\n".join([name, *versions]), noted, view)
         try:
-            versions = [world.facts[fact].version for fact in method.takes]
-            key = "\n".join([name, *versions])
-            names = noted[key].stages if key in noted else _named(method, view, world)
-            stages = _stages(names, method, operators, world)
+            names = noted[key].stages if key in noted else _named(method, view, facts)
+            stages = _stages(names, method, operators, facts)
         except Unusable as problem:
             found.unusable[name] = str(problem)
             continue
-        found.stages[name] = stages
-        found.keys[name] = key
-        found.operators[name] = _operator(name, method, stages)
+        whole = _operator(name, method, stages)
+        found.ways[name] = Way(whole, stages, key, {}, stages[-1].operator.gives)
+        found.operators[name] = whole
+    _unlock_parts(found, in_order, view, facts, operators, noted)
     return found
 
 
-def _named(method: Method, view: PlannerView, world: World) -> list[str]:
-    values = {fact: value_of(world.facts[fact], view) for fact in method.takes}
+def _unfinished(key: str, noted: Mapping[str, Split], view: PlannerView) -> str:
+    """The key of the first time that a method was not carried out to its end on an input.
+
+    What it gave may have been dropped since; then it begins anew.
+    """
+    number, fresh = 1, key
+    while fresh in noted and _finished(noted[fresh], view):
+        number += 1
+        fresh = f"{key}{AGAIN}{number}"
+    return fresh
+
+
+def _finished(split: Split, view: PlannerView) -> bool:
+    if len(split.steps) < len(split.stages):
+        return False
+    return all(
+        ident in view.steps and view.steps[ident].status == "succeeded" for ident in split.steps[-1]
+    )
+
+
+def _unlock_parts(
+    found: Splits,
+    methods: list[Method],
+    view: PlannerView,
+    facts: dict[str, Json],
+    operators: Operators,
+    noted: Mapping[str, Split],
+) -> None:
+    """The methods for parts that were too complex in their turn, down to what may be split."""
+    queue = [(way, 1) for way in found.ways.values()]
+    for way, depth in queue:
+        split = noted.get(way.key)
+        for stage, ids in zip(way.stages, split.steps if split else (), strict=False):
+            for ident in ids:
+                key = f"{way.key}{INNER}{ident}"
+                if key not in noted and (depth >= view.splits_max or not _too_much(ident, view)):
+                    continue
+                inner = _inner(methods, stage, ident, key, view, facts, operators, noted)
+                if inner is not None:
+                    found.inner[ident] = inner
+                    queue.append((inner, depth + 1))
+
+
+def _too_much(ident: str, view: PlannerView) -> bool:
+    """Whether a step failed since it was too large or unclear."""
+    step = view.steps.get(ident)
+    if step is None or step.status != "failed" or step.error is None:
+        return False
+    return step.error.failure_class in SPLITTING
+
+
+def _inner(
+    methods: list[Method],
+    stage: Stage,
+    ident: str,
+    key: str,
+    view: PlannerView,
+    facts: dict[str, Json],
+    operators: Operators,
+    noted: Mapping[str, Split],
+) -> Way | None:
+    """The method that splits a part, from the parameters that the part was given."""
+    parameters = view.steps[ident].planned.get("parameters") or {}
+    fed = [stage.feeds] if stage.feeds in parameters else list(parameters)
+    part = parameters[fed[0]] if len(fed) == 1 else None
+    # The part itself goes to the first worker, whatever that one calls it, and to no later one.
+    known = {**facts, **{name: each for name, each in parameters.items() if [name] != fed}}
+    for method in methods:
+        takes = {**known, **parameters}
+        if method.fact not in stage.operator.gives or not set(method.takes) <= set(takes):
+            continue
+        try:
+            names = noted[key].stages if key in noted else _named(method, view, takes)
+            stages = _stages(names, method, operators, known, fed[0] if len(fed) == 1 else "")
+        except Unusable:
+            continue
+        name = f"@{method.name}"
+        return Way(_operator(name, method, stages), stages, key, known, (), ident, part)
+    return None
+
+
+def _named(method: Method, view: PlannerView, known: Mapping[str, Json]) -> list[str]:
+    values = {fact: value_of(known[fact], view) for fact in method.takes}
     try:
         names = method.stages(**values)
     except Exception as error:
@@ -113,8 +232,13 @@ def _named(method: Method, view: PlannerView, world: World) -> list[str]:
 
 
 def _stages(
-    names: Iterable[str], method: Method, operators: Operators, world: World
+    names: Iterable[str],
+    method: Method,
+    operators: Operators,
+    known: Mapping[str, Json],
+    fed: str = "",
 ) -> list[Stage]:
+    """The workers of a method; `fed` is what the first one gets, where it splits a part."""
     found: list[Stage] = []
     inner: set[str] = set()
     for text in names:
@@ -125,12 +249,12 @@ def _stages(
         if star and not found:
             raise Unusable(f"begins with {text}, and there is no list before it")
         feeds = ""
-        if found:
-            before = [p for p in operator.takes if p in found[-1].operator.gives]
+        if found or fed:
+            before = [p for p in operator.takes if found and p in found[-1].operator.gives]
             loose = [
                 name
                 for name, fact in operator.takes.items()
-                if fact not in world.facts and fact not in inner
+                if fact not in known and fact not in inner
             ]
             if len(loose) > 1 or (star and not (before or loose)):
                 lacks = ", ".join(loose) or "a parameter"
@@ -172,50 +296,134 @@ class Carried(NamedTuple):
     """What a method does next."""
 
     steps: list[Doc]
-    split: Split
+    notes: dict[str, Split]
+    """How far it, and what splits its parts, has come: by key."""
     problem: str = ""
+    last: str = ""
+    """Its last step, once that has succeeded."""
 
 
-def carry(
-    name: str,
-    splits: Splits,
-    noted: Mapping[str, Split],
-    view: PlannerView,
-    world: World,
-    names: Names,
-) -> Carried:
-    """The next steps of a method, or why it cannot go on."""
-    stages = splits.stages[name]
-    old = noted.get(splits.keys[name])
-    texts = [f"{s.operator.name}{STAR if s.star else ''}" for s in stages]
-    split = Split(texts, [list(ids) for ids in old.steps] if old else [])
-    before: list[str] | None = None
-    for number, stage in enumerate(stages):
-        ids = split.steps[number] if number < len(split.steps) else None
-        if ids is not None and any(ident not in view.steps for ident in ids):
-            ids, split.steps = None, split.steps[:number]
-        if ids is None:
-            try:
-                docs = _written(splits.operators[name], stages, split, before, view, world, names)
-            except Unusable as problem:
-                return Carried([], split, str(problem))
-            split.steps = [*split.steps, [doc["id"] for doc in docs]]
-            if docs:
-                return Carried(docs, split)
-            ids = []
-        status = {ident: view.steps[ident].status for ident in ids}
+class Bearer(msgspec.Struct):
+    """What it takes to carry methods out."""
+
+    splits: Splits
+    noted: Mapping[str, Split]
+    view: PlannerView
+    world: World
+    names: Names
+
+    def carry(self, way: Way) -> Carried:
+        """The next steps of a method, or why it cannot go on."""
+        old = self.noted.get(way.key)
+        texts = [f"{s.operator.name}{STAR if s.star else ''}" for s in way.stages]
+        split = Split(texts, [list(ids) for ids in old.steps] if old else [])
+        notes = {way.key: split}
+        before: list[str] | None = None
+        for number, stage in enumerate(way.stages):
+            ids = split.steps[number] if number < len(split.steps) else None
+            if ids is not None and any(ident not in self.view.steps for ident in ids):
+                ids, split.steps = None, split.steps[:number]
+            if ids is None:
+                try:
+                    docs = self._written(way, split, before)
+                except Unusable as problem:
+                    return Carried([], notes, str(problem))
+                split.steps = [*split.steps, [doc["id"] for doc in docs]]
+                if docs:
+                    return Carried(docs, notes)
+                ids = []
+            done = self._stage(stage, ids, split.steps[number], notes)
+            if isinstance(done, Carried):
+                return done
+            before = done
+        return Carried([], notes, last=before[-1] if before else "")
+
+    def _stage(
+        self, stage: Stage, ids: list[str], slots: list[str], notes: dict[str, Split]
+    ) -> Carried | list[str]:
+        """What a stage still lacks, or the steps that hold its results."""
+        status = {ident: self.view.steps[ident].status for ident in ids}
         # What waits for a part that failed is not coming either.
-        status |= dict.fromkeys(set(world.lost).intersection(ids), LOST)
-        failed = [ident for ident in ids if status[ident] not in ("succeeded", *_OPEN)]
+        status |= dict.fromkeys(set(self.world.lost).intersection(ids), LOST)
         if any(status[ident] in _OPEN for ident in ids):
-            return Carried([], split)
-        if failed:
-            again = [_again(ident, stage, status[ident], view, names) for ident in failed]
-            renamed = dict(zip(failed, (doc["id"] for doc in again), strict=True))
-            split.steps[number] = [renamed.get(ident, ident) for ident in ids]
-            return Carried(again, split)
-        before = ids
-    return Carried([], split)
+            return Carried([], notes)
+        steps: list[Doc] = []
+        results: list[str] = []
+        waits = False
+        for place, ident in enumerate(ids):
+            if status[ident] == "succeeded":
+                results.append(ident)
+            elif ident in self.splits.inner:
+                inner = self.carry(self.splits.inner[ident])
+                notes |= inner.notes
+                if inner.problem:
+                    return Carried([], notes, inner.problem)
+                steps += inner.steps
+                waits = waits or not inner.last
+                results.append(inner.last)
+            else:
+                again = _again(ident, stage, status[ident], self.view, self.names)
+                slots[place] = again["id"]
+                steps.append(again)
+        return Carried(steps, notes) if steps or waits else results
+
+    def _written(self, way: Way, split: Split, before: list[str] | None) -> list[Doc]:
+        number = len(split.steps)
+        stage, whole = way.stages[number], way.whole
+        known: dict[str, Json] = {fact: each.value for fact, each in self.world.facts.items()}
+        known |= way.known
+        for earlier, ids in zip(way.stages[:number], split.steps, strict=False):
+            if not earlier.star and ids:
+                inner = given(self._result(ids[0]), earlier.operator.gives)
+                known |= {fact: each.value for fact, each in inner.items()}
+        if before is not None:
+            fed = _fed(way.stages[number - 1], before, stage, self.view)
+        else:
+            fed = [way.part]
+        gives = way.gives if stage is way.stages[-1] else ()
+        docs: list[Doc] = []
+        serial = stage.star and disturb(stage.operator, stage.operator)
+        for value in fed:
+            doc = _document(stage, self.names.take(stage.operator), known, value, gives)
+            doc["because"] = f"{whole.split} splits what was too complex, to give {whole.gives[0]}"
+            after = before or []
+            if serial and docs:
+                after = [*after, docs[-1]["id"]]
+            doc["depends_on"] = after if not stage.feeds or serial else []
+            if way.splits and stage is way.stages[-1]:
+                doc["supersedes"] = way.splits
+            docs.append({key: each for key, each in doc.items() if each or key == "gives"})
+        return docs
+
+    def _result(self, ident: str) -> str:
+        """The step that holds the result of a part, which may have been split."""
+        if ident not in self.splits.inner:
+            return ident
+        return self.carry(self.splits.inner[ident]).last or ident
+
+    def price(self, way: Way, prices: Mapping[str, float], past: Past) -> tuple[float, str]:
+        """What a method still costs; infinite when a step of it failed for good."""
+        old = self.noted.get(way.key)
+        total = 0.0
+        for number, stage in enumerate(way.stages):
+            ids = old.steps[number] if old and number < len(old.steps) else []
+            steps = [self.view.steps[ident] for ident in ids if ident in self.view.steps]
+            if ids and all(step.status == "succeeded" for step in steps):
+                continue
+            left = 0 if ids else 1
+            for step in steps:
+                if step.id in self.splits.inner:
+                    inner, why = self.price(self.splits.inner[step.id], prices, past)
+                    if why:
+                        return inf, why
+                    total += inner
+                elif step.id in past.hopeless:
+                    said = step.error.message if step.error else step.reason
+                    return inf, f"cannot go on: {step.worker} failed ({said})"
+                elif step.status != "succeeded":
+                    left += 1
+            total += prices[stage.operator.name] * left if left else 0.0
+        return total, ""
 
 
 _OPEN = ("waiting", "ready", "running", "probing", "backing_off", "undecided", "asking")
@@ -227,38 +435,6 @@ def _again(ident: str, stage: Stage, status: str, view: PlannerView, names: Name
     if status in ("failed", "cancelled", LOST):
         doc["supersedes"] = ident
     return doc
-
-
-def _written(
-    whole: Operator,
-    stages: list[Stage],
-    split: Split,
-    before: list[str] | None,
-    view: PlannerView,
-    world: World,
-    names: Names,
-) -> list[Doc]:
-    number = len(split.steps)
-    stage = stages[number]
-    known: dict[str, Json] = {fact: each.value for fact, each in world.facts.items()}
-    for earlier, ids in zip(stages[:number], split.steps, strict=False):
-        if not earlier.star and ids:
-            inner = given(ids[0], earlier.operator.gives)
-            known |= {fact: each.value for fact, each in inner.items()}
-    fed = [None] if before is None else _fed(stages[number - 1], before, stage, view)
-    own = stage.operator.gives
-    gives = own if stage is stages[-1] else ()
-    docs: list[Doc] = []
-    serial = stage.star and disturb(stage.operator, stage.operator)
-    for value in fed:
-        doc = _document(stage, names.take(stage.operator), known, value, gives)
-        doc["because"] = f"{whole.split} splits what was too complex, to give {whole.gives[0]}"
-        after = before or []
-        if serial and docs:
-            after = [*after, docs[-1]["id"]]
-        doc["depends_on"] = after if not stage.feeds or serial else []
-        docs.append({key: each for key, each in doc.items() if each or key == "gives"})
-    return docs
 
 
 def _fed(earlier: Stage, before: list[str], stage: Stage, view: PlannerView) -> list[Json]:
@@ -299,27 +475,3 @@ def _document(
         "gives": list(gives),
         "drops": list(operator.drops),
     }
-
-
-def stage_price(
-    name: str,
-    splits: Splits,
-    prices: Mapping[str, float],
-    noted: Mapping[str, Split],
-    view: PlannerView,
-    past: Past,
-) -> tuple[float, str]:
-    """What a method still costs; infinite when a step of it failed for good."""
-    old = noted.get(splits.keys[name])
-    total = 0.0
-    for number, stage in enumerate(splits.stages[name]):
-        ids = old.steps[number] if old and number < len(old.steps) else []
-        steps = [view.steps[ident] for ident in ids if ident in view.steps]
-        if ids and all(step.status == "succeeded" for step in steps):
-            continue
-        for step in steps:
-            if step.id in past.hopeless:
-                said = step.error.message if step.error else step.reason
-                return inf, f"cannot go on: {step.worker} failed ({said})"
-        total += prices[stage.operator.name] * max(1, len(ids))
-    return total, ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,8 @@ from leadhand.planners.goal.methods import Split
 from leadhand.planners.goal.operators import is_flag
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from leadhand.core.plan import Doc, Json
     from leadhand.core.report import PlannerView
 
@@ -83,6 +86,18 @@ def said(view: PlannerView, notes: Notes) -> Said:
             found.forgiven = max(found.forgiven, asked.failures)
         found.facts |= _given(answer, asked.facts)
     return found
+
+
+def awaited(view: PlannerView, notes: Notes, facts: Iterable[str]) -> bool:
+    """Whether a person was asked for these facts, and has not answered yet."""
+    heard = Counter(answer.get("question", "") for answer in view.answers)
+    for asked in notes.asked:
+        if not heard[asked.question]:
+            if set(facts) <= set(asked.facts):
+                return True
+        else:
+            heard[asked.question] -= 1
+    return False
 
 
 def _given(answer: Doc, facts: list[str]) -> dict[str, Json]:

@@ -102,12 +102,16 @@ class GoalPlanner:
         early = _early(scene)
         if early is not None:
             return early
-        _look(scene)
-        if scene.task is None:
-            return _no_way(scene)
-        way = await self._way(scene, scene.task)
+        way = await self._way(scene)
+        locked = self._locked(scene) if isinstance(way, NoPlan) else ()
+        if locked and not scene.world.under_way:
+            # Where there is no way but by splitting, nothing has to be too complex first.
+            wider = self._scene(view, locked)
+            found = await self._way(wider)
+            if not isinstance(found, NoPlan):
+                scene, way = wider, found
         if isinstance(way, NoPlan):
-            return _escalate(scene, way.text, scene.wanted, proved=way.proved)
+            return _no_way(scene, way)
         return _proposal(scene, way)
 
     async def draft(self, view: PlannerView) -> Decision:
@@ -120,7 +124,16 @@ class GoalPlanner:
         made.proposal = proposal
         return made
 
-    def _scene(self, view: PlannerView) -> Scene:
+    def _locked(self, scene: Scene) -> list[str]:
+        """The facts whose methods wait until a giver finds them too much, and none has failed."""
+        givers, price = scene.operators.givers, scene.prices.of
+        facts = {each.fact for each in self.methods} - scene.past.split
+        return sorted(
+            fact for fact in facts if all(price.get(n) != inf for n in givers.get(fact, ()))
+        )
+
+    def _scene(self, view: PlannerView, split: Iterable[str] = ()) -> Scene:
+        """Everything a decision is made from; `split` are facts whose methods may be used now."""
         if self._known is None or self._known[0] is not view.catalog:
             self._known = (view.catalog, operators_of(view.catalog))
         operators = self._known[1]
@@ -136,14 +149,19 @@ class GoalPlanner:
         said = notes.said(view, kept)
         world = fold(view, said.facts)
         before = past(view, world, operators, said.forgiven)
+        before.split.update(split)
         splits = methods.unlocked(self.methods, before, view, world, operators, kept.splits)
         changed = {**informed(operators, before.asked_for), **splits.operators}
         wanted = tuple(dict.fromkeys(view.goal.want))
         operators = operators.replaced(changed)
         return Scene(view, kept, said, operators, world, before, splits, wanted, idle=idle)
 
-    async def _way(self, scene: Scene, task: Task) -> list[Operator] | NoPlan:
+    async def _way(self, scene: Scene) -> list[Operator] | NoPlan:
         """The plan, or why there is none."""
+        _look(scene)
+        task = scene.task
+        if task is None:
+            return _unreached(scene)
         kept = _kept(scene, task)
         mark = _market(scene)
         same, scene.notes.prices = mark == scene.notes.prices, mark
@@ -192,6 +210,10 @@ class NoPlan(NamedTuple):
 
     text: str
     proved: bool = True
+    missing: tuple[str, ...] | None = None
+    """What a person might give; None: what is wanted."""
+    spent: bool = False
+    """Whether only money is missing."""
 
 
 def _cost(plan: Iterable[int], task: Task) -> float:
@@ -231,16 +253,13 @@ def _look(scene: Scene) -> None:
     """Leave out what cannot matter, price the rest, and see what can be reached."""
     world, operators = scene.world, scene.operators
     relevant = operators.relevant(scene.wanted, world.coming)
-    stages = [stage.operator for each in scene.splits.stages.values() for stage in each]
-    every = {each.name: each for each in (*relevant, *stages)}
+    every = {each.name: each for each in (*relevant, *scene.splits.every_stage)}
     found = prices(every.values(), scene.view, world, scene.past, operators.unit)
-    for name in scene.splits.operators:
-        price, why = methods.stage_price(
-            name, scene.splits, found.of, scene.notes.splits, scene.view, scene.past
-        )
+    bearer = _bearer(scene, Names(scene.view.steps))
+    for name, way in scene.splits.ways.items():
+        price, why = bearer.price(way, found.of, scene.past)
         if price < inf and all(fact in world.facts for fact in operators.by_name[name].needs):
-            names, noted = Names(scene.view.steps), scene.notes.splits
-            why = methods.carry(name, scene.splits, noted, scene.view, world, names).problem
+            why = bearer.carry(way).problem
             price = inf if why else price
         found.of[name] = price
         if why:
@@ -254,6 +273,10 @@ def _look(scene: Scene) -> None:
     if all(reach.cost[code] < inf for code in rough.goal):
         usable = [rough.operators[number] for number in sorted(reach.order)]
         scene.task = Task(usable, found.of, world.coming, scene.wanted)
+
+
+def _bearer(scene: Scene, names: Names) -> methods.Bearer:
+    return methods.Bearer(scene.splits, scene.notes.splits, scene.view, scene.world, names)
 
 
 def _kept(scene: Scene, task: Task) -> list[int] | None:
@@ -277,14 +300,19 @@ def _market(scene: Scene) -> str:
     return _digest([dear, len(view.recommendations), len(view.answers)])
 
 
-def _no_way(scene: Scene) -> Decision:
-    """Nothing leads to the goal: wait for what is under way, ask a person, or give up."""
+def _unreached(scene: Scene) -> NoPlan:
+    """Nothing leads to the goal: why, and what a person might give."""
     found = explain.why_not(scene.wanted, scene.reached, scene.operators, scene.prices)
     unusable = [f"the method {name[1:]} {why}" for name, why in scene.splits.unusable.items()]
-    text = "; ".join([found.text, *unusable])
-    return (
-        GiveUp(text, scene.notes.to_doc()) if found.spent else _escalate(scene, text, found.missing)
-    )
+    return NoPlan("; ".join([found.text, *unusable]), missing=found.missing, spent=found.spent)
+
+
+def _no_way(scene: Scene, why: NoPlan) -> Decision:
+    """Wait for what is under way, ask a person, or give up."""
+    if why.spent:
+        return GiveUp(why.text, scene.notes.to_doc())
+    missing = scene.wanted if why.missing is None else why.missing
+    return _escalate(scene, why.text, missing, proved=why.proved)
 
 
 def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool = True) -> Decision:
@@ -302,9 +330,11 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
     question = f"There is no way to {', '.join(scene.wanted)}: {why}."
     if missing:
         question += f" Can you give {listed(missing)}?"
-    if (proved and not (failed or unknown)) or any(
-        each.question == question for each in kept.asked
-    ):
+    if proved and not (failed or unknown):
+        return GiveUp(why, kept.to_doc())
+    if notes.awaited(scene.view, kept, missing):
+        return Propose((), because=f"waiting for an answer; {why}", notes=kept.to_doc())
+    if any(each.question == question for each in kept.asked):
         return GiveUp(why, kept.to_doc())
     kept.asked.append(Asked(question, list(missing), len(scene.view.failed_attempts)))
     choices = (notes.GIVE, *([notes.RETRY] if failed else []), notes.STOP)
@@ -331,15 +361,13 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
     now: list[Doc] = []
     later: list[Doc] = []
     running = False
+    starts = _starting(scene, way, order)
     for i, (operator, doc) in enumerate(zip(way, docs, strict=True)):
-        ready = not order[i] and all(fact in world.facts for fact in operator.needs)
-        if not ready or any(disturb(operator, each) for each in world.under_way):
+        if i not in starts:
             later.append(doc)
         elif operator.split:
-            carried = methods.carry(
-                operator.name, scene.splits, scene.notes.splits, view, world, writer.names
-            )
-            scene.notes.splits[scene.splits.keys[operator.name]] = carried.split
+            carried = _bearer(scene, writer.names).carry(scene.splits.ways[operator.name])
+            scene.notes.splits |= carried.notes
             now += carried.steps
             running = running or not carried.steps
         else:
@@ -358,6 +386,31 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
     cancel = (*(step.id for step in scene.idle), *_gone(scene, now))
     notes = scene.notes.to_doc()
     return Propose(tuple(now), final, outlook, because, cancel, notes)
+
+
+def _starting(scene: Scene, way: list[Operator], order: list[list[int]]) -> set[int]:
+    """Which operators of a plan can start now.
+
+    Those that take away what may still be needed come after those that do not: should one of
+    these fail, more ways are open.
+    """
+    world = scene.world
+    ready = [
+        i
+        for i, operator in enumerate(way)
+        if not order[i]
+        and all(fact in world.facts for fact in operator.needs)
+        and not any(disturb(operator, each) for each in world.under_way)
+    ]
+    kind = [i for i in ready if not _takes_away(way[i], scene)]
+    flying = set(scene.view.in_flight)
+    wait = bool(kind) or any(each.id in flying and not each.drops for each in world.under_way)
+    return set(kind if wait else ready)
+
+
+def _takes_away(operator: Operator, scene: Scene) -> bool:
+    facts = scene.task.facts if scene.task else ()
+    return any(fact in facts and fact in scene.world.facts for fact in operator.drops)
 
 
 def _gone(scene: Scene, steps: Iterable[Doc]) -> list[str]:

@@ -199,13 +199,15 @@ def literal(value: Json) -> Json:
     return [literal(item) for item in value] if isinstance(value, list) else value
 
 
-def value_of(fact: Fact, view: PlannerView) -> Json:
-    """The data behind a fact."""
+def value_of(value: Json, view: PlannerView) -> Json:
+    """The data behind what stands for a fact."""
 
     def look(ref: refs.Ref) -> Json:
-        return view.params[ref.name] if ref.kind == "params" else view.results[ref.name]
+        if ref.kind == "params":
+            return view.params[ref.name]
+        return view.results[successor(ref.name, view)]
 
-    return refs.resolve(fact.value, look)
+    return refs.resolve(value, look)
 
 
 def resolved(value: Json, view: PlannerView) -> Json:
