@@ -188,7 +188,7 @@ def _refers(ref: refs.Ref, fact: Fact, view: PlannerView) -> bool:
 
 def _equals(value: Json, fact: Fact, view: PlannerView) -> bool:
     try:
-        return bool(resolved(value, view) == value_of(fact, view))
+        return bool(resolved(value, view) == value_of(fact.value, view))
     except LookupError:
         return False  # it is not there yet
 

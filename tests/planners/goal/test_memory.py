@@ -84,7 +84,7 @@ def test_where_the_giver_changes_something_outside_the_version_counts():
     first = ScriptedPlanner(
         [
             Propose([{"id": "w", "worker": "write", "parameters": {"topic": "x"}}]),
-            Propose([{"id": "l", "worker": "load", "parameters": {"path": "out/rows"}}]),
+            Propose([{"id": "l", "worker": "load", "parameters": {"path": "${{ steps.w.data }}"}}]),
             Propose([{"id": "w2", "worker": "write", "parameters": {"topic": "x"}}]),
             GiveUp("no idea"),
         ]

@@ -77,7 +77,9 @@ def _result(view: PlannerView, world: World) -> Json:
     """
     want = tuple(dict.fromkeys(view.goal.want))
     if want:
-        values = {fact: value_of(world.facts[fact], view) for fact in want if fact in world.facts}
+        values = {
+            fact: value_of(world.facts[fact].value, view) for fact in want if fact in world.facts
+        }
     else:
         done = list(view.results)
         used = {name for each in done for name in dependencies(view.steps[each].planned)}
