@@ -82,12 +82,14 @@ lock: python ## resolve the requirements again, with hashes
 	@$(PYTHON) scripts/keep_named.py requirements/postgres.txt requirements/postgres.in
 	$(COMPILE) --output-file requirements/temporal.txt requirements/temporal.in
 	@$(PYTHON) scripts/keep_named.py requirements/temporal.txt requirements/temporal.in
+	$(COMPILE) --output-file requirements/suite.txt requirements/suite.in
+	@$(PYTHON) scripts/keep_named.py requirements/suite.txt requirements/suite.in
 	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in
 	$(COMPILE) --output-file requirements/node.txt requirements/node.in
 	$(COMPILE) --output-file requirements/lock.txt requirements/lock.in
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-bench .venv-coders .venv-lock .venv-model .venv-node .venv-postgres .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-bench .venv-coders .venv-lock .venv-model .venv-node .venv-postgres .venv-suite .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments are built once, and again only when a lock file, the project or Python changes.

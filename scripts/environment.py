@@ -13,6 +13,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,8 @@ class Environment:
     """Whether Leadhand itself is installed, editable."""
     alone: bool = False
     """Whether the packages are installed without what they depend on."""
+    sources: bool = False
+    """Whether the source archives are unpacked in the folder, and nothing is installed."""
 
 
 ENVIRONMENTS = {
@@ -39,6 +42,7 @@ ENVIRONMENTS = {
     "coders": Environment(".venv-coders", ("coders",), project=False, alone=True),
     "postgres": Environment(".venv-postgres", ("postgres",), project=False, alone=True),
     "temporal": Environment(".venv-temporal", ("temporal",), project=False, alone=True),
+    "suite": Environment(".venv-suite", ("suite",), project=False, sources=True),
     "bench": Environment(".venv-bench", ("bench",), project=False),
     "lock": Environment(".venv-lock", ("lock",), project=False),
     "node": Environment(".venv-node", ("node",), project=False),
@@ -62,6 +66,9 @@ def main(name: str) -> None:
     # Two commands started at once must not build the same environment together.
     with Path(__file__).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if wanted.sources:
+            unpack(wanted)
+            return
         if wanted.project:
             furnish(tests=name == "dev")
         prepare(wanted)
@@ -114,6 +121,33 @@ def prepare(wanted: Environment) -> None:
         pip(folder, "--no-build-isolation", "--no-deps", "--editable", ".")
         record.project = project
     write(folder, record)
+
+
+def unpack(wanted: Environment) -> None:
+    """Have source archives, by their hashes, unpacked side by side."""
+    folder = ROOT / wanted.folder
+    locks = {lock: digest_lock(lock) for lock in wanted.locks}
+    if read(folder).locks == locks:
+        return
+    say(f"setting up {wanted.folder} (locked sources; this happens once)")
+    shutil.rmtree(folder, ignore_errors=True)
+    archives = folder / "archives"
+    files = [arg for lock in wanted.locks for arg in ("-r", f"requirements/{lock}.txt")]
+    names = [line.split("==")[0] for lock in wanted.locks for line in lines_of(lock)]
+    # No binary of these: only the source archives hold the tests.
+    binary = [arg for name in names for arg in ("--no-binary", name)]
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input"]
+    run([*command, "--require-hashes", "--no-deps", *binary, "--dest", str(archives), *files])
+    for archive in archives.glob("*.tar.gz"):
+        with tarfile.open(archive) as held:
+            held.extractall(folder, filter="data")
+    write(folder, Record(locks=locks))
+
+
+def lines_of(lock: str) -> list[str]:
+    """The packages that a lock file names."""
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text()
+    return [line for line in text.splitlines() if "==" in line and line[0].isalnum()]
 
 
 def copied(folder: Path) -> bool:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 lock, wanted = map(Path, sys.argv[1:])
-names = {line.strip() for line in wanted.read_text().splitlines() if line and line[0] != "#"}
+lines = [line for line in wanted.read_text().splitlines() if line and line[0] != "#"]
+names = {line.strip().split("==")[0] for line in lines}
 text = lock.read_text()
 head, *entries = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
 kept = [entry for entry in entries if entry.split("==")[0] in names]

@@ -173,6 +173,50 @@ PURE = {
 }  # fmt: skip
 
 
+ADAPTER = SOURCE / "core" / "jsonschema.py"
+"""The one door to a library that could fetch what a schema refers to, and is told not to."""
+
+
+def test_one_module_reaches_the_validator_and_lets_it_fetch_nothing():
+    """Each way to make a validator is closed but one, which is offline."""
+    others = [path for path in SOURCE.rglob("*.py") if path != ADAPTER]
+    assert not [path for path in others if re.search(r"\bjsonschema_rs\b", path.read_text())]
+    calls = [
+        node
+        for node in ast.walk(ast.parse(ADAPTER.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and getattr(node.func.value, "id", "") == "jsonschema_rs"
+    ]
+    made = {node.func.attr: {word.arg: word.value for word in node.keywords} for node in calls}
+    assert set(made) == {"validator_for", "RegexOptions"}
+    assert made["validator_for"]["offline"].value is True
+    assert not {"retriever", "registry", "http_options"} & set(made["validator_for"])
+
+
+@pytest.mark.parametrize(
+    "address", ["https://schemas.example.com/x", "file:///etc/hostname", "/etc/hostname"]
+)
+def test_the_validator_opens_no_file_and_no_connection(address):
+    """Seen by the interpreter's own audit hook, and by the answer."""
+    code = f"""
+import sys
+from leadhand.core.jsonschema import problems, unusable
+unusable(True)
+seen = []
+sys.addaudithook(lambda event, _: seen.append(event) if event.startswith(("socket", "open")) else 0)
+assert unusable({{"$ref": {address!r}}})
+assert problems(5, {{"properties": {{"a": {{"$ref": {address!r}}}}}}})
+assert not seen, seen
+"""
+    assert "jsonschema_rs" in modules_after(code)
+
+
+def test_what_judges_nothing_loads_no_validator():
+    """It takes 20 ms to load."""
+    assert "jsonschema_rs" not in modules_after("import leadhand.cli.main, leadhand.engine.verdict")
+
+
 FLEET = (
     "agreeing",
     "capacity",
@@ -200,7 +244,8 @@ def test_the_core_uses_only_what_is_pure(path):
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         for name in names:
-            assert name.split(".")[0] in PURE, f"{path.name} imports {name}"
+            pure = PURE | ({"jsonschema_rs"} if path == ADAPTER else set())
+            assert name.split(".")[0] in pure, f"{path.name} imports {name}"
             inside = not name.startswith("leadhand") or name.startswith(INSIDE)
             assert inside, f"{path.name} imports {name}, which is outside the core"
 

@@ -30,11 +30,11 @@ from leadhand.cli.group import group
 from leadhand.cli.main import COMMANDS
 from leadhand.codec.documents import read_document
 from leadhand.core.check import lint
+from leadhand.core.jsonschema import problems
 from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.recovery import LADDER
 from leadhand.core.rules import RESERVED, RULES
 from leadhand.core.schema import STEP_SCHEMA
-from leadhand.core.shape import problems
 from leadhand.models.names import ModelName
 from leadhand.ports import Context
 from leadhand.settings import KEYS, load_settings

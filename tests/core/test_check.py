@@ -396,11 +396,26 @@ def test_each_mistake_gives_exactly_its_finding(doc, rule, place, said):
     assert doc == before
 
 
+def test_a_schema_that_judges_nothing_is_found():
+    """Of parameters and of a result, for a plain step and for one with references."""
+    nowhere = {"$ref": "#/$defs/x"}
+    for offer in (Offer(parameters=nowhere), Offer(returns=nowhere)):
+        catalog = Catalog([WorkerSpec(name="w", offers={"": offer})])
+        for parameters in ({}, {"a": "${{ params.p }}"}):
+            doc = {
+                "steps": [{"id": "a", "worker": "w", "parameters": parameters}],
+                "params": {"p": 1},
+            }
+            (found,) = lint(doc, catalog)
+            assert (found.rule, found.code) == ("schema-unusable", "LH145")
+            assert "leads nowhere" in found.message
+
+
 def test_every_rule_is_shown_by_a_test():
     """RULES names exactly what can be found, so that the documentation can list it."""
     elsewhere = {"steps-too-many", "findings-cut", "id-taken", "dependency-failed"}
     elsewhere |= {"param-missing", "param-unknown", "field-later"}
-    elsewhere |= {"secret-misplaced", "secret-exposed", "planner-unknown"}
+    elsewhere |= {"secret-misplaced", "secret-exposed", "planner-unknown", "schema-unusable"}
     elsewhere |= {"step-orphan"} | {name for name, rule in RULES.items() if rule.code >= "LH200"}
     assert set(RULES) == {rule for _, rule, _, _ in CASES} | elsewhere
 
@@ -771,3 +786,12 @@ def test_a_library_plan_to_roll_back_with_is_checked_against_the_plan_that_names
     assert lint(plan(build(), rollback_plan="back"), CATALOG, library=library) == []
     wrong = lint(plan(build("b"), rollback_plan="back"), CATALOG, library=library)
     assert told(wrong) == [("reference-unresolved", "rollback_plan")]
+
+
+def test_every_field_of_a_large_step_is_looked_at():
+    """Of a very large value the first problem is told; the other fields are still checked."""
+    many = [1] * 20_000
+    doc = {"id": "a", "worker": {"x": 1}, "uses": {"y": 0}, "timeout": [], "undo": {"worker": many}}
+    places = {each.place for each in lint({"steps": [doc]}, CATALOG)}
+    for field in ("worker", "uses.y", "timeout", "undo.worker"):
+        assert f"steps[0].{field}" in places

@@ -22,8 +22,8 @@ import msgspec
 import pytest
 
 from leadhand import errors
+from leadhand.core.jsonschema import problems
 from leadhand.core.report import Failure, Report
-from leadhand.core.shape import problems
 from leadhand.errors import UsageError
 from leadhand.ports import Context, Task
 from leadhand.workers import capture

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 
 from leadhand import McpServer, Unavailable
-from leadhand.core.shape import problems
+from leadhand.core.jsonschema import problems
 from leadhand.workers.mcp.definition import Definition, definitions_of
 from leadhand.workers.mcp.pins import Pins
-from leadhand.workers.mcp.schema import tamed
+from leadhand.workers.mcp.schema import input_schema
 
 ODD = [
     None, 5, "x", "(", [], {}, [1], True, -1, math.inf, {"a": 1}, {"$ref": "#/nope"}, {"$ref": "#"},
@@ -34,7 +34,7 @@ def test_no_schema_can_break_the_check_of_values(seed):
         schema = {random.choice(KEYWORDS): random.choice(ODD) for _ in range(random.randint(1, 3))}
         schema = random.choice((schema, {"type": "object", "properties": {"a": schema}}))
         try:
-            safe = tamed(schema)
+            safe = input_schema(schema, "x")
         except ValueError:
             continue
         taken += 1
@@ -43,33 +43,31 @@ def test_no_schema_can_break_the_check_of_values(seed):
     assert taken > 300
 
 
-def test_a_pattern_that_never_ends_is_left_out():
+def test_a_pattern_that_would_never_end_is_matched_in_linear_time():
     schema = {"properties": {"pattern": {"type": "string", "pattern": "(a+)+$"}}}
     schema |= {"patternProperties": {"(b+)+$": {}}, "additionalProperties": False}
-    assert tamed(schema) == {"properties": {"pattern": {"type": "string"}}}
-    assert not problems({"pattern": "a" * 40 + "!", "b" * 40 + "!": 1}, tamed(schema))
+    assert input_schema(schema, "x") is schema
+    assert problems({"pattern": "a" * 40 + "!"}, schema)
 
 
-def test_the_engine_gets_no_pattern_of_a_server(tmp_path):
-    """Approved is what the server said; checked is what can be checked."""
+def test_the_engine_checks_what_the_server_said(tmp_path):
+    """What was approved is what is checked."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(a+)+$"}}}
     pins, reach = Pins(tmp_path / "pins.json"), {"name": "t", "command": ["x"]}
     tool = Definition("x", "", schema, schema, {})
     pins.put("t", "t", McpServer(**reach).identity, {"x": tool})
     made = McpServer(**reach, pins=pins).tool("x")
     offer = made.spec.offers[""]
-    assert offer.parameters == offer.returns
-    assert "pattern" not in str(offer.parameters)
-    assert made.parameters == schema
+    assert offer.parameters == offer.returns == made.parameters == schema
     assert made.version == tool.digest(made.server.identity)
 
 
 def test_a_schema_that_is_too_deep_is_refused():
     deep = {}
-    for _ in range(100):
+    for _ in range(300):
         deep = {"not": deep}
-    with pytest.raises(ValueError, match="is nested too deeply"):
-        tamed(deep)
+    with pytest.raises(ValueError, match="is nested more than"):
+        input_schema(deep, "x")
 
 
 def test_a_tool_with_a_broken_schema_is_left_out_and_says_why():
@@ -80,7 +78,7 @@ def test_a_tool_with_a_broken_schema_is_left_out_and_says_why():
         deep = {"type": "object", "properties": {"a": deep}}
     tools, unusable = definitions_of([good, bad, {"name": "deep", "inputSchema": deep}])
     assert set(tools) == {"good"}
-    assert unusable["bad"] == "bad: its inputSchema.required is malformed"
+    assert unusable["bad"] == "bad: its inputSchema: required is malformed"
     assert "is nested more than" in unusable["deep"]
     with pytest.raises(Unavailable, match="twice"):
         definitions_of([good, good])

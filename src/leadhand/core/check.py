@@ -21,7 +21,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import calendar, durations, expressions, graph, refs
-from leadhand.core.check_form import by_id, check_cycles, clean, join, returns, well_formed
+from leadhand.core.check_form import (
+    by_id,
+    check_cycles,
+    clean,
+    join,
+    returns,
+    well_formed,
+    wrong_fields,
+)
 from leadhand.core.check_plain import Plain
 from leadhand.core.check_proposal import proposal
 from leadhand.core.check_step import (
@@ -117,6 +125,15 @@ class _Around(NamedTuple):
     depth: int = 0
 
 
+def _head(doc: Doc) -> Doc:
+    """The plan without its steps and its inner plan, so that it is small; of each the type."""
+    large = {"steps": list, "rollback_plan": dict}
+    return {
+        key: kind() if (kind := large.get(key)) and isinstance(value, kind) else value
+        for key, value in doc.items()
+    }
+
+
 def _lint(
     doc: Json, around: _Around, params: Mapping[str, Json] | None, prefix: str, out: Findings
 ) -> None:
@@ -124,7 +141,7 @@ def _lint(
         out.add("field-wrong", prefix, f"a plan is an object with steps, not {named(doc)}")
         return
     catalog = around.catalog
-    plan = clean(doc, out.problems(doc, _HEAD_SCHEMA), prefix, out)
+    plan = clean(doc, wrong_fields(_head(doc), _HEAD_SCHEMA, out), prefix, out)
     given = plan.get("steps")
     if given == []:
         out.add("plan-empty", join(prefix, "steps"), "the plan has no steps", "Add one.")

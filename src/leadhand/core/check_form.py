@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import graph
 from leadhand.core.check_plain import Plain
+from leadhand.core.jsonschema import follow
 from leadhand.core.schema import STEP_SCHEMA
 from leadhand.core.wording import named, shown
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.findings import Findings
+    from leadhand.core.jsonschema import Problem
     from leadhand.core.plan import Doc, Json
-    from leadhand.core.shape import Problem
 
 _FIELD = re.compile(r"[^.\[]+")
 _RULE_OF = {"missing": "field-missing", "unknown": "field-unknown"}
@@ -40,12 +41,38 @@ def well_formed(
         if out.full:
             break
         place = join(prefix, f"steps[{i}]")
-        wrong = out.problems(step, STEP_SCHEMA)
+        wrong = wrong_fields(step, STEP_SCHEMA, out)
         if isinstance(step, dict):
             found.append((i, clean(step, wrong, place, out) if wrong else step))
         else:
             out.add("field-wrong", place, f"a step is an object, not {named(step)}")
     return found
+
+
+def wrong_fields(doc: Json, schema: Doc, out: Findings) -> list[Problem]:
+    """What is wrong with a document, in each of its fields.
+
+    Of a very large value only the first problem is told; then the rest is looked at again
+    without that field, since later checks rely on the form of all of them.
+    """
+    found = wrong = out.problems(doc, schema)
+    rest = doc
+    while wrong and isinstance(rest, dict):
+        named_ = {field.group() for each in wrong if (field := _FIELD.match(each.path))}
+        if named_.isdisjoint(rest):
+            break
+        rest = {key: value for key, value in rest.items() if key not in named_}
+        if id(schema) not in _OPTIONAL:
+            written = follow(schema, schema.get("$ref", "#")) or schema
+            defined = {"$defs": schema.get("$defs", {})}
+            _OPTIONAL[id(schema)] = schema, {**written, **defined, "required": []}
+        wrong = out.problems(rest, _OPTIONAL[id(schema)][1])
+        found = found + wrong
+    return found
+
+
+_OPTIONAL: dict[int, tuple[Doc, Doc]] = {}
+"""The schemas of plan and step with nothing required: what was taken out is not missing."""
 
 
 def clean(doc: Doc, wrong: list[Problem], place: str, out: Findings) -> Doc:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from leadhand.core.jsonschema import problems, unusable
+
 if TYPE_CHECKING:
     from collections.abc import Container
 
@@ -84,4 +86,6 @@ class Plain:
         offer = self._catalog.offer(worker, action)
         if offer is None:
             return False
-        return offer.parameters is None or not offer.parameters.get("required")
+        if offer.returns is not None and unusable(offer.returns):
+            return False
+        return offer.parameters is None or not problems({}, offer.parameters)

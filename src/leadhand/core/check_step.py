@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import calendar, durations, expressions, holes, refs
 from leadhand.core.graph import context_of
+from leadhand.core.jsonschema import unusable
 from leadhand.core.plan import (
     FAILURE_ACTIONS,
     dependency_id,
@@ -39,6 +40,7 @@ _RULE_OF = {
     "missing": "parameter-missing",
     "unknown": "parameter-unknown",
     "hole": "result-unfit",
+    "schema": "schema-unusable",
 }
 
 
@@ -185,7 +187,10 @@ def _check_task(here: Here, task: Doc, place: str) -> None:
     if offer is not None:
         if offer.parameters is not None:
             value = holes.fill(parameters, here.scope.names) if found else parameters
-            _check_parameters(task, offer.parameters, value, place, out)
+            _check_parameters(task, offer.parameters, value, place, out, holes_=bool(found))
+        if offer.returns is not None and (reason := unusable(offer.returns)):
+            what = f"what {_asked(task)} returns cannot be judged by its schema: {reason}"
+            out.add("schema-unusable", f"{place}.worker", what, "Mend the schema of the worker.")
         for name, at in checks:
             if name not in offer.checks:
                 what = f"worker {shown(task['worker'])} has no check {shown(name)}"
@@ -221,13 +226,19 @@ def _offer(here: Here, task: Doc, place: str) -> Offer | None:
     return offer
 
 
-def _check_parameters(task: Doc, schema: Doc, value: Json, place: str, out: Findings) -> None:
+def _asked(task: Doc) -> str:
     asked = f"{task['worker']}.{task['action']}" if task.get("action") else task["worker"]
-    for problem in out.problems(value, schema, f"{place}.parameters"):
+    return str(asked)[:80]
+
+
+def _check_parameters(
+    task: Doc, schema: Doc, value: Json, place: str, out: Findings, *, holes_: bool
+) -> None:
+    for problem in out.problems(value, schema, f"{place}.parameters", holes=holes_):
         rule = _RULE_OF.get(problem.kind, "parameter-wrong")
         name = problem.path.removeprefix(f"{place}.")
         what = problem.message if problem.kind == "unknown" else f"{name} {problem.message}"
-        out.add(rule, problem.path, f"{what} (for {asked[:80]})", problem.fix)
+        out.add(rule, problem.path, f"{what} (for {_asked(task)})", problem.fix)
 
 
 def _check_ref(here: Here, task: Doc, ref: refs.Ref) -> None:

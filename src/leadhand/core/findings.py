@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadhand.core.jsonschema import possible, problems
 from leadhand.core.rules import RULES, Level
-from leadhand.core.shape import problems
 from leadhand.core.wording import closest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from leadhand.core.jsonschema import Problem
     from leadhand.core.plan import Doc, Json
-    from leadhand.core.shape import Problem
 
 FINDINGS_MAX = 1000
 GUESSES_MAX = 100
@@ -83,9 +83,12 @@ class Findings:
             self._cut = True
             self.full = self.full or level == "error"
 
-    def problems(self, value: Json, schema: Doc, path: str = "") -> list[Problem]:
-        """`shape.problems`, its guesses counted as these."""
-        wrong = problems(value, schema, path, guesses=min(self._guesses_left, 20))
+    def problems(
+        self, value: Json, schema: Doc, path: str = "", *, holes: bool = False
+    ) -> list[Problem]:
+        """`jsonschema.problems`, or `possible` for a value with holes; guesses count as these."""
+        judge = possible if holes else problems
+        wrong = judge(value, schema, path, guesses=min(self._guesses_left, 20))
         self._guesses_left -= min(len(wrong), self._guesses_left)
         return wrong
 

@@ -153,7 +153,7 @@ def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     """
     if len(order(graph)) == len(graph):
         return []
-    return [_shortest(graph, knot) for knot in _knots(graph) if len(knot) > 1]
+    return [_shortest(graph, knot) for knot in knots(graph) if len(knot) > 1]
 
 
 def _shortest(graph: Mapping[str, Collection[str]], knot: list[str]) -> list[str]:
@@ -175,7 +175,7 @@ def _shortest(graph: Mapping[str, Collection[str]], knot: list[str]) -> list[str
     return knot
 
 
-def _knots(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+def knots(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     """The strongly connected components (Tarjan's algorithm with its stack made explicit).
 
     Each starts with the step that stands first in the document.

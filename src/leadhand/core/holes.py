@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.core import refs
-from leadhand.core.shape import Hole, PartText
+from leadhand.core.jsonschema import Hole, PartText, follow
 from leadhand.core.wording import TYPE_WORDS, listed, shown
 
 if TYPE_CHECKING:
@@ -158,6 +158,5 @@ def _target(root: Doc | None, schema: Any) -> Any:
     for _ in range(8):
         if not isinstance(schema, dict) or "$ref" not in schema:
             return schema
-        name = str(schema["$ref"])
-        schema = (root or {}).get("$defs", {}).get(name.removeprefix("#/$defs/"))
+        schema = follow(root, str(schema["$ref"]))
     return None

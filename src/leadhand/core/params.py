@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core.findings import Finding, Findings
+from leadhand.core.jsonschema import unusable
 from leadhand.core.refs import Secret
 from leadhand.core.wording import TYPE_WORDS, kind_of, listed, named, shown
 
@@ -46,6 +47,13 @@ _SCHEMA_WORDS = frozenset(
     | {"minLength", "maxLength", "pattern", "items", "minItems", "maxItems", "uniqueItems"}
     | {"properties", "additionalProperties", "anyOf", "oneOf", "format"}
 )
+_TYPED_WORDS = frozenset(
+    {"not", "allOf", "if", "then", "else", "contains", "minContains", "maxContains", "prefixItems"}
+    | {"minProperties", "maxProperties", "patternProperties", "propertyNames"}
+    | {"dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"}
+    | {"$ref", "$dynamicRef", "$defs", "definitions"}
+)
+"""Words of a schema that could be keys of a default as well; beside `type` they are words."""
 _WORDS = _SCHEMA_WORDS | {"default", "description", "title", "required", "examples"}
 _NO_DEFAULT = object()
 _SECRET_WORDS = frozenset({"type", "env", "keyring", "description", "title", "required"})
@@ -69,11 +77,11 @@ def declaration(entry: Json) -> Declared:
         source = _source(entry)
         required = bool(entry.get("required", True)) and not source
         return Declared({"type": "string"}, source or None, bool(source), required, secret=True)
-    if not isinstance(entry, dict) or not set(entry) <= _WORDS:
+    if not _declares(entry):
         kind = kind_of(entry)
         schema = {} if kind == "null" else {"type": kind}
         return Declared(schema, entry, has_default=True, required=False)
-    schema = {word: entry[word] for word in entry if word in _SCHEMA_WORDS}
+    schema = {word: entry[word] for word in entry if word in _SCHEMA_WORDS | _TYPED_WORDS}
     if "enum" in schema and "type" not in schema and isinstance(schema["enum"], list):
         kinds = sorted({kind_of(each) for each in schema["enum"]})
         schema["type"] = kinds[0] if len(kinds) == 1 else kinds
@@ -81,6 +89,13 @@ def declaration(entry: Json) -> Declared:
     has_default = default is not _NO_DEFAULT
     required = bool(entry.get("required", not has_default)) and not has_default
     return Declared(schema, default if has_default else None, has_default, required)
+
+
+def _declares(entry: Json) -> bool:
+    """Whether an entry is a declaration, and not a default."""
+    if not isinstance(entry, dict):
+        return False
+    return set(entry) <= _WORDS or ("type" in entry and set(entry) <= _WORDS | _TYPED_WORDS)
 
 
 def check_declared(
@@ -151,7 +166,7 @@ def _wrong_secret(entry: Doc) -> str:
 def _wrong_declaration(entry: Json) -> str:
     if is_secret(entry):
         return _wrong_secret(entry)
-    if not isinstance(entry, dict) or not set(entry) <= _WORDS:
+    if not _declares(entry):
         return ""
     kinds = entry.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
@@ -170,7 +185,9 @@ def _wrong_declaration(entry: Json) -> str:
         for word in _SCHEMA_WORDS & _NUMERIC
     ):
         return "a limit must be a number"
-    return ""
+    schema = declaration(entry).schema
+    reason = "" if set(schema) <= {"type"} else unusable(schema)
+    return f"its declaration judges nothing: {reason}" if reason else ""
 
 
 _NUMERIC = frozenset(

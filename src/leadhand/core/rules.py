@@ -86,6 +86,7 @@ _STRUCTURE = {
         _E,
         "the goal planner cannot revise a plan whose goal names no facts",
     ),
+    "schema-unusable": ("LH145", _E, "the schema of a worker judges nothing"),
 }
 
 _SEMANTICS = {

@@ -18,6 +18,7 @@ import msgspec
 from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core import events as ev
+from leadhand.core.jsonschema import problems
 from leadhand.core.moves import Move
 from leadhand.core.refs import Artifact, Unresolved, load_apart
 from leadhand.core.report import Report, decision_doc
@@ -43,6 +44,11 @@ if TYPE_CHECKING:
     from leadhand.ports import Worker
 
 OUTPUT_INLINE_CHARS = 2000
+PARAMETERS_SHOWN = 5
+
+
+class _BadParameters(ValueError):
+    """Values that came through references and are not what the worker takes."""
 
 
 def context_of(run: Run, effect: StartAttempt | StartProbe) -> AttemptContext:
@@ -64,6 +70,8 @@ async def attempt(
         parameters = effect.parameters
         if parameters:
             parameters = await _loaded(run, parameters)
+        if wrong := _wrong_parameters(worker, effect.action, parameters):
+            raise _BadParameters(wrong)
         task = Task(
             run.id,
             effect.step,
@@ -78,7 +86,7 @@ async def attempt(
         report = await worker.perform(task, context)
     except asyncio.CancelledError:
         report = Report.failed("lost", "it was stopped before it reported", effect="unknown")
-    except (Unresolved, StoreError) as error:
+    except (Unresolved, StoreError, _BadParameters) as error:
         report = Report.failed("permanent", str(error))
     except BaseException as error:  # the boundary: from here on there are only reports
         if ends_us(error):
@@ -92,6 +100,18 @@ async def attempt(
         run.host.fail(error)
     finally:
         run.task_over(effect.step, context)
+
+
+def _wrong_parameters(worker: Worker, action: str, parameters: Doc) -> str:
+    """What is wrong with parameters whose references have values now; empty when nothing is."""
+    offer = worker.spec.offer(action)
+    if offer is None or offer.parameters is None:
+        return ""
+    found = problems(parameters, offer.parameters)
+    return "; ".join(
+        f"parameter {each.path}: {each.message}" if each.path else f"parameters: {each.message}"
+        for each in found[:PARAMETERS_SHOWN]
+    )
 
 
 def _worker(run: Run, name: str) -> Worker:

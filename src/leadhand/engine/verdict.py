@@ -20,7 +20,7 @@ from leadhand.codec.expressions import ExpressionError, evaluate
 from leadhand.codec.values import plain
 from leadhand.core import promises
 from leadhand.core.facts import broken_promises
-from leadhand.core.shape import problems
+from leadhand.core.jsonschema import problems
 from leadhand.ports import ends_us
 
 if TYPE_CHECKING:

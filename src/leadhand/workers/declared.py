@@ -44,6 +44,7 @@ from leadhand.workers.template import Template
 WORKER_KEYS = {"description", "version", "max_concurrency", "trusted", "action", "actions"}
 OFFER_KEYS = {
     "parameters",
+    "returns",
     "timeout",
     "est",
     "idempotent",

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadhand.core.catalog import Offer
+from leadhand.core.jsonschema import unusable
 from leadhand.core.plan import RISKS
 from leadhand.workers.tables import Table
 from leadhand.workers.template import Hole, parameters_of
 
 NOT_SCALAR = {"array", "object"}
+PLAIN = {"type", "default", "description"}
+"""Words that need no look: a schema of these alone judges."""
 TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 
@@ -34,6 +37,8 @@ def read_parameters(
                 message = "a placeholder {name} takes one value, and {name...} an array"
                 table.problem(f"parameters.{name}", message)
         declared[name] = dict(schema)
+        if not set(schema) <= PLAIN and (reason := unusable(declared[name])):
+            table.problem(f"parameters.{name}", f"judges nothing: {reason}")
     if "parameters" in table.values:
         for name in holes:
             if name not in table.mapping("parameters"):
@@ -63,6 +68,7 @@ def read_offer(
 ) -> Offer:
     return Offer(
         parameters=schema,
+        returns=_returns(table),
         checks=tuple(checks),
         result_check=check is not None,
         risk=table.choice("risk", RISKS),
@@ -78,6 +84,16 @@ def read_offer(
         gives=table.texts("gives"),
         drops=table.texts("drops"),
     )
+
+
+def _returns(table: Table) -> dict[str, Any] | None:
+    """The schema of the data, if one is declared."""
+    if "returns" not in table.values:
+        return None
+    schema = table.mapping("returns")
+    if reason := unusable(schema):
+        table.problem("returns", f"judges nothing: {reason}")
+    return schema
 
 
 def _required(schema: Mapping[str, Any]) -> tuple[str, ...]:

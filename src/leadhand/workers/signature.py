@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from leadhand.core.jsonschema import unusable
 from leadhand.core.report import Report
 from leadhand.errors import UsageError
 from leadhand.ports import Context
@@ -233,7 +234,11 @@ def _returned(kind: Any) -> dict[str, Any] | None:
 
 def schema_of(kind: Any, place: str) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
     """The JSON Schema of a type, or of a schema itself, and the fact that such a result gives."""
-    if kind is None or isinstance(kind, dict):
+    if kind is None:
+        return None, ()
+    if isinstance(kind, dict):
+        if reason := unusable(kind):
+            raise UsageError(f"{place}: returns: judges nothing: {reason}")
         return kind, ()
     found = _returned(kind)
     if found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.shape import problems
+from leadhand.core.jsonschema import problems
 from leadhand.models.talk import ToolDef
 
 if TYPE_CHECKING:
@@ -50,9 +50,14 @@ YIELDING = ToolDef(
 )
 
 
+SHARED = ("#/$defs/", "#/definitions/")
+ONLY_RESULT = {"properties": {"result": True}, "additionalProperties": False}
+"""What a call of `finish` holds, its result aside."""
+
+
 def finishing(returns: Doc | None) -> ToolDef:
     """The tool that takes the result."""
-    result = dict(returns) if returns is not None else {"type": "string"}
+    result = dict(_moved(returns)) if returns is not None else {"type": "string"}
     # References inside of the schema begin at its root, which is now one level up.
     shared = {key: result.pop(key) for key in ("$defs", "definitions") if key in result}
     result.pop("$schema", None)
@@ -64,6 +69,19 @@ def finishing(returns: Doc | None) -> ToolDef:
         **shared,
     }
     return ToolDef(FINISH, "End the task with its result.", parameters)
+
+
+def _moved(schema: Any) -> Any:
+    """The schema with its references to places that are now under `properties.result`."""
+    if isinstance(schema, list):
+        return [_moved(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _moved(value) for key, value in schema.items()}
+    name = str(schema.get("$ref", ""))
+    if name == "#" or (name.startswith("#/") and not name.startswith(SHARED)):
+        found["$ref"] = f"#/properties/result{name[1:]}"
+    return found
 
 
 def misfit(value: Any, schema: Any, what: str) -> str:

@@ -31,6 +31,7 @@ from leadhand.workers.agent.endings import (
     ENDINGS,
     FINISH,
     NEEDS_INFO,
+    ONLY_RESULT,
     misfit,
 )
 from leadhand.workers.agent.transcript import Transcript
@@ -169,7 +170,7 @@ class Loop:
         if call.tool == FINISH:
             if self._returns is None and isinstance(arguments, dict) and "result" in arguments:
                 return self._succeeded(arguments["result"], hide)
-            wrong = misfit(arguments, shown.parameters, "arguments")
+            wrong = self._unfinished(arguments, shown.parameters)
             if not wrong:
                 return self._succeeded(arguments["result"], hide)
             finding = f"the result does not have the form it was to have: {wrong}"
@@ -181,6 +182,14 @@ class Loop:
             return self._failed("needs_info", arguments["question"])
         parts = tuple(f"split off: {bounded(part)}" for part in arguments.get("parts", ())[:20])
         return self._failed("too_complex", arguments["reason"], parts)
+
+    def _unfinished(self, arguments: Any, parameters: Any) -> str:
+        """What is wrong with the call of `finish`; the result is judged by the schema itself."""
+        if self._returns is None or not isinstance(arguments, dict) or "result" not in arguments:
+            return misfit(arguments, parameters, "arguments")
+        return misfit(arguments["result"], self._returns, "arguments.result") or misfit(
+            {**arguments, "result": None}, ONLY_RESULT, "arguments"
+        )
 
     def _succeeded(self, data: Any, hide: Callable[[Any], Any]) -> Report:
         return Report("succeeded", scrubbed(hide(data)))

@@ -18,7 +18,7 @@ from leadhand.codec.values import plain
 from leadhand.core.plan import worst
 from leadhand.core.visible import visible
 from leadhand.errors import Unavailable
-from leadhand.workers.mcp.schema import tamed
+from leadhand.workers.mcp.schema import input_schema, output_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,9 +59,9 @@ class Definition:
             plain(returns, f"{name}.outputSchema"),
             {key: hints[key] for key in HINTS if isinstance(hints.get(key), bool)},
         )
-        tamed(parameters, f"{name}: its inputSchema")
-        if returns is not None:
-            tamed(returns, f"{name}: its outputSchema")
+        input_schema(found.parameters, f"{name}: its inputSchema")
+        if found.returns is not None:
+            output_schema(found.returns, f"{name}: its outputSchema")
         if len(found.encoded()) > DEFINITION_BYTES_MAX:
             raise ValueError(f"tool {name!r}: its definition is over {DEFINITION_BYTES_MAX} bytes")
         return found

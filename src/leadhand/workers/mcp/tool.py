@@ -27,7 +27,7 @@ from leadhand.workers.mcp.definition import (
     raised_risk,
     worker_name,
 )
-from leadhand.workers.mcp.schema import tamed
+from leadhand.workers.mcp.schema import input_schema, output_schema
 from leadhand.workers.reports import bounded, report_of
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class McpTool:
         )
         self._definition: Definition | None = None
         self._spec: WorkerSpec | None = None
+        self._parameters: dict[str, Any] | None = None
 
     @property
     def definition(self) -> Definition:
@@ -124,8 +125,8 @@ class McpTool:
             definition, name = self.definition, self._described.name
             offer = msgspec.structs.replace(
                 self._offer,
-                parameters=tamed(definition.parameters),
-                returns=None if definition.returns is None else tamed(definition.returns),
+                parameters=self.parameters,
+                returns=_checked(definition.returns, self.tool),
                 risk=raised_risk(self._offer.risk, definition.hints),
                 effects=raised_effects(
                     self._offer.effects, definition.hints, name, self.server.name
@@ -189,7 +190,9 @@ class McpTool:
     @property
     def parameters(self) -> dict[str, Any]:
         """JSON Schema of the arguments object."""
-        return self.definition.parameters
+        if self._parameters is None:
+            self._parameters = input_schema(self.definition.parameters, self.tool)
+        return self._parameters
 
     @property
     def effects(self) -> tuple[str, ...] | None:
@@ -264,6 +267,10 @@ def _block(content: Any) -> Any:
 
 def _text(blocks: Any) -> str:
     return "\n".join(each for each in blocks if isinstance(each, str))
+
+
+def _checked(returns: dict[str, Any] | None, tool: str) -> dict[str, Any] | None:
+    return None if returns is None else output_schema(returns, tool)
 
 
 def _required(schema: Mapping[str, Any]) -> tuple[str, ...]:
