@@ -164,7 +164,7 @@ def test_tiers_and_names():
         ("smal", "Did you mean small"),
         ("anthropc:claude", "Did you mean anthropic"),
         ("chat:qwen", "needs an address"),
-        ("groq:x@http://127.0.0.1/v1", "an address of its own"),
+        ("zai:x@http://127.0.0.1/v1", "an address of its own"),
         ("chat:x@http:///v1", "is no address"),
         ("chat:x@http://me:pw@host/v1", "no password"),
         ("openai:", "names no model"),

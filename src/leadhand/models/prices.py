@@ -62,6 +62,13 @@ def answer_tokens(answer: Answer) -> int:
     return max(1, len(said) // 4)
 
 
+PUBLISHED_AS = {
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+}
+"""What providers are called in the list of prices, where that differs."""
+
+
 @lru_cache(maxsize=1024)
 def _published(provider: str, model: str, usage: Usage) -> Any:
     try:
@@ -76,7 +83,7 @@ def _published(provider: str, model: str, usage: Usage) -> Any:
         cache_read_tokens=usage.cache_read or None,
         cache_write_tokens=usage.cache_write or None,
     )
-    who = {"openai-chat": "openai", "openai-responses": "openai"}.get(provider, provider)
+    who = PUBLISHED_AS.get(provider, provider)
     try:
         return calc_price(used, model, provider_id=who).total_price
     except (LookupError, ValueError):

@@ -24,7 +24,7 @@ from typing import Any
 
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
-from leadhand.models.names import PROVIDERS, ModelName, checked_address, parse_model
+from leadhand.models.names import BY_ADDRESS, PROVIDERS, ModelName, checked_address, parse_model
 
 FIELDS = ModelName._fields
 NEEDED = ("provider", "model")
@@ -72,7 +72,11 @@ _EXAMPLES = {"provider": 'provider = "anthropic"', "model": 'model = "claude-son
 
 def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
     provider = table["provider"]
-    if provider not in PROVIDERS:
+    if provider in BY_ADDRESS:
+        url, key = BY_ADDRESS[provider]
+        fix = f'provider = "chat", url = "{url}", key = "{key}"'
+        yield f"{provider} is asked by its address, in OpenAI's Chat Completions. Fix: write {fix}."
+    elif provider not in PROVIDERS:
         yield f"no provider is called {shown(provider)}. {_meant(provider, sorted(PROVIDERS))}"
     if not isinstance(table.get("url", ""), str):
         yield "url must be a text"

@@ -24,7 +24,7 @@ from leadhand.core.hashing import digest
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.planning.patience import Patience
 from leadhand.fleet.planning.reply import SCHEMA
-from leadhand.fleet.planning.telling import as_text
+from leadhand.fleet.planning.telling import question
 from leadhand.fleet.spending import Purse
 from leadhand.models.failures import ModelFailure
 from leadhand.models.guard import scrub
@@ -183,7 +183,7 @@ class ModelMind:
 
     async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
         """Ask, when money may be spent; a provider that is at fault is waited for."""
-        turns: list[Turn] = [Told(as_text(told))]
+        turns: list[Turn] = [question(told)]
         for each in tried:
             wrong = "\n".join(f"- {finding}" for finding in each.findings)
             turns.append(Said(json.dumps(each.answer)))

@@ -15,6 +15,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from leadhand.models.guard import scrub, scrubbed
+from leadhand.models.talk import Told
 from leadhand.planners.model.telling import clean, fenced
 
 if TYPE_CHECKING:
@@ -133,16 +134,32 @@ def _answer(answer: Doc) -> Doc:
     }
 
 
+def question(doc: Doc) -> Told:
+    """The document for a model, and how much of its beginning comes again in the next question."""
+    lasting = _lasting(doc)
+    return Told("\n\n".join([*lasting, *_moving(doc)]), len("\n\n".join(lasting)))
+
+
 def as_text(doc: Doc) -> str:
     """The document for a model: what people want as it is, everything else as data."""
+    return question(doc).text
+
+
+def _lasting(doc: Doc) -> list[str]:
+    """What stays the same while an epic lasts; it comes first, so that a provider can cache it."""
     epic, limits, tree = doc["epic"], doc["limits"], doc["repository"]
-    parts = [
+    return [
         f"# The epic: {epic['title']}\n{epic['text']}",
         "# It is achieved when these succeed on main\n"
         + (_lines(epic["acceptance"]) or "- the gate"),
         "# Limits\n" + "\n".join(f"- {name}: {_json(value)}" for name, value in limits.items()),
-        f"# You are asked because\n{clean(doc['why'])[:WORDS_CHARS]}",
+        *(f"# {each['path']}\n{fenced(each['text'], GUIDE_CHARS)}" for each in tree["guides"]),
     ]
+
+
+def _moving(doc: Doc) -> list[str]:
+    """What changes with main and with what was done."""
+    tree, parts = doc["repository"], list[str]()
     for name, title in (
         ("matters", "What wants an answer"),
         ("tasks", "Tasks so far"),
@@ -150,7 +167,6 @@ def as_text(doc: Doc) -> str:
     ):
         if doc[name]:
             parts.append(f"# {title}\n{fenced(_lines(doc[name]), TREE_CHARS)}")
-    parts += [f"# {each['path']}\n{fenced(each['text'], GUIDE_CHARS)}" for each in tree["guides"]]
     files = [f"{each['path']} {each['bytes']}" for each in tree["tree"]]
     parts.append(
         f"# Files at main, {tree['files']} in all\n{fenced(chr(10).join(files), TREE_CHARS)}"
@@ -162,7 +178,8 @@ def as_text(doc: Doc) -> str:
         parts.append(f"# People answered\n{_lines(doc['answers'])}")
     if doc["notes"]:
         parts.append(f"# Your notes\n{doc['notes']}")
-    return "\n\n".join(parts)
+    parts.append(f"# You are asked because\n{clean(doc['why'])[:WORDS_CHARS]}")
+    return parts
 
 
 def _lines(rows: list[Any]) -> str:

@@ -198,7 +198,7 @@ class ModelPlanner:
             world, operators = self._world(view), self._operators(view)
             told = warning(kept.idle, self.idle, view, world, operators)
             parts["now"] += f"\nMind: {told}"
-        turns: list[Turn] = [Told(self.prompts.fill("question", parts))]
+        turns: list[Turn] = [self.prompts.question(parts)]
         with span("plan", gen_ai__agent__name="planner", leadhand__run=view.run):
             decision = await self._rounds(view, kept, turns, style)
         if isinstance(decision, Propose):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.core.hashing import digest
 from leadhand.errors import UsageError
+from leadhand.models.talk import Told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,8 @@ HOLES = {
     "wrong": frozenset({"problem", "facts"}),
 }
 """What each of them can be filled with; the others are taken as they are."""
+STABLE = frozenset({"workers", "goal", "criteria", "given"})
+"""What stays the same in all questions of a run: where it comes first, a provider can cache it."""
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -60,6 +63,15 @@ class Prompts:
         text = self._texts[name]
         filled = _HOLE.sub(lambda hole: values[hole[1]], text) if values else text
         return re.sub(r"\n{3,}", "\n\n", filled).strip()
+
+    def question(self, values: Mapping[str, str]) -> Told:
+        """The question, and how much of its beginning comes again in the next one."""
+        template, whole = self._texts["question"], self.fill("question", values)
+        moving = next((hole for hole in _HOLE.finditer(template) if hole[1] not in STABLE), None)
+        first = template[: moving.start()].rpartition("\n\n")[0] if moving else template
+        filled = _HOLE.sub(lambda hole: values[hole[1]], first)
+        stable = re.sub(r"\n{3,}", "\n\n", filled).strip()
+        return Told(whole, len(stable) if whole.startswith(stable) else 0)
 
 
 def _checked(name: str, path: Path) -> str:

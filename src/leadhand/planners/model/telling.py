@@ -120,7 +120,7 @@ def _workers(view: PlannerView, room: int) -> str:
         for spec in view.catalog.workers.values()
         if spec.name not in behind
         for action, offer in spec.offers.items()
-        for line in [_worker(spec, action, offer, view.barred)]
+        for line in [_worker(spec, action, offer)]
     ]
     if sum(map(len, lines)) > room:
         lines = [line.partition("\n")[0] for line in lines]
@@ -135,7 +135,7 @@ def _workers(view: PlannerView, room: int) -> str:
     return "\n".join(kept)
 
 
-def _worker(spec: WorkerSpec, action: str, offer: Offer, barred: Mapping[str, str]) -> str:
+def _worker(spec: WorkerSpec, action: str, offer: Offer) -> str:
     name = f"{spec.name}, action {action}" if action else spec.name
     about = _cut(clean(spec.description).strip().split("\n")[0], 200)
     lines = [f"- {name}" + (f": {about}" if about else "")]
@@ -150,8 +150,6 @@ def _worker(spec: WorkerSpec, action: str, offer: Offer, barred: Mapping[str, st
     if risk != "low" or price or offer.effects:
         effects = f"; changes {listed(offer.effects)}" if offer.effects else ""
         lines.append(f"  risk {risk}{price}{effects}")
-    if spec.name in barred:
-        lines.append(f"  NOT NOW: {barred[spec.name]}")
     return "\n".join(lines)
 
 
@@ -238,6 +236,7 @@ def _now(view: PlannerView) -> str:
     lines = [f"You are asked because: {_cut(clean(view.why), 1000)}"]
     if view.in_flight:
         lines.append(f"Under way: {listed(view.in_flight, 50)}")
+    lines += [f"Not now: {name}, {why}" for name, why in sorted(view.barred.items())]
     if view.budget_left is not None:
         lines.append(f"Budget left: {_money(view.budget_left, view.cost)}")
     findings = [_cut(clean(finding), FINDING_CHARS) for finding in view.findings[:5]]

@@ -51,6 +51,7 @@ class Answer:
     input_tokens: int
     output_tokens: int
     cached_tokens: int
+    written_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ def _answer(
         input_tokens=tokens(request.size) if usage.input is None else usage.input,
         output_tokens=tokens(said) if usage.output is None else usage.output,
         cached_tokens=usage.cached,
+        written_tokens=usage.written,
     )
 
 

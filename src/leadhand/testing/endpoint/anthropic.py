@@ -209,8 +209,8 @@ def _envelope(request: Request) -> dict[str, Any]:
 
 def _usage(answer: Answer, output_tokens: int) -> dict[str, Any]:
     return {
-        "input_tokens": answer.input_tokens - answer.cached_tokens,
-        "cache_creation_input_tokens": 0,
+        "input_tokens": answer.input_tokens - answer.cached_tokens - answer.written_tokens,
+        "cache_creation_input_tokens": answer.written_tokens,
         "cache_read_input_tokens": answer.cached_tokens,
         "output_tokens": output_tokens,
     }

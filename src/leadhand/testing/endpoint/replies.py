@@ -21,9 +21,12 @@ class Usage:
     """Tokens to report. What is None is computed: about one token for four characters."""
 
     input: int | None = None
-    """All tokens that were read, those from a cache included."""
+    """All tokens that were read, those from a cache and into one included."""
     output: int | None = None
     cached: int = 0
+    """Those that came from a cache."""
+    written: int = 0
+    """Those that were written into one."""
 
 
 @dataclass(frozen=True)

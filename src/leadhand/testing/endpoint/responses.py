@@ -241,7 +241,10 @@ def _call(call: Call, arguments: str, status: str) -> dict[str, Any]:
 def _usage(answer: Answer) -> dict[str, Any]:
     return {
         "input_tokens": answer.input_tokens,
-        "input_tokens_details": {"cached_tokens": answer.cached_tokens, "cache_write_tokens": 0},
+        "input_tokens_details": {
+            "cached_tokens": answer.cached_tokens,
+            "cache_write_tokens": answer.written_tokens,
+        },
         "output_tokens": answer.output_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": answer.input_tokens + answer.output_tokens,
