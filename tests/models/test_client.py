@@ -165,6 +165,7 @@ def test_tiers_and_names():
         ("anthropc:claude", "Did you mean anthropic"),
         ("chat:qwen", "needs an address"),
         ("zai:x@http://127.0.0.1/v1", "an address of its own"),
+        ("google:gemini-3.8-flash", 'provider = "chat", model = "gemini-3.8-flash", url = "https'),
         ("chat:x@http:///v1", "is no address"),
         ("chat:x@http://me:pw@host/v1", "no password"),
         ("openai:", "names no model"),

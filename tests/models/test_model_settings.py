@@ -77,7 +77,7 @@ def test_a_tier_can_stand_in_a_variable(tmp_path):
         ("[models.a]\nprovider='openai'\nmodle='x'", 'Did you mean "model"'),
         ("[models.a]\nprovider='opnai'\nmodel='x'", 'Did you mean "openai"'),
         ("[models.a]\nprovider='chat'\nmodel='x'", "needs an address"),
-        ("[models.a]\nprovider='groq'\nmodel='x'\nurl='http://h'", "has an address of its own"),
+        ("[models.a]\nprovider='zai'\nmodel='x'\nurl='http://h'", "has an address of its own"),
         ("[models.a]\nprovider='openai'\nmodel='x'\nkey='sk-1 2'", "never the key itself"),
         ("[models.a]\nprovider='openai'\nmodel='x'\nprice_in=-1", "dollars for a million"),
         ("[models.a]\nprovider='openai'\nmodel='x'\nmax_tokens=0", "whole number from 1"),
