@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Workers
 
 PASSED_THROUGH = (
+    "jsonschema_rs",
     "leadhand.audit",
     "leadhand.codec",
     "leadhand.core",
