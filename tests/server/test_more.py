@@ -381,3 +381,69 @@ def test_it_serves_over_tls(tmp_path):
             httpx2.get(f"{plain}/livez")
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(f"{server.url}/livez")
+
+
+# --- plans that name their planner ---------------------------------------------------------------
+
+FRAIL = {"id": "a", "worker": "frail"}
+REVISABLE = {
+    "goal": {"text": "Sum it up", "want": ["summary"], "have": {"topic": "prices"}},
+    "steps": [FRAIL],
+}
+
+
+def test_a_plan_that_was_sent_is_revised_by_the_planner_it_names(server):
+    """As at the command line; what the review says of it is in the document."""
+    with server.client("operator") as client:
+        body = {"plan": {**REVISABLE, "planner": "goal"}}
+        run = client.post("/runs", json=body).json()["run"]
+        found = ended(client, run)
+        assert (found["status"], found["result"]) == ("succeeded", "about prices"), found
+        waits = client.post("/runs", json={**body, "review": True}).json()["run"]
+        shown = client.get(f"/runs/{waits}/review").json()
+        assert shown["revisable"]["planner"] == "goal"
+        assert shown["revisable"]["envelope"]["workers"] == ["frail"]
+
+
+@pytest.mark.parametrize("name", ["os:system", "planning.py:plan", "anthropic:claude-haiku-4-5"])
+def test_a_plan_that_was_sent_chooses_neither_code_nor_a_model(server, name):
+    """Only what the settings name; before it runs the draft and the check say so, too."""
+    plan = {**REVISABLE, "planner": name}
+    with server.client("operator") as client:
+        refused = client.post("/runs", json={"plan": plan})
+        assert refused.status_code == 422, refused.text
+        assert "[project] planner" in refused.text
+        draft = client.post("/plans/draft", json={"plan": plan}).json()
+        checked = client.post("/plans/lint", json={"plan": plan}).json()
+    assert draft["decision"] == "refused"
+    assert not checked["valid"]
+    for found in (draft, checked):
+        errors = [each["rule"] for each in found["findings"] if each["level"] == "error"]
+        assert errors == ["planner-unknown"]
+
+
+def test_a_draft_of_a_goal_says_who_planned_it_and_runs(server):
+    """What the page shows before a start can be sent as it is."""
+    goal = {"text": "Sum it up", "want": ["summary"], "have": {"topic": "wages"}}
+    with server.client("operator") as client:
+        plan = client.post("/plans/draft", json={"goal": goal}).json()["plan"]
+        assert plan["planner"] == "goal"
+        run = client.post("/runs", json={"plan": plan}).json()["run"]
+        assert ended(client, run)["result"] == "about wages"
+
+
+def test_rollback_is_an_answer_through_the_api(server):
+    """And the server takes back what was done."""
+    undo = {"worker": "say", "parameters": {"text": "undone"}}
+    steps = [
+        {"id": "a", "worker": "say", "undo": undo},
+        {"id": "b", "worker": "shaky", "depends_on": ["a"]},
+    ]
+    with server.client("operator") as client:
+        run = client.post("/runs", json={"plan": plan_of(*steps)}).json()["run"]
+        (row,) = ended(client, run)["waiting_for"]
+        assert "rollback" in row["choices"], row
+        said = client.post(f"/inbox/{run}/q1/answer", json={"choice": "rollback"})
+        assert said.status_code == 200, said.text
+        assert ended(client, run)["status"] == "failed"
+        assert ended(client, f"{run}-rollback")["status"] == "succeeded"

@@ -29,9 +29,11 @@ from leadhand.core import (
 from leadhand.core import events as ev
 from leadhand.core.moves import Move
 from leadhand.core.recovery import Recovery
+from leadhand.core.report import Propose
 from leadhand.engine import breakers, host, perform, run
 from leadhand.engine.verdict import Verdict
 from leadhand.errors import Conflict
+from leadhand.planners.document import DocumentPlanner
 from leadhand.stores import memory
 from leadhand.testing import simulate_seed
 
@@ -217,6 +219,36 @@ def jitter_is_drawn_by_the_fold(patch):
         of.steps[event.step].until += random.randrange(1000)
 
     handle(patch, ev.RecoveryDecided, decided)
+
+
+# Documents, and taking back.
+
+
+@bug("I24.*never revised")
+def a_document_is_revised(patch):
+    """A plan that names no planner is changed by something that is no person."""
+
+    async def decide(_self, view):
+        return Propose([{**next(iter(view.steps.values())).planned, "id": f"again{view.call}"}])
+
+    patch.setattr(DocumentPlanner, "replans", True)
+    patch.setattr(DocumentPlanner, "decide", decide)
+
+
+@bug("I21.*not to be taken back")
+def a_rollback_that_was_asked_for_is_forgotten(patch):
+    """The answer ends the run, and nothing is taken back."""
+    real = control.answer_events
+
+    def answered(*args, **more):
+        return [
+            msgspec.structs.replace(event, rollback=False)
+            if isinstance(event, ev.StopDecided)
+            else event
+            for event in real(*args, **more)
+        ]
+
+    patch.setattr(control, "answer_events", answered)
 
 
 # Time.

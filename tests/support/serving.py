@@ -30,6 +30,11 @@ async def summary(topic: str) -> str:
     return f"about {topic}"
 
 
+@worker(name="frail", gives="summary", effects=[])
+async def frail() -> str:
+    raise Permanent("page not found")
+
+
 @worker(name="shaky", idempotent=True)
 async def shaky() -> None:
     raise Permanent("the disk is full")

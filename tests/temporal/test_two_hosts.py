@@ -19,6 +19,7 @@ from leadhand import (
     Lead,
     Permanent,
     Policy,
+    Propose,
     TooComplex,
     Transient,
     Unavailable,
@@ -177,6 +178,38 @@ async def review_and_amend(stage: Stage):
         assert done.ok
         assert done.steps["b"].data == "three"
         stage.keep(here, "amended")
+
+
+@worker(gives="told", effects=["net"], idempotent=True)
+async def pager() -> str:
+    raise Permanent("page not found")
+
+
+@worker(gives="told", effects=["net"], idempotent=True, cost=2)
+async def phone() -> str:
+    return "told"
+
+
+async def by_phone(view):
+    """A planner of the user's own."""
+    return Propose([{"id": "again", "worker": "phone", "supersedes": "tell"}], final=True)
+
+
+@story
+async def revised_document(stage: Stage):
+    """Plans that name their planner: the goal planner, and code that the engine has."""
+    plan = {
+        "goal": {"text": "Tell them", "want": ["told"]},
+        "envelope": {"workers": ["phone"]},
+        "steps": [{"id": "tell", "worker": "pager"}],
+    }
+    policy = Policy(review=True)
+    async with stage.lead([pager, phone], by_phone, policy=policy) as here:
+        for name, planner in (("goal", "goal"), ("code", f"{__name__}:by_phone")):
+            done = await here.lead.run({**plan, "planner": planner}, run_id=name, approve=True)
+            assert done.result == "told", done
+            assert not done.waiting_for
+            stage.keep(here, name)
 
 
 @story

@@ -244,13 +244,18 @@ def _run(random: Random, scenario: Scenario, number: int) -> RunPlan:
         ident=f"run{number}{scenario.seed:x}",
         doc=doc,
         policy=policy,
-        planner="script" if script else "document",
+        planner="document" if not script else "revisable" if _is_third(scenario) else "script",
         begins_s=some(random, 0.3, random.random() * 5, 0.0),
         consult=random.choice(("every_report", "on_surprise")),
         splits=random.random() < 0.3,
         calls=random.randint(1, 6),
         trouble=random.choice((0.0, 0.1, 0.3)),
     )
+
+
+def _is_third(scenario: Scenario) -> bool:
+    """Whether it is one of the scenarios with documents that name a planner, and with undos."""
+    return scenario.seed % 3 == 1
 
 
 def _facts(scenario: Scenario) -> list[str]:
@@ -318,6 +323,8 @@ def make_step(
         step["alternatives"] = [name for name in names if name != step["worker"]][:2]
     _more(random, step, resources)
     _overclaim(scenario, step)
+    if _is_third(scenario) and ident[-1] in "0369":
+        step["undo"] = {"worker": step["worker"]}
     return step
 
 

@@ -21,7 +21,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.host import HOST_STREAM
 from leadhand.core.ledger import describe
 from leadhand.errors import Fenced, LeadhandError, StoreError, StoreFull
-from leadhand.planners.document import DocumentPlanner
+from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.stores.memory import MemoryDisk
 from leadhand.testing.actors import SimPlanner, SimWorkers
 from leadhand.testing.clock import Calendar, SimClock
@@ -171,12 +171,17 @@ class World:
                 self.wrong(f"host {host.process} could not host {plan.ident}: {error!r}")
 
     def _planner(self, plan: RunPlan) -> Planner:
-        return DocumentPlanner(plan.doc) if plan.planner == "document" else SimPlanner(self, plan)
+        if plan.planner == "document":
+            return DocumentPlanner(plan.doc)
+        planner = SimPlanner(self, plan)
+        return RevisableDocument(plan.doc, planner) if plan.planner == "revisable" else planner
 
     def _started(self, plan: RunPlan) -> ev.RunStarted:
         planner = self._planner(plan)
         steps = plan.doc["steps"]
         head = {key: value for key, value in plan.doc.items() if key != "steps"}
+        if plan.planner == "revisable":
+            head["planner"] = planner.name
         return ev.RunStarted(
             run=plan.ident,
             goal=plan.doc["goal"],

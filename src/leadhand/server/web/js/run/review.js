@@ -73,6 +73,7 @@ function Reach({ review }) {
     ${review.outside?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Outside of what was allowed: <${Findings} findings=${review.outside} /></div></div>`}
     ${review.widens?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Claims more than its workers promise; to approve is to believe it: <${Findings} findings=${review.widens} /></div></div>`}
     ${review.overclaims?.length > 0 && html`<div class="note"><${Glyph} shape="broken" /><div>A planner claims more than its workers promise, and that does not count: <${Findings} findings=${review.overclaims} /></div></div>`}
+    ${review.revisable && html`<p class="muted">May be revised by <${Txt} v=${review.revisable.planner} /> within what you allow: ${(review.revisable.envelope.workers ?? []).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</p>`}
     ${Object.keys(review.instants ?? {}).length > 0 && html`<p class="muted">Starts: ${Object.entries(review.instants).map(([step, at]) => html`<span><${Txt} v=${step} /> <${Ago} at=${at} /></span> `)}</p>`}
     ${given.length > 0 && html`<p class="muted">Approved so far by ${given.map((each) => `${each.actor}${each.reason ? ` (${each.reason})` : ""}`).join(", ")}; ${review.people - given.length} more needed.</p>`}</section>`;
 }
