@@ -65,6 +65,7 @@ PUBLIC = [
     "TooComplex",
     "Transient",
     "Unavailable",
+    "Wait",
     "WorkerFailure",
     "method",
     "worker",

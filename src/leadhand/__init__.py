@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from leadhand.core.approval import Approval
     from leadhand.core.plan import Goal, Plan, Step
     from leadhand.core.policy import Policy, Rule
-    from leadhand.core.report import Ask, Failure, Finish, GiveUp, PlannerView, Propose, Report
+    from leadhand.core.report import (
+        Ask,
+        Failure,
+        Finish,
+        GiveUp,
+        PlannerView,
+        Propose,
+        Report,
+        Wait,
+    )
     from leadhand.errors import (
         Ambiguous,
         Denied,
@@ -74,6 +83,7 @@ _HOMES = {
     "TooComplex": "errors",
     "Transient": "errors",
     "Unavailable": "errors",
+    "Wait": "core.report",
     "WorkerFailure": "errors",
     "method": "workers.methods",
     "worker": "workers.decorator",
@@ -115,6 +125,7 @@ __all__ = [
     "TooComplex",
     "Transient",
     "Unavailable",
+    "Wait",
     "WorkerFailure",
     "method",
     "worker",

@@ -179,7 +179,7 @@ def test_a_bad_planner_is_bounded_and_explained(folder, name):
 def test_a_planner_that_claims_what_is_wanted(folder, name):
     """Three times it hears what is missing; its word for it never counts."""
     planner = ("--planner", f"planners.py:{name}", "--want", "table")
-    missing = "table is wanted, and no step has given it"
+    missing = "table is wanted, and nothing has given it"
     log = ended(folder, 1, missing, "A table", *planner)
     assert log.count("planner asked") == 3
 

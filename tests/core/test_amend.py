@@ -209,8 +209,8 @@ def test_a_step_that_started_cannot_change():
         amendment(run.state, amended(plan_now(run), ["steps.b.timeout=3"], ["steps.c"]))
 
 
-def test_a_failed_step_may_be_replaced_not_taken_out():
-    """As a revision of a planner may."""
+def test_a_failed_step_may_be_replaced_or_taken_out():
+    """As a revision of a planner may; taken out, it is given up by name."""
     run = Drive(step("a", failure_action="continue"), step("b"))
     run.fail("a", failure("permanent"))
     delta = amend(run, amended(plan_now(run), ["steps.a.worker=other"]))
@@ -219,8 +219,8 @@ def test_a_failed_step_may_be_replaced_not_taken_out():
     assert run.state.ended.status == "succeeded"
     run = Drive(step("a", failure_action="continue"), step("b"))
     run.fail("a", failure("permanent"))
-    with pytest.raises(UsageError, match="step a is failed and cannot be taken out"):
-        amendment(run.state, amended(plan_now(run), [], ["steps.a"]))
+    delta = amendment(run.state, amended(plan_now(run), [], ["steps.a"]))
+    assert (delta.cancel, delta.drop, delta.empty) == ([], ["a"], False)
 
 
 def test_what_would_be_left_hanging_is_named():

@@ -148,7 +148,8 @@ def test_the_planner_is_asked_for_another_way(text):
 def test_what_the_planner_leaves_out_is_out():
     """It goes on without the step and whoever waited for it."""
     run = Drive(step("a", failure_action="escalate"), step("b", "a"), **PLANNED)
-    run.fail("a", "permanent").reply("replan").answer(propose(step("c"))).done("c")
+    run.fail("a", "permanent").reply("replan")
+    run.answer(propose(step("c"), drop={"a": "c does it"})).done("c")
     assert run.status() == ["failed", "cancelled", "succeeded"]
     assert run.ended == "succeeded"
 

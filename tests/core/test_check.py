@@ -468,7 +468,7 @@ GOOD = [
     plan(step(), **{"$schema": "leadhand:plan:1"}, outlook=["later", {"id": "z"}], final=False),
     plan(step(), rollback_plan=plan(step(parameters={"x": "${{ params.v }}"}), params={"v": 1})),
     plan(build(), rollback_plan=plan(build("b", n="${{ run.steps.a.data.count }}"))),
-    plan(step(gives=["x"]), planner="goal", goal={"text": "Be rich", "want": ["x"]}),
+    plan(step(), planner="goal", goal={"text": "Be rich", "want": ["x"], "have": {"x": 1}}),
     plan(step(), planner="anthropic:claude-haiku-4-5", goal="Be rich"),
 ]
 

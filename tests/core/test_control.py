@@ -207,6 +207,8 @@ def test_a_question_without_choices_takes_any_answer():
             "text": "of this",
             "data": [1],
             "actor": "ann",
+            "facts": [],
+            "at": run.now.at,
         }
     ]
 

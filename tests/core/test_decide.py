@@ -2,6 +2,7 @@
 
 import pytest
 
+from leadhand.core import control
 from leadhand.core import events as ev
 from leadhand.core.decide import decide, next_wake
 from leadhand.core.effects import (
@@ -13,6 +14,7 @@ from leadhand.core.effects import (
     VerifyGoal,
 )
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.invariants import check
 from leadhand.core.moves import Move
 from leadhand.core.policy import Policy
 from leadhand.core.refs import Artifact
@@ -867,6 +869,7 @@ def test_one_step_at_a_time():
         "report b met",
         "consult nothing is left",
         "PlannerAnswered",
+        "FinishAccepted",
         "end succeeded",
     ]
     assert run.state.ended == ev.RunEnded("succeeded", "", {"all": "done"})
@@ -882,6 +885,8 @@ def test_every_report_brings_the_planner_back():
     assert run.running == ["b"]
     run.done("b")
     assert run.news == ["report b met"], "one call at a time"
+    run.answer(propose(final=False, steps=[]))
+    assert run.news == ["PlannerAnswered", "PlannerWaits", "consult report"], "b overtook it"
     run.answer(propose(final=False, steps=[]))
     assert run.news == ["PlannerAnswered", "refused", "consult the last proposal was refused"]
 
@@ -909,7 +914,7 @@ def test_a_surprise_is_not_forgotten_over_a_report():
     run.answer(propose(step("a"), step("b"), step("c"), step("d", "b"), final=True))
     run.done("a", surprise="odd")
     run.fail("b", "permanent").done("c")
-    run.answer(propose(steps=[], final=True))
+    run.answer(propose(steps=[], final=False))
     assert run.news[-1] == "consult surprise: step b failed: it broke"
 
 
@@ -948,8 +953,8 @@ def test_a_planner_that_says_nothing_of_a_failure_is_asked_again():
 
 
 def test_rounds_in_a_row_are_bounded():
-    """A planner that fails or is refused three times in a row ends the run."""
-    run = Drive(bare=True).go()
+    """A planner that fails or is refused three times in a row is out of ideas."""
+    run = Drive(bare=True, policy=Policy(no_input=True)).go()
     run.say(ev.PlannerFailed(1, 1, "it raised"))
     run.answer({"kind": "nonsense"})
     run.answer(propose(step("a", worker="nobody")))
@@ -968,7 +973,7 @@ def test_rounds_in_a_row_are_bounded():
     assert run.state.ended.reason.startswith(
         "the planner failed 3 times in a row: error[LH106 worker-unknown]"
     )
-    run = Drive(bare=True, policy=Policy(planner_rounds_max=1)).go()
+    run = Drive(bare=True, policy=Policy(planner_rounds_max=1, no_input=True)).go()
     run.tell(ev.PlannerAnswered(1, 1, {}), ev.ProposalRefused(1, ["x", "y"])).go()
     assert run.state.ended.reason == "the planner failed 1 times in a row: x; y"
 
@@ -984,7 +989,7 @@ def test_an_accepted_proposal_starts_the_count_afresh():
 
 def test_the_findings_of_the_last_round_are_told():
     """At most three of them stand in the reason."""
-    run = Drive(bare=True, policy=Policy(planner_rounds_max=1)).go()
+    run = Drive(bare=True, policy=Policy(planner_rounds_max=1, no_input=True)).go()
     run.answer(propose(*(step(f"s{i}", worker="nobody") for i in range(5))))
     assert run.state.ended.reason.count("worker-unknown") == 3
 
@@ -1015,18 +1020,141 @@ def test_the_planner_is_not_asked_while_a_revision_waits():
     assert run.news == ["allow 2 ann", "approve 2 ann", "start r 1 risky", "consult report"]
 
 
-def test_finish_ends_what_has_not_started():
-    """In flight may finish; nothing new starts, not even the planner."""
+def test_a_finish_waits_for_what_is_under_way():
+    """It is told what is open, is not blamed, and is asked again when something has changed."""
     run = Drive(bare=True, consult="every_report", policy=Policy(max_concurrency=2)).go()
-    run.answer(propose(step("a"), step("b"), step("c"), step("d"), final=False))
-    run.done("a").answer({"kind": "finish", "result": 7}).news_start()
-    assert run.running == ["b", "c"]
+    run.answer(propose(step("a"), step("b"), step("c"), final=False))
+    run.done("a").answer({"kind": "finish", "result": 7})
+    assert run.last(ev.ProposalRefused).early
+    assert "b, c are still open" in run.state.planner.findings[0]
+    assert (run.running, run.state.planner.epoch, run.state.planner.rounds) == (["b", "c"], 0, 0)
     run.done("b")
-    assert run.news == ["report b met"]
-    run.done("c")
-    assert run.news == ["report c met", "end succeeded"]
+    assert run.news[-1] == "consult report"
+    run.done("c").answer({"kind": "finish", "result": 7})
     assert run.state.ended.result == 7
-    assert run.status("d") == ["cancelled"]
+    assert check(run.log) == []
+
+
+def test_a_finish_drops_by_name_what_has_not_started():
+    """With a reason that is kept; what runs cannot be dropped."""
+    run = Drive(bare=True, consult="every_report", policy=Policy(max_concurrency=1)).go()
+    run.answer(propose(step("a"), step("b"), step("c", "b"), step("d"), final=False)).done("a")
+    run.answer({"kind": "finish", "result": 7, "drop": {"b": "it runs"}})
+    assert run.state.planner.findings == ["it drops b, which is running"]
+    run.done("b").answer({"kind": "finish", "result": 7, "drop": {"d": " "}})
+    assert "it drops d without a reason" in run.state.planner.findings
+    run.state.paused = True
+    run.answer({"kind": "finish", "result": 7, "drop": {"c": "enough", "d": "enough"}})
+    assert run.state.planner.findings == ["it drops c, which is running"]
+
+
+def test_a_finish_is_refused_while_a_failed_step_is_neither_replaced_nor_dropped():
+    """Law 14: the planner is told, three times; then a person is asked."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a"), step("b", "a"), step("c"), final=False))
+    run.fail("a", "needs_info").done("c")
+    for _ in range(3):
+        run.answer({"kind": "finish", "result": 1})
+        (finding,) = run.state.planner.findings
+        assert finding.startswith("it is not done: a failed, neither replaced nor dropped")
+    (question,) = run.state.questions.values()
+    assert (question.kind, question.choices) == ("planning", ["go_on", "abort"])
+    run.reply("go_on", question.id)
+    run.answer({"kind": "finish", "result": 1, "drop": {"a": "c did it"}})
+    assert run.ended == "succeeded"
+    assert run.status() == ["failed", "cancelled", "succeeded"]
+    assert run.state.steps["a"].dropped == "c did it"
+    assert check(run.log) == []
+
+
+@pytest.mark.parametrize("pending", ["attempt", "retry", "question"])
+def test_a_wait_holds_while_something_is_open(pending):
+    """The planner is left alone until something has changed."""
+    run = Drive(bare=True, replans=True, consult="every_report").go()
+    more = {"failure_action": "escalate"} if pending == "question" else {}
+    run.answer(propose(step("a", **more), step("b"), final=False))
+    if pending != "attempt":
+        run.fail("a", "transient" if pending == "retry" else "permanent")
+    run.done("b").answer({"kind": "wait", "because": "a is not done"})
+    waits = run.last(ev.PlannerWaits)
+    assert waits.on == [next(iter(run.state.questions), "a")]
+    assert run.news[-1] == "PlannerWaits"
+    assert (run.state.planner.epoch, run.state.planner.rounds) == (0, 0)
+    assert check(run.log) == []
+
+
+def test_a_wait_for_nothing_is_refused():
+    """Then it would wait for ever."""
+    run = Drive(bare=True, replans=True).go().answer(propose(step("a"), final=False)).done("a")
+    run.answer({"kind": "wait"})
+    assert run.state.planner.findings == ["it waits, and nothing is under way"]
+    assert run.state.planner.rounds == 1
+
+
+def test_a_retry_is_no_reason_to_ask_the_planner():
+    """Nothing has changed that it can act on."""
+    run = Drive(bare=True, replans=True, consult="every_report").go()
+    run.answer(propose(step("a"), final=False)).fail("a", "transient")
+    assert run.status("a") == ["backing_off"]
+    assert run.state.planner.epoch == 0
+    assert run.state.planner.due == ""
+
+
+def test_a_planner_that_gives_up_waits_for_an_open_question():
+    """What waits for a person waits."""
+    run = Drive(bare=True, replans=True, consult="every_report").go()
+    run.answer(propose(step("a", failure_action="escalate"), step("b"), final=False))
+    run.fail("a", "permanent").done("b").answer({"kind": "give_up", "reason": "no way"})
+    assert run.ended is None
+    run.reply("skip")
+    assert run.news[-1] == "consult report"
+    run.answer({"kind": "give_up", "reason": "no way"})
+    assert run.state.ended.reason == "the planner gave up: no way"
+
+
+@pytest.mark.parametrize("choice", ["go_on", "hand_over", "abort"])
+def test_what_a_person_says_to_a_planner_without_ideas(choice):
+    """It starts over with their words, the goal planner goes on, or the run ends."""
+    goal = {"text": "g", "want": ["x"]}
+    run = Drive(bare=True, replans=True, goal=goal, policy=Policy(planner_rounds_max=1)).go()
+    run.answer({"kind": "nonsense"})
+    (question,) = run.state.questions.values()
+    assert question.choices == ["go_on", "hand_over", "abort"]
+    assert "out of ideas: the planner failed 1 times in a row" in question.text
+    run.reply(choice, question.id, text="look at b")
+    assert check(run.log) == []
+    if choice == "abort":
+        assert run.ended == "failed"
+        assert run.state.ended.reason.startswith("The planner is out of ideas")
+        return
+    assert run.state.planner_name == ("goal" if choice == "hand_over" else "test")
+    assert run.news[-1] == "consult answer"
+    assert run.state.answers[0]["text"] == "look at b"
+    run.answer(propose(step("a"), final=False))
+    assert run.last(ev.RevisionProposed).author == run.state.planner_name
+
+
+def test_an_amendment_answers_a_planner_without_ideas():
+    """The plan was changed, so it goes on."""
+    run = Drive(bare=True, replans=True, policy=Policy(planner_rounds_max=1)).go()
+    run.answer({"kind": "nonsense"})
+    amended = {"steps": [step("a")], "final": True}
+    run.take(control.amend(run.state, amended, "ann", run.now)).go().done("a")
+    assert (run.ended, run.state.questions) == ("succeeded", {})
+    assert check(run.log) == []
+
+
+def test_no_person_is_asked_where_none_is_to_be():
+    """With `no_input` a failure that is left to a person ends the run, and so does a question."""
+    quiet = Policy(jitter=0.0, no_input=True, planner_rounds_max=2)
+    run = Drive(step("a"), policy=quiet).fail("a", "permanent")
+    assert run.ended == "failed"
+    assert check(run.log) == []
+    run = Drive(bare=True, policy=quiet).go()
+    for _ in range(2):
+        run.answer({"kind": "ask", "question": "which?"})
+    assert "no person is to be asked" in run.state.ended.reason
+    assert check(run.log) == []
 
 
 # The end.
@@ -1140,7 +1268,7 @@ def test_a_goal_that_is_not_met_brings_a_replanning_planner_back():
 
 def test_a_finish_that_does_not_meet_the_goal_is_taken_back():
     """The planner declared success too early; after three times it is not asked again."""
-    run = Drive(bare=True, goal=GOAL, replans=True).go()
+    run = Drive(bare=True, goal=GOAL, replans=True, policy=Policy(no_input=True)).go()
     for _ in range(3):
         run.answer({"kind": "finish", "result": 2})
         assert run.state.finish is not None

@@ -327,7 +327,7 @@ def test_an_approved_revision_is_installed():
     state = run.state
     assert (state.pending, state.questions) == (None, {})
     assert (state.revision, state.head, state.final) == (1, "h", True)
-    assert (state.unsettled, state.revisions_idle) == (2, 1)
+    assert (state.unsettled, state.revisions_idle) == (2, 0)
     assert [(s.id, s.status, s.order, s.blockers, s.used) for s in state.steps.values()] == [
         ("a", "ready", 0, 0, True),
         ("b", "waiting", 1, 1, False),
@@ -373,16 +373,20 @@ def test_a_workers_estimate_stands_in_for_the_steps():
     assert [s.tail for s in run.state.steps.values()] == [6.0, 3.0]
 
 
-def test_revisions_without_a_result_are_counted():
-    """One that changes nothing is not counted, and a success starts the count afresh."""
-    run = revised(Drive(bare=True).go(), step("a"), number=1, base="")
-    revised(run, number=2, base="h", digest="h2")
-    assert run.state.revisions_idle == 1
-    revised(run, number=3, base="h2", cancel=["a"], digest="h3")
+def test_revisions_that_try_nothing_new_are_counted():
+    """Not one that changes nothing, nor while something is open; a first try starts afresh."""
+    run = revised(Drive(bare=True, replans=True).go(), step("a"), step("b"), number=1, base="")
+    run.go().fail("a", "permanent")
+    revised(run, step("c"), number=2, base="h", digest="h2")
+    assert run.state.revisions_idle == 0, "b is under way"
+    run.done("b")
+    revised(run, number=3, base="h2", digest="h3")
+    assert run.state.revisions_idle == 0, "it changes nothing"
+    run.done("c")
+    revised(run, step("x"), number=4, base="h3", digest="h4")
+    revised(run, step("d"), number=5, base="h4", cancel=["x"], digest="h5")
     assert run.state.revisions_idle == 2
-    revised(run, step("b"), number=4, base="h3", digest="h4")
-    assert run.state.revisions_idle == 3
-    run.go().done("b")
+    revised(run, step("e", parameters={"x": 1}), number=6, base="h5", digest="h6")
     assert run.state.revisions_idle == 0
 
 
@@ -519,9 +523,10 @@ def test_a_superseded_step_leaves_the_queue(room):
 # Steps that were left to the planner.
 
 
-def test_forsaken_steps_are_planned_around():
-    """New steps, or the word that nothing follows: whoever still waits for the failed is out."""
-    for answer in (propose(step("n"), final=False), propose(steps=[])):
+def test_a_failed_step_is_given_up_by_name_with_what_waits_for_it():
+    """With new steps, or with the word that nothing follows; the reason is kept."""
+    drop = {"a": "no longer needed"}
+    for answer in (propose(step("n"), final=False, drop=drop), propose(steps=[], drop=drop)):
         run = planned(
             step("a"),
             step("b", "a"),
@@ -541,7 +546,9 @@ def test_forsaken_steps_are_planned_around():
             "waiting",
         ]
         assert run.state.steps["a"].tolerated
-        assert run.state.steps["b"].reason == "revision 2 goes on without it"
+        because = "a, which it depends on, was dropped: no longer needed"
+        assert run.state.steps["b"].reason == run.state.steps["b"].dropped == because
+        assert run.state.steps["a"].dropped == "no longer needed"
         assert (run.state.bad, run.state.forsaken) == (0, [])
         assert run.done("z").status("e") == ["running"]
 
@@ -558,7 +565,7 @@ def test_a_dependent_that_is_gone_already_is_not_cancelled_twice():
     """The same revision took it out."""
     run = planned(step("a"), step("b", "a"), step("c", "a")).fail("a", "permanent")
     assert run.state.unsettled == 2
-    run.answer(propose(step("n"), cancel=["b"], final=False))
+    run.answer(propose(step("n"), cancel=["b"], drop={"a": "n does it"}, final=False))
     assert run.status("b", "c", "n") == ["cancelled", "cancelled", "running"]
     assert run.state.steps["b"].reason == "revision 2 took it out"
     assert run.state.unsettled == 1
@@ -839,9 +846,9 @@ def test_an_answer_about_a_step(choice, status, tries):
     assert known.forgiven == (1 if choice == "retry" else 0)
     assert known.data == (7 if choice == "done" else None)
     assert run.state.questions == {}
-    assert run.state.answers == [
-        {"question": "What?", "step": "a", "choice": choice, "text": "t", "data": 7, "actor": "ann"}
-    ]
+    (answer,) = run.state.answers
+    said = {"question": "What?", "step": "a", "choice": choice, "text": "t", "data": 7}
+    assert answer == {**said, "actor": "ann", "facts": [], "at": run.now.at}
     assert run.state.planner.due == ""
 
 

@@ -159,7 +159,7 @@ def test_what_is_dropped_and_given_at_once_is_there():
 def test_missing_facts_are_named_one_by_one():
     """In the order they are wanted; without wants nothing is looked at."""
     run = drive(step("a", worker="maker"), want=("x", "table", "y"))
-    words = "{} is wanted, and no step has given it"
+    words = "{} is wanted, and nothing has given it"
     goal = goal_of(run.state)
     assert missing(run.state, goal) == [words.format(each) for each in ("x", "table", "y")]
     run.done("a", data=1)
@@ -176,10 +176,10 @@ def test_a_plan_that_does_not_give_what_is_wanted_has_failed():
     checked = run.last(ev.GoalChecked)
     assert (checked.met, checked.findings) == (
         False,
-        ["table is wanted, and no step has given it"],
+        ["table is wanted, and nothing has given it"],
     )
     assert run.ended == "failed"
-    words = "the goal is not met: table is wanted, and no step has given it"
+    words = "the goal is not met: table is wanted, and nothing has given it"
     assert run.state.ended.reason == words
 
 
@@ -209,9 +209,9 @@ def test_acceptance_is_checked_once_the_facts_are_there():
 def test_a_planner_hears_what_is_missing():
     """And may still give it; its word that all is done does not count."""
     run = drive(step("a"), replans=True).done("a")
-    why = "surprise: the goal is not met: table is wanted, and no step has given it"
+    why = "surprise: the goal is not met: table is wanted, and nothing has given it"
     assert run.last(ev.PlannerAsked).why == why
-    assert run.state.planner.findings == ["table is wanted, and no step has given it"]
+    assert run.state.planner.findings == ["table is wanted, and nothing has given it"]
     run.answer(propose(step("b", worker="maker"))).done("b", data=1)
     assert run.ended == "succeeded"
 
@@ -222,14 +222,14 @@ def test_a_planner_hears_what_is_missing():
 @pytest.mark.parametrize("most", [1, 3])
 def test_a_planner_that_insists_is_not_asked_for_ever(answer, most):
     """It says that all is done, again and again, and brings nothing."""
-    policy = Policy(jitter=0.0, planner_rounds_max=most)
+    policy = Policy(jitter=0.0, planner_rounds_max=most, no_input=True)
     run = drive(step("a"), replans=True, policy=policy).done("a")
     for _ in range(most - 1):
         assert run.ended is None
         run.answer(answer)
     assert run.ended == "failed"
     assert len(run.all(ev.GoalChecked)) == most
-    words = f"the planner failed {most} times in a row: table is wanted, and no step has given it"
+    words = f"the planner failed {most} times in a row: table is wanted, and nothing has given it"
     assert run.state.ended.reason == words
 
 

@@ -68,11 +68,11 @@ class Log:
     def answer(self, kind="propose"):
         return self.add(ev.PlannerAnswered(self.calls, self.epoch, {"kind": kind}))
 
-    def propose(self, *steps, final=True, cancel=(), risk="low"):
+    def propose(self, *steps, final=True, cancel=(), risk="low", drop=None):
         add, cancel = [{"worker": "w", **step} for step in steps], list(cancel)
         self.docs.update({doc["id"]: doc for doc in add})
         number = self.revision + 1
-        name = digest(self.head, canonical([add, cancel, final]))
+        name = digest(self.head, canonical([add, cancel, final, *([drop] if drop else [])]))
         self.proposed = ev.RevisionProposed(
             number=number,
             author="p",
@@ -82,6 +82,7 @@ class Log:
             cancel=cancel,
             final=final,
             risk=risk,
+            drop=drop or {},
         )
         return self.add(self.proposed)
 
@@ -249,7 +250,7 @@ CLEAN = {
         .start("a")
         .fail("a", kind="permanent")
         .decide("a", "replan", kind="permanent")
-        .revise({"id": "c"})
+        .revise({"id": "c"}, drop={"a": "c does it"})
         .run("c")
         .done()
     ),
@@ -302,7 +303,18 @@ CLEAN = {
         .stop("abort")
         .done("failed")
     ),
-    "finish": lambda: Log(A, B).run("a").ask().answer("finish").done(),
+    "finish": lambda: (
+        Log(A, B).run("a").ask().answer("finish").add(ev.FinishAccepted(1, {"b": "enough"})).done()
+    ),
+    "a fact from a person": lambda: (
+        Log(A, goal={"text": "g", "want": ["x"]})
+        .run("a")
+        .add(
+            ev.QuestionAsked(id="q1", kind="planner", text="?", choices=["give"], facts=["x"]),
+            ev.QuestionAnswered(id="q1", choice="give", actor="me", data=7),
+        )
+        .done()
+    ),
     "goal": lambda: (
         Log(A, goal={"text": "g", "acceptance": ["result == 1"]})
         .run("a")
@@ -555,7 +567,12 @@ BAD = {
     "wall time": ("I31", lambda: Log(A, policy=Policy(wall_s=5.0)).start("a", later=60)),
     "nothing new": (
         "I22",
-        lambda: Log(A, policy=Policy(replans_idle_max=1)).revise({"id": "c"}).revise({"id": "d"}),
+        lambda: (
+            Log(A, policy=Policy(replans_idle_max=0))
+            .run("a")
+            .revise({"id": "c"})
+            .revise({"id": "d"})
+        ),
     ),
     "no deadline": ("L3", lambda: Log(A).start("a", deadline=0)),
     "planner without a deadline": ("L3", lambda: Log().add(ev.PlannerAsked(1, 1, 0, "start"))),
@@ -563,7 +580,31 @@ BAD = {
     "paused": ("I18", lambda: Log(A).add(ev.RunPaused("me")).start("a")),
     "cancelled": ("I18", lambda: Log(A).add(ev.CancelRequested("me", 100 * SECOND)).start("a")),
     "stopping": ("I18", lambda: Log(A).add(ev.StopDecided("failed", "x")).start("a")),
-    "finished": ("I18", lambda: Log(A, B).run("a").ask().answer("finish").start("b")),
+    "finished": (
+        "I18",
+        lambda: (
+            Log(A, B)
+            .run("a")
+            .ask()
+            .answer("finish")
+            .add(ev.FinishAccepted(1, {"b": "enough"}))
+            .start("b")
+        ),
+    ),
+    "finished early": (
+        "L14",
+        lambda: Log(A, B).run("a").ask().answer("finish").add(ev.FinishAccepted(1)),
+    ),
+    "dropped without a reason": (
+        "L14",
+        lambda: Log(A, B).run("a").ask().answer("finish").add(ev.FinishAccepted(1, {"b": ""})),
+    ),
+    "dropped while it runs": (
+        "L14",
+        lambda: Log(A).start("a").ask().answer("finish").add(ev.FinishAccepted(1, {"a": "so"})),
+    ),
+    "finished by nobody": ("I6", lambda: Log(A).run("a").add(ev.FinishAccepted(1))),
+    "waits by nobody": ("I6", lambda: Log(A).run("a").add(ev.PlannerWaits(1))),
     "planner while paused": ("I18", lambda: Log().add(ev.RunPaused("me")).ask()),
     # Failures.
     "blind repeat": (
@@ -679,7 +720,7 @@ BAD = {
     "success with a failure": ("L5", lambda: Log(A).start("a").report("a", failure={"class": "x"})),
     "success with findings": ("L5", lambda: Log(A).start("a").report("a", findings=("no",))),
     "success though it failed": (
-        "L5",
+        "L14",
         lambda: (
             Log(A)
             .start("a")

@@ -121,7 +121,7 @@ CLEAN = {
         .decide("a", "ask", kind="permanent")
         .question("a", choices=("retry", "replan"))
         .say("replan")
-        .revise({"id": "c"})
+        .revise({"id": "c"}, drop={"a": "c does it"})
         .run("c")
         .done()
     ),

@@ -179,18 +179,20 @@ def test_planning_around_a_failure_is_no_splitting():
     policy = Policy(jitter=0.0, splits_max=1, replans_idle_max=99)
     run = Drive(step("a"), splits=True, replans=True, policy=policy).fail("a", "permanent")
     assert run.state.steps["a"].depth == 0
-    run.answer(propose(step("b")))
+    run.answer(propose(step("b"), final=False))
     assert run.state.steps["b"].depth == 0
     run.fail("b", "too_complex")
     assert run.last(ev.RecoveryDecided).strategy == "simplify"
-    run.answer(propose(step("c"))).fail("c", "permanent").answer(propose(step("d")))
+    run.answer(propose(step("c"), final=False)).fail("c", "permanent")
+    run.answer(propose(step("d"), final=False))
     assert [run.state.steps[ident].depth for ident in "abcd"] == [0, 1, 1, 1]
 
 
 def test_steps_that_come_without_a_failure_are_not_deep():
     """A revision that adds something else starts from nothing."""
     run = Drive(step("a"), splits=True, replans=True).fail("a", "too_complex")
-    run.answer(propose(step("b"), final=False)).done("b").answer(propose(step("c")))
+    run.answer(propose(step("b"), final=False)).done("b")
+    run.answer(propose(step("c"), final=False))
     assert [run.state.steps[ident].depth for ident in "bc"] == [1, 0]
 
 

@@ -87,16 +87,25 @@ def test_a_split_is_won_by_the_step_that_gives_what_was_promised():
     run.answer(propose(step("part", gives=[]), final=False))
     run.done("part")
     assert found(run) == [("too_complex", "simplify", None)]
-    run.answer(propose(step("join", gives=["t", "u"])))
+    run.answer(propose(step("join", gives=["t", "u"]), drop={"a": "done in parts"}))
     run.done("join")
     assert found(run) == [("too_complex", "simplify", True)]
 
 
-def test_a_replan_is_won_by_what_was_proposed_next_when_the_goal_is_reached():
-    """The planner found a way that needs no such step."""
+def test_a_replan_that_drops_the_step_is_lost():
+    """The run may reach its goal without it, but nothing took its place; or it gave up."""
     run = Drive(step("a"), replans=True)
     run.fail("a", "permanent")
-    run.answer(propose(step("b")))
+    run.answer({"kind": "finish", "result": 1, "drop": {"a": "not needed"}})
+    assert run.ended == "succeeded"
+    assert found(run) == [("permanent", "replan", False)]
+
+
+def test_a_replan_is_won_by_what_was_proposed_next_when_the_goal_is_reached():
+    """The planner found a way that needs no such step, and says so by name."""
+    run = Drive(step("a"), replans=True)
+    run.fail("a", "permanent")
+    run.answer(propose(step("b", supersedes="a")))
     assert found(run) == [("permanent", "replan", None)]
     run.done("b")
     assert found(run) == [("permanent", "replan", run.ended.startswith("succeeded"))]

@@ -6,6 +6,7 @@ from leadhand.core import control, holds
 from leadhand.core import events as ev
 from leadhand.core.decide import next_wake
 from leadhand.core.invariants import check
+from leadhand.core.policy import Policy
 from leadhand.core.state import IllegalEvent
 from leadhand.errors import Conflict
 from tests.core.driver import SECOND, Drive, Move, fold, propose, snapshot, spec, step
@@ -168,7 +169,7 @@ def test_the_goal_is_looked_at_anew():
 
 def test_the_planner_starts_over():
     """What it got wrong before does not count."""
-    run = Drive(bare=True, replans=True).go()
+    run = Drive(bare=True, replans=True, policy=Policy(no_input=True)).go()
     run.answer(propose(step("a", failure_action="continue"), final=False)).fail("a", "permanent")
     for _ in range(3):
         run.answer(propose(step("a")))

@@ -218,8 +218,8 @@ def test_a_view_of_a_step():
     run.done("a", data={"x": [1]}, recommendations=("r",)).fail("b", "permanent")
     seen = views.step_view(run.state.steps["a"])
     planned = {"id": "a", "worker": "w", "action": "go"}
-    same = StepView("a", "w", "go", "succeeded", 1, {"x": [1]}, None, ("r",), "", planned)
-    assert seen == same
+    said = {"data": {"x": [1]}, "recommendations": ("r",), "planned": planned}
+    assert seen == StepView("a", "w", "go", "succeeded", 1, **said)
     seen.data["x"].append(2)
     assert run.state.steps["a"].data == {"x": [1]}
     seen = views.step_view(run.state.steps["b"])
@@ -526,6 +526,10 @@ LEDGER = [
         ),
         "a: lost, so retry with w: so",
     ),
+    (ev.PlannerWaits(3, ["a", "q1"]), "planner waits for a, q1"),
+    (ev.PlannerWaits(3), "planner waits"),
+    (ev.FinishAccepted(3), "finish accepted"),
+    (ev.FinishAccepted(3, {"a": "so"}), "finish accepted; dropped: a (so)"),
     (ev.StepSkipped("a", "so"), "a: skipped: so"),
     (ev.StepCancelled("a", "so"), "a: cancelled: so"),
     (ev.RevisionExamined(1, "h"), "reviewers looked at revision 1: nothing found"),

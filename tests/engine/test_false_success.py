@@ -95,8 +95,9 @@ def test_a_script_that_does_nothing_and_finishes():
     done = simulate(
         Goal(text="g", want=("table",)), [], ScriptedPlanner([Finish([1])]), policy=QUICK
     )
-    assert (done.outcome.status, done.violations) == ("failed", ())
-    assert "table is wanted, and no step has given it" in done.outcome.reason
+    assert (done.outcome.status, done.violations) == ("waiting", ())
+    (question,) = done.outcome.waiting_for
+    assert "table is wanted, and nothing has given it" in question["text"]
 
 
 @lies

@@ -506,12 +506,21 @@ def test_bad_planners_end_cleanly(tmp_path: Path, answer: Any, word: str) -> Non
 
     policy = Policy(steps_max=100)
     outcome = run(Lead([w], answer, store=tmp_path / "x.db", policy=policy), Goal(text="x"))
+    if word == "no way":
+        assert (outcome.status, word in outcome.reason) == ("failed", True)
+        return
+    assert outcome.status == "waiting"
+    (question,) = outcome.waiting_for
+    assert question["kind"] == "planning"
+    assert word in question["text"]
+    quiet = Policy(steps_max=100, no_input=True)
+    outcome = run(Lead([w], answer, store=tmp_path / "y.db", policy=quiet), Goal(text="x"))
     assert outcome.status == "failed"
     assert word in outcome.reason
 
 
 def test_planner_that_repeats_a_failure_is_stopped(tmp_path: Path) -> None:
-    """Revisions that bring nothing new end the run as stuck."""
+    """A person is asked about revisions that try nothing new."""
     calls: list[int] = []
 
     @worker
@@ -523,8 +532,8 @@ def test_planner_that_repeats_a_failure_is_stopped(tmp_path: Path) -> None:
         return Propose([{"id": f"s{len(view.steps)}", "worker": "w"}])
 
     outcome = run(Lead([w], planner, store=tmp_path / "x.db"), Goal(text="x"))
-    assert outcome.status == "failed"
-    assert "stuck" in outcome.reason
+    assert outcome.status == "waiting"
+    assert "stuck" in outcome.waiting_for[0]["text"]
     assert len(calls) < 12
 
 
@@ -554,7 +563,7 @@ def test_planner_asks_a_person(tmp_path: Path) -> None:
 
 
 def test_goal_acceptance_is_checked(tmp_path: Path) -> None:
-    """A planner that calls it done too early is asked again, and then the run fails."""
+    """A planner that calls it done too early is asked again, and then a person is."""
 
     @worker
     async def w() -> None: ...
@@ -563,8 +572,8 @@ def test_goal_acceptance_is_checked(tmp_path: Path) -> None:
         Lead([w], lambda _view: Finish(1), store=tmp_path / "x.db"),
         Goal(text="x", acceptance=("result == 2",)),
     )
-    assert outcome.status == "failed"
-    assert "result == 2" in outcome.reason
+    assert outcome.status == "waiting"
+    assert "result == 2" in outcome.waiting_for[0]["text"]
 
 
 def test_high_risk_waits_and_approval_continues(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def test_a_planner_that_exits_is_a_failed_planner(tmp_path: Path) -> None:
         sys.exit(0)
 
     outcome = Lead([w], leaving, store=tmp_path / "x.db").run_sync(Goal(text="x"))
-    assert outcome.status == "failed"
-    assert "SystemExit" in outcome.reason
+    assert outcome.status == "waiting"
+    assert "SystemExit" in outcome.waiting_for[0]["text"]
     doc = {"id": "a", "worker": "w", "success_criteria": "leave", "failure_action": "abort"}
     assert Lead([w], store=tmp_path / "x.db").run_sync(steps(doc)).status == "failed"
 
@@ -87,7 +87,7 @@ def test_half_characters_are_written_escaped(tmp_path: Path) -> None:
         raise ValueError("half \ud800")
 
     outcome = Lead([w], odd, store=tmp_path / "x.db").run_sync(Goal(text="x"))
-    assert outcome.status == "failed"
+    assert outcome.status == "waiting"
 
     async def story() -> None:
         lead = Lead([w], store=tmp_path / "x.db", actor="odd \udcff")

@@ -121,12 +121,26 @@ def iterative():
 
 
 def forsaken():
-    """New steps without the failed one: whoever waited for it is cancelled."""
+    """The failed step is given up by name: steps that waited for it are cancelled."""
     run = Drive(bare=True, replans=True).go()
     run.answer(propose(step("a"), step("b", "a"), step("c", finished("b")), final=False))
     run.fail("a", "permanent").say(ev.PlannerFailed(2, run.state.planner.epoch, "it raised"))
-    run.answer(propose(step("d"), final=True))
+    run.answer(propose(step("d"), final=True, drop={"a": "d does it another way"}))
     return run.done("c").done("d")
+
+
+def out_of_ideas():
+    """A planner that repeats itself: a person is asked, hands over, and gives a fact."""
+    goal = {"text": "g", "want": ["x"]}
+    policy = Policy(jitter=0.0, replans_idle_max=0)
+    run = Drive(bare=True, replans=True, planner="script", goal=goal, policy=policy).go()
+    run.answer(propose(step("a"), final=False)).fail("a", "permanent")
+    run.answer(propose(step("b"), final=False)).fail("b", "permanent")
+    run.answer(propose(step("c"), final=False)).later(1).reply("hand_over", text="try yourself")
+    run.answer({"kind": "ask", "question": "x?", "choices": ["give"], "facts": ["x"]})
+    run.later(1).reply("give", data=7).answer({"kind": "finish", "result": 7})
+    drop = {"a": "a person gave x", "b": "a person gave x"}
+    return run.answer({"kind": "finish", "result": 7, "drop": drop})
 
 
 def cancel():
@@ -259,6 +273,7 @@ STORIES = (
     rejection,
     iterative,
     forsaken,
+    out_of_ideas,
     cancel,
     takeover,
     goal,

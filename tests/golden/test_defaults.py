@@ -38,6 +38,7 @@ POLICY = {
     "approvers": {},
     "approval_s": None,
     "cancel_grace_s": 10.0,
+    "no_input": False,
     "inline_bytes": 65536,
 }
 RULE = {

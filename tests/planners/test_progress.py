@@ -138,16 +138,13 @@ def test_first_tries_of_untried_workers_are_progress():
 
         sources.append(worker(name=f"source_{number}", gives="raw", effects=())(source))
     tried = []
+    params = {"city": "${{ params.city }}"}
 
     async def one_by_one(view):
         number = len(view.timeline)
         if number < len(sources):
             tried.append(number)
-            step = {
-                "id": f"s{number}",
-                "worker": f"source_{number}",
-                "parameters": {"city": "Oslo"},
-            }
+            step = {"id": f"s{number}", "worker": f"source_{number}", "parameters": params}
             return Propose((step,))
         return Ask("what now?")
 

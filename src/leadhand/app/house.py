@@ -16,6 +16,7 @@ from leadhand.app import door
 from leadhand.app.anchoring import ANCHORED, Anchorer
 from leadhand.app.distributed import distant
 from leadhand.app.opening import as_place, marker, open_store, service_of
+from leadhand.app.planning import successor
 from leadhand.engine.host import Host
 from leadhand.engine.service import word
 from leadhand.errors import UsageError
@@ -121,6 +122,7 @@ class House:
             on_notice=self._noticed,
         )
         host.reviewers = dict(self.reviewers)
+        host.successor = successor
         try:
             if kept is not None:
                 tell = partial(host.notice, "trouble", "")

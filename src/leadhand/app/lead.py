@@ -41,6 +41,7 @@ from leadhand.app.planning import (
     goal_of_document,
     planner_for,
     planner_label,
+    successor,
     taken_up,
 )
 from leadhand.app.rollback import roll_back
@@ -338,6 +339,8 @@ class Lead(People):
         started = state.started
         if started is None:
             return None
+        if state.planner.handed:
+            return successor(self.registry)
         named = started.plan.get("planner")
         if named and started.planner != DocumentPlanner.name:
             return self.document_planner(named, goal_of(state))

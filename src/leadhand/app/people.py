@@ -216,7 +216,9 @@ def revision_of(state: State, doc: Doc) -> Doc:
     if waiting is None and delta.empty and delta.final == final:
         raise UsageError("the plan is the same as before, so there is nothing to amend")
     base = waiting.hash if waiting is not None else state.head
-    return {"steps": delta.add, "cancel": delta.cancel, "final": delta.final, "base": base}
+    drop = dict.fromkeys(delta.drop, "a person took it out of the plan")
+    said: Doc = {"steps": delta.add, "cancel": delta.cancel, "final": delta.final, "base": base}
+    return {**said, "drop": drop} if drop else said
 
 
 @dataclass(frozen=True)

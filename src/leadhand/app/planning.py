@@ -94,6 +94,11 @@ def goal_of_document(doc: Doc) -> Json:
     return replace(goal, mode=goal.mode or doc.get("mode") or whole).to_doc()
 
 
+def successor(workers: Any) -> GoalPlanner:
+    """The planner of a run that a person hands over: the goal planner, with the run's methods."""
+    return GoalPlanner(getattr(workers, "methods", ()))
+
+
 def taken_up(planned_by: str, given: Planner | None, methods: Sequence[Method]) -> Planner | None:
     """The planner of a run that is driven again, by the name in its log."""
     match planned_by:

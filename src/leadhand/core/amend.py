@@ -36,6 +36,8 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda _self: "MISSING"})()
 """What `look` gives where there is nothing."""
 
 ID_MAX = 100
+FAILED = ("failed", "skipped")
+"""Steps that have ended without a result: a person may take them out."""
 _PART = re.compile(r"""\.?([^.\[\]="'\s]+)|\[(\d{1,9})\]|\["((?:[^"\\]|\\.)*)"\]|\['([^']*)'\]""")
 _HEIR = re.compile(r"(.+)\.\d+")
 
@@ -50,11 +52,13 @@ class Delta(NamedTuple):
     """Fields beside the steps that changed, with what they are now; None for one taken out."""
     renamed: dict[str, str]
     """Changed steps: the id they had, and the one they have now."""
+    drop: list[str]
+    """Failed and skipped steps that are taken out."""
 
     @property
     def empty(self) -> bool:
         """Whether no step changed; `final` is for the caller to compare."""
-        return not (self.add or self.cancel or self.head)
+        return not (self.add or self.cancel or self.drop or self.head)
 
 
 # Edits by path.
@@ -277,7 +281,10 @@ class _Edited:
         cancel = self._cancelled(replaced)
         if self.wrong:
             raise UsageError("; ".join(self.wrong))
-        return Delta(add, cancel, self.after.get("final", True) is not False, self._head(), renamed)
+        final = self.after.get("final", True) is not False
+        gone = [ident for ident in cancel if self.started[ident] in FAILED]
+        cancel = [ident for ident in cancel if ident not in gone]
+        return Delta(add, cancel, final, self._head(), renamed, gone)
 
     def _ancestor(self, ident: str) -> str:
         """The step that a name stands for now, when it was written under its older name."""
@@ -319,7 +326,7 @@ class _Edited:
             if stays or ident in replaced:
                 continue
             status = self.started.get(ident, "waiting")
-            if status not in MOVABLE:
+            if status not in MOVABLE and status not in FAILED:
                 self.wrong.append(f"step {ident} is {status} and cannot be taken out any more")
             elif ident in self.started:
                 cancel.append(ident)

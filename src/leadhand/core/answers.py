@@ -44,10 +44,14 @@ def answer_events(
             released(state, question.id), actor, text, key=key, signature=signature
         )
         events.append(let_go)
-    elif (question.step or question.kind == "hold") and choice in STOPS and not state.stopping:
+    elif question.kind != "planner" and choice in STOPS and not state.stopping:
         what = f"step {question.step} failed" if question.step else "it was held"
+        if question.kind == "planning":
+            what = question.text.partition(". Answer ")[0]
         back, step = choice == "rollback", state.steps.get(question.step)
         origin = "person" if step is None else origin_of(step)
+        if question.kind == "planning":
+            origin = "planning"
         reason = f"{what}; {because}"
         events.append(ev.StopDecided("failed", reason, rollback=back, origin=origin))
     return events

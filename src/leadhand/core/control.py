@@ -26,7 +26,7 @@ from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc, Json
-    from leadhand.core.records import Question
+    from leadhand.core.records import Question, Revision
     from leadhand.core.reviewing import Words
     from leadhand.core.state import Now, State
 
@@ -178,7 +178,7 @@ def examined(state: State, number: int, found: list[str], failed: str, now: Now)
     events, effects = reviewing.examined(state, number, found, failed, now)
     if not any(isinstance(event, ev.RevisionApproved) for event in events):
         return Move(events, effects)
-    stale = findings(state, revision.add, revision.cancel, final=revision.final)
+    stale = _stale(state, revision)
     if not stale:
         return Move(events, effects)
     reason = f"it was allowed, but it no longer fits: {'; '.join(stale)}"
@@ -189,7 +189,11 @@ def examined(state: State, number: int, found: list[str], failed: str, now: Now)
 def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     """A person's own revision: of the one that waits, or of the plan as it stands."""
     _open(state)
-    if state.started is not None and actor in (*NO_PERSON, state.started.planner):
+    if state.started is not None and actor in (
+        *NO_PERSON,
+        state.started.planner,
+        state.planner_name,
+    ):
         raise NotAllowed(f"{actor or 'nobody'} is no person, and cannot amend anything")
     waiting, events = state.pending, []
     seen, now_there = answer.get("base"), waiting.hash if waiting is not None else state.head
@@ -201,7 +205,11 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
         gone = ev.RevisionRejected(waiting.number, waiting.hash, actor, "amended")
         events.append(gone)
     found = findings(
-        state, answer.get("steps", []), answer.get("cancel", []), final=bool(answer.get("final"))
+        state,
+        answer.get("steps", []),
+        answer.get("cancel", []),
+        answer.get("drop") or {},
+        final=bool(answer.get("final")),
     )
     if found:
         raise PlanInvalid([f"the amended plan does not fit: {'; '.join(found)}"])
@@ -212,9 +220,14 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     return Move([*events, *proposed], effects)
 
 
+def _stale(state: State, revision: Revision) -> list[str]:
+    """What speaks against a revision that has waited, as the run stands now."""
+    return findings(state, revision.add, revision.cancel, revision.drop, final=revision.final)
+
+
 def _left(state: State, answer: Doc) -> bool:
     """Whether a run has a step still that an amendment does not take out."""
-    gone = {*answer.get("cancel", ())}
+    gone = {*answer.get("cancel", ()), *(answer.get("drop") or ())}
     return any(
         step.id not in gone and step.status not in ("cancelled", "superseded")
         for step in state.steps.values()
@@ -263,7 +276,7 @@ def _review(
         return Move(request_changes(state, revision, actor, text), [])
     if choice != "approve":
         return Move(reject(state, revision, actor, text), [])
-    stale = findings(state, revision.add, revision.cancel, final=revision.final)
+    stale = _stale(state, revision)
     if stale:
         reason = f"{actor} approved it, but it no longer fits: {'; '.join(stale)}"
         refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)

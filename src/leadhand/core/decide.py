@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from leadhand.core import events as ev
 from leadhand.core import recovery
 from leadhand.core.breaker import left_alone
@@ -37,7 +39,7 @@ from leadhand.core.holds import lapsed
 from leadhand.core.moves import SECOND, Move, stop_failed
 from leadhand.core.overdue import lost, overdue
 from leadhand.core.refs import Unresolved, resolve
-from leadhand.core.revise import answer_moves
+from leadhand.core.revise import answer_moves, out_of_ideas
 from leadhand.core.rollback import can_roll_back
 from leadhand.core.views import (
     acceptance,
@@ -116,6 +118,10 @@ def _recover(state: State, now: Now) -> Move:
             return Move([decided, stop], [])
         case "probe":
             return _probe(state, step, decided, now)
+        case "ask" if state.policy.no_input:
+            reason = f"step {step.id} failed: {choice.reason}"
+            stop = ev.StopDecided("failed", reason, origin=origin_of(step))
+            return Move([msgspec.structs.replace(decided, strategy="abort"), stop], [])
         case "ask":
             replans = state.started is not None and state.started.replans
             back = can_roll_back(state)
@@ -262,6 +268,11 @@ def _consult(state: State, now: Now) -> Move | None:
         return None
     if why == "report" and state.final:
         return None
+    if any(question.kind == "planning" for question in state.questions.values()):
+        return None  # A person is asked what the planner should do.
+    failing = planner.rounds >= state.policy.planner_rounds_max
+    if failing and state.unsettled and goes_on(state):
+        return None  # A person is asked when nothing else goes on.
     return _ask_planner(state, why, now.at)
 
 
@@ -270,7 +281,7 @@ def _ask_planner(state: State, why: str, at: int) -> Move:
     if planner.rounds >= policy.planner_rounds_max:
         last = "; ".join(planner.findings[:3])
         reason = f"the planner failed {planner.rounds} times in a row: {last}"
-        return stop_failed(reason, origin="planning")
+        return Move(*out_of_ideas(state, reason))
     if planner.calls >= policy.planner_calls_max:
         reason = f"the planner was asked {planner.calls} times"
         return stop_failed(reason, "planner calls", "planning")
@@ -314,6 +325,9 @@ def _conclude(state: State, now: Now, room: int) -> Move | None:
         return None
     if not state.final:
         return _ask_planner(state, "nothing is left", now.at)
+    if state.bad and state.started is not None and state.started.replans:
+        why = f"surprise: {_what_failed(state)}, and nothing has replaced it"
+        return _ask_planner(state, why, now.at)
     if state.bad:
         return _end("failed", _what_failed(state), origin=_blamed(state))
     return _succeed(state, None)
@@ -346,6 +360,10 @@ def _stalled(state: State, now: Now, room: int) -> Move | None:
         return None
     if state.forsaken:
         why = f"surprise: step {state.forsaken[0]} failed, and nothing else is left to do"
+        return _ask_planner(state, why, now.at)
+    if state.planner.surprising:
+        odd = state.planner.surprising[0]
+        why = f"surprise: step {odd} succeeded otherwise than expected, and others wait for it"
         return _ask_planner(state, why, now.at)
     reason = f"{state.unsettled} steps wait for something that cannot come"
     return stop_failed(reason, origin="planning")

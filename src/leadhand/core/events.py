@@ -55,12 +55,14 @@ __all__ = [
     "Doc",
     "DraftRefused",
     "Event",
+    "FinishAccepted",
     "GoalCheckStarted",
     "GoalChecked",
     "ModelCalled",
     "PlannerAnswered",
     "PlannerAsked",
     "PlannerFailed",
+    "PlannerWaits",
     "ProbeReported",
     "ProbeStarted",
     "ProposalRefused",
@@ -158,6 +160,25 @@ class ProposalRefused(Event, frozen=True, tag=True):
 
     call: int
     findings: list[str]
+    early: bool = False
+    """It finished while steps were still under way: that is no failed round, and the planner is
+    asked again when something has changed."""
+
+
+class PlannerWaits(Event, frozen=True, tag=True):
+    """The planner has nothing to add until something changes."""
+
+    call: int
+    on: list[str] = []
+    """Some of what it waits for: steps and questions."""
+
+
+class FinishAccepted(Event, frozen=True, tag=True):
+    """The planner's finish holds: every accepted step is settled. The goal is checked next."""
+
+    call: int
+    drop: dict[str, str] = {}
+    """Steps that it gives up by name, each with the reason."""
 
 
 class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
@@ -173,6 +194,8 @@ class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
     outlook: list[Doc] = []
     because: str = ""
     risk: str = "low"
+    drop: dict[str, str] = {}
+    """Steps that it gives up by name, each with the reason."""
 
 
 class AttemptStarted(Event, frozen=True, tag=True, gc=False):
@@ -347,6 +370,8 @@ INTENT: tuple[type[Event], ...] = (
     PlannerAnswered,
     PlannerFailed,
     DraftRefused,
+    PlannerWaits,
+    FinishAccepted,
     ProposalRefused,
     RevisionProposed,
     *REVIEW_EVENTS,

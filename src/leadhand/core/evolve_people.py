@@ -104,11 +104,16 @@ def _redo_requested(state: State, event: ev.RedoRequested, _at: int) -> None:
     if step.question:
         close_question(state, step)
     step.tolerated = False
+    step.dropped = ""
     step.tries = None
     step.forgiven = len(step.failures)
     step.ended = 0
-    if event.step in state.forsaken:
-        state.forsaken.remove(event.step)
+    state.backing_off.pop(event.step, None)
+    state.finish = state.goal_met = None  # The plan goes on, whatever its planner had called done.
+    state.goal_asked = False
+    for failed in (state.forsaken, state.unanswered):
+        if event.step in failed:
+            failed.remove(event.step)
     if state.started is not None and state.started.decide_version >= REOPENS_SINCE:
         _revive(state, step)
     else:

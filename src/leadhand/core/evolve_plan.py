@@ -10,7 +10,7 @@ from leadhand.core.evolve_steps import (
     cancel_step,
     close_question,
     doom,
-    end,
+    drop_step,
     known,
     make_ready,
     settle_dependents,
@@ -20,6 +20,7 @@ from leadhand.core.records import Question, Revision
 from leadhand.core.rehearsal import urgency
 from leadhand.core.review import ENDS_SINCE
 from leadhand.core.state import (
+    DROPPABLE,
     MOVABLE,
     REPLACEABLE,
     SETTLED,
@@ -49,9 +50,7 @@ def _planner_asked(state: State, event: ev.PlannerAsked, _at: int) -> None:
 def _planner_answered(state: State, event: ev.PlannerAnswered, _at: int) -> None:
     _planner_done(state, event.epoch)
     decision = event.decision
-    if decision.get("kind") == "finish":
-        state.finish = decision
-    elif "revision" not in decision:
+    if "revision" not in decision:
         state.planner.answer = decision
     if "notes" in decision:
         state.planner.notes = decision["notes"]
@@ -80,8 +79,38 @@ def _proposal_refused(state: State, event: ev.ProposalRefused, _at: int) -> None
     planner = state.planner
     planner.answer = None
     planner.findings = event.findings
-    planner.rounds += 1
-    planner.due = "the last proposal was refused"
+    if not event.early:
+        planner.rounds += 1
+        planner.due = "the last proposal was refused"
+
+
+def _planner_waits(state: State, _event: ev.PlannerWaits, _at: int) -> None:
+    planner = state.planner
+    answer, planner.answer = planner.answer or {}, None
+    state.outlook = answer.get("outlook", state.outlook)
+    planner.findings = []
+    planner.rounds = 0
+    _release_surprises(state)
+
+
+def _release_surprises(state: State) -> None:
+    """The planner has looked at successes that surprised: what waits for them goes on."""
+    for ident in state.planner.surprising:
+        settle_dependents(state, state.steps[ident])
+    state.planner.surprising.clear()
+
+
+def _finish_accepted(state: State, event: ev.FinishAccepted, at: int) -> None:
+    planner = state.planner
+    if planner.answer is None or planner.answer.get("kind") != "finish":
+        raise IllegalEvent("no finish of the planner waits to be accepted")
+    for ident in event.drop:
+        known(state, ident, DROPPABLE)
+    state.finish, planner.answer = planner.answer, None
+    planner.due = ""
+    for ident, reason in event.drop.items():
+        if not state.steps[ident].dropped:  # else it went with another one
+            drop_step(state, ident, reason, at)
 
 
 def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> None:
@@ -104,6 +133,7 @@ def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> No
         event.author,
         event.risk,
         examined=not (state.policy.reviewers and event.add),
+        drop=event.drop,
     )
 
 
@@ -155,16 +185,32 @@ def _revision_approved(state: State, event: ev.RevisionApproved, at: int) -> Non
         state.permits.approved_by = event.actor
     state.head = revision.hash
     state.final = revision.final
-    if revision.add or revision.cancel:
-        state.revisions_idle += 1
+    _count_idle(state, revision)
+    if revision.add:  # The plan goes on, whatever its planner had called done.
+        state.finish = state.goal_met = None
+        state.goal_asked = False
     for ident in revision.cancel:
         cancel_step(state, ident, f"revision {revision.number} took it out", at)
     _install(state, revision, event, waits)
-    for ident in state.planner.surprising:
-        settle_dependents(state, state.steps[ident])
-    state.planner.surprising.clear()
+    for ident, reason in revision.drop.items():
+        if not state.steps[ident].dropped:  # else it went with another one
+            drop_step(state, ident, reason, at)
+    _release_surprises(state)
     if revision.add or revision.final:
-        _forsake(state, f"revision {revision.number} goes on without it", at)
+        state.unanswered.clear()
+    for ident in [q.id for q in state.questions.values() if q.kind == "planning"]:
+        del state.questions[ident]  # The plan was changed, which answers it.
+        state.planner.rounds = 0
+
+
+def _count_idle(state: State, revision: Revision) -> None:
+    """Count revisions that try nothing new, while nothing else is open that may bring something."""
+    if not (revision.add or revision.cancel):
+        return
+    if state.tries_new(revision.add):
+        state.revisions_idle = 0
+    elif not (state.in_flight or state.backing_off or state.questions):
+        state.revisions_idle += 1
 
 
 def _pending(state: State, number: int, digest: str) -> Revision:
@@ -183,6 +229,8 @@ def _fits(state: State, revision: Revision, waits: Waits) -> None:
         raise IllegalEvent(f"revision {number} adds, cancels or supersedes a step twice")
     for ident in revision.cancel:
         known(state, ident, MOVABLE)
+    for ident in revision.drop:
+        known(state, ident, DROPPABLE)
     for ident in old:
         known(state, ident, REPLACEABLE)
     for names in waits.values():
@@ -193,7 +241,7 @@ def _fits(state: State, revision: Revision, waits: Waits) -> None:
 def _install(state: State, revision: Revision, event: ev.RevisionApproved, waits: Waits) -> None:
     steps = state.steps
     tail = _tails(state, revision.add, waits)
-    depth = max((steps[ident].depth for ident in state.forsaken), default=0)
+    depth = max((steps[ident].depth for ident in state.unanswered), default=0)
     for doc in revision.add:
         ident = doc["id"]
         steps[ident] = StepState(
@@ -261,6 +309,9 @@ def _supersede(state: State, old: StepState, new: StepState) -> None:
         close_question(state, old)
     elif state.is_bad(old):
         state.bad -= 1
+    if old.id in state.forsaken:
+        state.forsaken.remove(old.id)
+    state.backing_off.pop(old.id, None)
     if old.held:
         _pass_hold(state, old, new)
     old.status = "superseded"
@@ -282,35 +333,12 @@ def _pass_hold(state: State, old: StepState, new: StepState) -> None:
     state.let_go(old)
 
 
-def _forsake(state: State, reason: str, at: int) -> None:
-    """The planner has planned around its failed steps: whoever still waits for them is out."""
-    stack = []
-    for ident in state.forsaken:
-        step = state.steps[ident]
-        if step.status == "failed":
-            step.tolerated = True
-            state.bad -= 1
-            stack.append(step)
-    state.forsaken.clear()
-    while stack:
-        failed = stack.pop()
-        dependents, failed.dependents = failed.dependents, ()
-        for ident, tolerant in dependents:
-            step = state.steps[ident]
-            if step.status != "waiting":
-                continue
-            step.blockers -= 1
-            if not tolerant:
-                end(state, step, "cancelled", at, reason, settle=False)
-                stack.append(step)
-            elif not step.blockers and not step.doomed:
-                make_ready(state, step)
-
-
 PLAN_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     ev.PlannerAsked: _planner_asked,
     ev.PlannerAnswered: _planner_answered,
     ev.PlannerFailed: _planner_failed,
+    ev.PlannerWaits: _planner_waits,
+    ev.FinishAccepted: _finish_accepted,
     ev.ProposalRefused: _proposal_refused,
     ev.RevisionProposed: _revision_proposed,
     ev.RevisionExamined: _revision_examined,

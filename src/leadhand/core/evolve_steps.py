@@ -8,11 +8,13 @@ from leadhand.core import events as ev
 from leadhand.core.ready import uses_of
 from leadhand.core.records import Question
 from leadhand.core.state import (
+    DROPPABLE,
     MOVABLE,
     STARTABLE,
     IllegalEvent,
     State,
     StepState,
+    tried_key,
 )
 
 if TYPE_CHECKING:
@@ -60,8 +62,11 @@ def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
     step.answered = False
     step.attempts = event.attempt
     step.worker = event.worker
+    state.backing_off.pop(step.id, None)
     if not step.started:
         step.started = at
+        if state.started is not None and state.started.replans:
+            state.tried.add(tried_key(step.doc))
     _occupy(state, step, epoch, event.deadline)
 
 
@@ -119,8 +124,6 @@ def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
     if event.recommendations:
         state.recommendations.extend(event.recommendations)
         state.recommenders.extend([event.step] * len(event.recommendations))
-    if state.consults_reports and not state.planner.due:
-        state.planner.due = "report"
     if step.worker in state.permits.untrusted:
         state.permits.tainted = True
     if event.met:
@@ -173,6 +176,7 @@ def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
     step = known(state, event.step, STARTABLE)
     step.ticket = 0
     step.started = step.started or at
+    state.backing_off.pop(step.id, None)
     failure = {"class": event.failure_class, "message": event.reason, "effect": "none"}
     if event.failure_class == "unavailable":
         _fail_attempt(state, step, failure)  # as good as a try: that worker is not asked again
@@ -225,6 +229,7 @@ def _recovery_decided(state: State, event: ev.RecoveryDecided, at: int) -> None:
             step.worker = event.worker
             step.status = "backing_off"
             step.until = event.until
+            state.backing_off[step.id] = None
             state.add_timer(event.until, "retry", event.step, 0)
         case "ask" | "probe":
             pass
@@ -244,6 +249,7 @@ def leave_to_planner(
     end(state, step, "failed", at, reason, settle=False)
     step.depth += split
     state.forsaken.append(step.id)
+    state.unanswered.append(step.id)
     why = "split: step {} is too much at once: {}" if split else "surprise: step {} failed: {}"
     state.planner.due = why.format(step.id, reason)
 
@@ -269,6 +275,10 @@ def end(
     step.ended = at
     step.ticket = 0
     state.unsettled -= 1
+    if state.backing_off:
+        state.backing_off.pop(step.id, None)
+    if state.consults_reports and not state.planner.due and status != "cancelled":
+        state.planner.due = "report"
     succeeded = status == "succeeded"
     if not succeeded and state.is_bad(step):
         state.bad += 1
@@ -302,7 +312,40 @@ def doom(state: State, step: StepState, dependency: str) -> None:
 
 
 def cancel_step(state: State, ident: str, reason: str, at: int) -> None:
-    end(state, known(state, ident, MOVABLE), "cancelled", at, reason)
+    step = known(state, ident, MOVABLE)
+    step.dropped = reason
+    end(state, step, "cancelled", at, reason)
+
+
+def drop_step(state: State, ident: str, reason: str, at: int) -> None:
+    """Give a step up by name, and with it the steps that wait for it and mind."""
+    _give_up(state, known(state, ident, DROPPABLE), reason, at)
+    stack = [state.steps[ident]]
+    while stack:
+        gone = stack.pop()
+        dependents, gone.dependents = gone.dependents, ()
+        for name, tolerant in dependents:
+            step = state.steps[name]
+            if step.status != "waiting":
+                continue
+            step.blockers -= 1
+            if not tolerant:
+                because = f"{gone.id}, which it depends on, was dropped: {reason}"
+                _give_up(state, step, because, at)
+                stack.append(step)
+            elif not step.blockers and not step.doomed:
+                make_ready(state, step)
+
+
+def _give_up(state: State, step: StepState, reason: str, at: int) -> None:
+    step.dropped = reason
+    if step.status in MOVABLE:
+        end(state, step, "cancelled", at, reason, settle=False)
+        return
+    state.bad -= state.is_bad(step)
+    step.tolerated = True
+    if step.id in state.forsaken:
+        state.forsaken.remove(step.id)
 
 
 def close_question(state: State, step: StepState) -> None:
@@ -319,7 +362,10 @@ def _question_asked(state: State, event: ev.QuestionAsked, at: int) -> None:
     if event.id in state.questions:
         raise IllegalEvent(f"question {event.id} is open already")
     state.asked += 1
-    state.planner.answer = None if event.kind == "planner" else state.planner.answer
+    if event.kind in ("planner", "planning"):
+        state.planner.answer = None
+    if event.kind == "planning":
+        state.planner.due = ""
     state.questions[event.id] = Question(
         event.id,
         event.kind,
@@ -351,10 +397,14 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
             "text": event.text,
             "data": event.data,
             "actor": event.actor,
+            "facts": list(question.facts) if event.choice == "give" else [],
+            "at": at,
         }
     )
     if question.kind == "planner":
         state.planner.due = "answer"
+    if question.kind == "planning":
+        _planner_told(state, event)
     if not question.step:
         return
     step = state.steps[question.step]
@@ -371,6 +421,17 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
     elif event.choice == "done":
         step.data = event.data
         succeed(state, step, at)
+
+
+def _planner_told(state: State, event: ev.QuestionAnswered) -> None:
+    """A person said how to go on where the planner had no idea: it starts over, or another does."""
+    planner = state.planner
+    planner.rounds, state.revisions_idle = 0, 0
+    if event.choice == "hand_over":
+        planner.handed, planner.notes, planner.findings = "goal", None, []
+        state.consults_reports = True
+    if event.choice != "abort":
+        planner.due = "answer"
 
 
 def _task_answered(state: State, step: StepState, event: ev.QuestionAnswered) -> None:

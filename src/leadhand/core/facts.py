@@ -15,11 +15,13 @@ from leadhand.core.wording import closest, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from leadhand.core.plan import Goal, Json
+    from leadhand.core.plan import Doc, Goal, Json
     from leadhand.core.state import State, StepState
 
 HAVE = "have"
 """The giver of the facts a run was started with."""
+ANSWER = "answer"
+"""The giver of the facts that a person gave, as asked."""
 
 
 def is_flag(fact: str) -> bool:
@@ -57,12 +59,31 @@ def true_facts(state: State, goal: Goal) -> dict[str, str]:
     """Every fact that is true, with the step that gave it."""
     true = dict.fromkeys((*goal.have, *state.params), HAVE)
     done = [step for step in state.steps.values() if step.status == "succeeded"]
+    answers = [answer for answer in state.answers if answer["facts"]]
     for step in sorted(done, key=lambda each: (each.ended, each.order)):
+        while answers and answers[0]["at"] < step.ended:
+            true.update(dict.fromkeys(given_by(answers.pop(0)), ANSWER))
         offer = state.catalog.offer(step.worker, step.action)
         for fact in joined(step.doc, offer, "drops", widened=step.widened):
             true.pop(fact, None)
         true.update(dict.fromkeys(given(step.doc, offer, widened=step.widened), step.id))
+    for answer in answers:
+        true.update(dict.fromkeys(given_by(answer), ANSWER))
     return true
+
+
+def given_by(answer: Doc) -> dict[str, Json]:
+    """The facts that a person gave with an answer, each with its data; of a flag, True."""
+    facts: list[str] = answer["facts"]
+    data, text = answer["data"], answer["text"]
+    if isinstance(data, dict) and not set(facts).isdisjoint(data):
+        return {fact: data[fact] for fact in facts if data.get(fact) not in (None, False)}
+    value = data if data is not None else text or None
+    artefacts = [fact for fact in facts if not is_flag(fact)]
+    found: dict[str, Json] = {fact: True for fact in facts if is_flag(fact)}
+    if value is not None and len(artefacts) == 1:
+        found[artefacts[0]] = value
+    return found
 
 
 def wanted_values(state: State, goal: Goal, value: Callable[[StepState], Json]) -> dict[str, Json]:
@@ -79,6 +100,8 @@ def wanted_values(state: State, goal: Goal, value: Callable[[StepState], Json]) 
             offer = state.catalog.offer(giver.worker, giver.action)
             gives = beside(giver.doc, offer, fact)
             found[fact] = _of_step(fact, gives, value(giver), giver.data_ref)
+        elif true.get(fact) == ANSWER:
+            found[fact] = _answered(state, fact)
         elif fact in true:
             have = goal.have.get(fact, state.params.get(fact))
             found[fact] = True if is_flag(fact) else have
@@ -96,12 +119,18 @@ def _of_step(fact: str, gives: Sequence[str], data: Json, ref: str) -> Json:
     return data.get(fact) if isinstance(data, dict) else None
 
 
+def _answered(state: State, fact: str) -> Json:
+    """What a person gave last for a fact."""
+    said = [given_by(answer) for answer in state.answers if fact in answer["facts"]]
+    return next((each[fact] for each in reversed(said) if fact in each), None)
+
+
 def missing(state: State, goal: Goal) -> list[str]:
     """Which wanted facts are not true, in words; a planner's word for it does not count."""
     if not goal.want:
         return []
     true = true_facts(state, goal)
-    return [f"{fact} is wanted, and no step has given it" for fact in _absent(goal.want, true)]
+    return [f"{fact} is wanted, and nothing has given it" for fact in _absent(goal.want, true)]
 
 
 def _absent(wanted: Iterable[str], true: dict[str, str]) -> list[str]:

@@ -61,6 +61,8 @@ RULES: dict[str, str] = {
     "L5": "success is verified, never claimed",
     "L13": "a step counts for no more than its worker promises, unless a person wrote what it "
     "claims and all who allowed it were shown that",
+    "L14": "a run succeeds when every accepted step is settled: succeeded, replaced, tolerated, or "
+    "given up by name with a reason; and no question is open",
     "form": "an event makes sense at all",
 }
 
@@ -168,7 +170,7 @@ def _run_ended(book: Book, event: ev.RunEnded) -> None:
         if step.status == "open":
             book.wrong("I21", f"the failure of {step.id} was never decided about")
     unsettled = [step.id for step in book.steps.values() if not step.settled]
-    if unsettled and not book.stopping and not book.finish:
+    if unsettled and not book.stopping:
         book.wrong("I9", f"the run ended though {_some(unsettled)} were not settled")
     if book.stopping:
         if event.status != book.stopping:
@@ -206,13 +208,14 @@ def _check_success(book: Book) -> None:
         absent = [fact for fact in several(goal.get("want")) if fact not in book.facts]
         if absent:
             book.wrong("L5", f"success though nothing has given {_some(absent)}")
-    if book.finish:
-        return
-    if not book.final:
+    if not book.final and not book.finish:
         book.wrong("L5", "success though no final revision was accepted")
     bad = [f"{step.id} {step.status}" for step in book.steps.values() if step.bad]
     if bad:
-        book.wrong("L5", f"success though {_some(bad)}")
+        book.wrong("L14", f"success though {_some(bad)}")
+    asked = [name for name, question in book.questions.items() if question.kind != "hold"]
+    if asked:
+        book.wrong("L14", f"success though {_some(asked)} is not answered")
 
 
 def _some(names: list[str]) -> str:

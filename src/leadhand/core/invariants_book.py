@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leadhand.core.hashing import canonical
+
 if TYPE_CHECKING:
     from leadhand.core.catalog import Offer, WorkerSpec
-    from leadhand.core.events import QuestionAsked, RunEnded, RunStarted
+    from leadhand.core.events import QuestionAnswered, QuestionAsked, RunEnded, RunStarted
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
 
@@ -116,12 +118,14 @@ class Pending(NamedTuple):
     """Who did."""
     by_person: bool
     """Whether a person wrote it."""
+    drop: dict[str, str]
+    """Steps it gives up by name, each with the reason."""
 
 
 class Book:
     """Everything the checker remembers."""
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915 - all of its books
         self.violations: list[Violation] = []
         self.seq = 0
         self.at = self.before = 0
@@ -142,7 +146,13 @@ class Book:
         self.ended_before: set[str] = set()
         """Steps that had ended when another took their place: who only waited for that may go."""
         self.forsaken: list[Entry] = []
-        """Steps that failed and were left to the planner, which has not gone on yet."""
+        """Steps that failed and were left to the planner, neither replaced nor given up since."""
+        self.unanswered: list[Entry] = []
+        """Those of them that failed since the last revision."""
+        self.answer = ""
+        """The kind of the planner's last answer, until something follows from it."""
+        self.done_before: set[bytes] = set()
+        """What was ever started: worker, action and parameters."""
         self.named: dict[str, list[tuple[str, bool]]] = {}
         """Who depends on a step, by the name they call it, and whether they mind how it ends."""
         self.data: dict[str, Any] = {}
@@ -196,6 +206,24 @@ class Book:
     def policy(self) -> Policy:
         """The recorded constants."""
         return self.start.policy
+
+    def left_to_planner(self, step: Entry) -> None:
+        """A step failed, and the planner is to say what becomes of it."""
+        self.forsaken.append(step)
+        self.unanswered.append(step)
+
+    def told(self, facts: list[str], event: QuestionAnswered) -> None:
+        """A person gave facts: they are true from now on, where something stands for them."""
+        data = event.data if event.data is not None else event.text or None
+        named = isinstance(data, dict) and any(fact in data for fact in facts)
+        whole = [fact for fact in facts if ":" not in fact]
+        for fact in facts:
+            if isinstance(data, dict) and named:
+                given = data.get(fact) not in (None, False)
+            else:
+                given = ":" in fact or (len(whole) == 1 and data is not None)
+            if given:
+                self.facts[fact] = self.at
 
     def step(self, ident: str, what: str) -> Entry | None:
         """A step by its name; I6 when there is none."""
@@ -287,6 +315,11 @@ class Book:
         if epoch <= self.epoch:
             self.wrong("I11", f"{what} has epoch {epoch}, and {self.epoch} was given out before")
         self.epoch = max(self.epoch, epoch)
+
+
+def does(doc: Doc) -> bytes:
+    """What a step does, whatever it is called: worker, action and parameters."""
+    return canonical([doc["worker"], doc.get("action", ""), doc.get("parameters") or {}])
 
 
 def several(names: Any) -> tuple[str, ...]:

@@ -56,6 +56,8 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
     step.restarts = 0
     step.unseen = step.happened = False
     book.forsaken = [each for each in book.forsaken if each.id != step.id]
+    book.unanswered = [each for each in book.unanswered if each.id != step.id]
+    book.finish, book.goal_met, book.goal_asked = False, None, False
     causes = {step.id}
     while found := [other for other in book.steps.values() if _lives_again(book, other, causes)]:
         for other in found:

@@ -9,7 +9,7 @@ from leadhand.core import graph
 from leadhand.core.approval import bind, versions
 from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.invariants_book import Book, Entry, Pending
+from leadhand.core.invariants_book import Book, Entry, Pending, does
 from leadhand.core.invariants_people import pass_hold
 from leadhand.core.invariants_promises import bound, check_widened, written_by_person
 from leadhand.core.plan import RISKS, worst
@@ -49,8 +49,7 @@ def _planner_asked(book: Book, event: ev.PlannerAsked) -> None:
 def _planner_answered(book: Book, event: ev.PlannerAnswered) -> None:
     _planner_ended(book, event.epoch, lost=False)
     book.spent += event.cost
-    if event.decision.get("kind") == "finish":
-        book.finish = True
+    book.answer = "" if "revision" in event.decision else str(event.decision.get("kind"))
 
 
 def _planner_failed(book: Book, event: ev.PlannerFailed) -> None:
@@ -72,6 +71,56 @@ def _planner_ended(book: Book, epoch: int, *, lost: bool) -> None:
 def _proposal_refused(book: Book, event: ev.ProposalRefused) -> None:
     if not event.findings:
         book.wrong("form", "a proposal was refused without a finding")
+    book.answer = ""
+
+
+def _planner_waits(book: Book, event: ev.PlannerWaits) -> None:
+    if book.answer not in ("wait", "propose", "give_up"):
+        book.wrong("I6", f"the planner waits after call {event.call}, and it did not say so")
+    book.answer = ""
+
+
+def _finish_accepted(book: Book, event: ev.FinishAccepted) -> None:
+    if book.answer != "finish":
+        book.wrong("I6", f"a finish was accepted after call {event.call}, and none was given")
+    book.answer = ""
+    _give_up(book, event.drop)
+    left = [step.id for step in book.steps.values() if not step.settled or step.bad]
+    if left:
+        book.wrong("L14", f"a finish was accepted, and {', '.join(left[:5])} is not settled")
+    asked = [name for name, question in book.questions.items() if question.kind != "hold"]
+    if asked:
+        book.wrong("L14", f"a finish was accepted, and {', '.join(asked)} is open")
+    book.finish = True
+
+
+def _give_up(book: Book, drop: dict[str, str]) -> None:
+    """Steps that are given up by name, with those that wait for them and mind."""
+    stack = []
+    for ident, reason in drop.items():
+        step = book.step(ident, "giving up")
+        if step is None:
+            continue
+        if not reason.strip():
+            book.wrong("L14", f"{ident} was given up without a reason")
+        if ident in book.live or step.status in ("succeeded", "superseded", "open"):
+            book.wrong("L14", f"{ident} was given up though it is {step.status}")
+            continue
+        if step.bad:
+            step.tolerated = True
+        elif not step.settled:
+            step.status = "cancelled"
+            drop_questions(book, ident)
+        book.forsaken = [each for each in book.forsaken if each is not step]
+        stack.append(step)
+    while stack:
+        names = _names_of(book, stack.pop().id)
+        for ident, tolerant in [pair for name in names for pair in book.named.get(name, ())]:
+            step = book.steps[ident]
+            if step.status == "planned" and not tolerant:
+                step.status = "cancelled"
+                drop_questions(book, ident)
+                stack.append(step)
 
 
 def _draft_refused(book: Book, event: ev.DraftRefused) -> None:
@@ -92,7 +141,8 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
     book.proposed = event.number
     if event.base != book.head:
         book.wrong("I24", f"{what} stands on {event.base[:12]}, not on {book.head[:12]}")
-    if event.hash != digest(event.base, canonical([event.add, event.cancel, event.final])):
+    said = [event.add, event.cancel, event.final, *([event.drop] if event.drop else [])]
+    if event.hash != digest(event.base, canonical(said)):
         book.wrong("I24", f"{what} is not what its hash {event.hash[:12]} says")
     risk = worst(*(_risk(book, doc) for doc in event.add))
     if RISKS.index(risk) > RISKS.index(worst(event.risk)):
@@ -114,7 +164,9 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
         [],
         {},
         written_by_person(book, event),
+        event.drop,
     )
+    book.answer = ""
 
 
 def _is_strange(book: Book, event: ev.RevisionProposed) -> bool:
@@ -209,17 +261,34 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
         book.envelope = event.envelope
     book.pending = None
     book.revision, book.head, book.final = pending.number, pending.hash, pending.final
-    if pending.add or pending.cancel:
-        book.idle += 1
-    if book.idle > book.policy.replans_idle_max + 1:
-        book.wrong("I22", f"{book.idle} revisions in a row brought nothing")
+    _count_idle(book, pending)
     for ident in pending.cancel:
         _cancel(book, ident)
+    if pending.add:
+        book.finish, book.goal_asked = False, False
     _accept(book, pending, event.widens)
+    _give_up(book, pending.drop)
     if len(book.steps) > book.policy.steps_max:
         book.wrong("I31", f"{len(book.steps)} steps of at most {book.policy.steps_max}")
     if pending.add or pending.final:
-        _go_on_without(book)
+        book.unanswered = []
+    for name in [name for name, asked in book.questions.items() if asked.kind == "planning"]:
+        del book.questions[name]
+
+
+def _count_idle(book: Book, pending: Pending) -> None:
+    """Revisions in a row that only repeat what was started before are bounded."""
+    if not (pending.add or pending.cancel):
+        return
+    if any(does(doc) not in book.done_before for doc in pending.add):
+        book.idle = 0
+        return
+    waits = any(step.status == "again" for step in book.steps.values())
+    if book.live or waits or book.questions:
+        return
+    book.idle += 1
+    if book.idle > book.policy.replans_idle_max + 1:
+        book.wrong("I22", f"{book.idle} revisions in a row tried nothing new")
 
 
 def _check_permit(book: Book, pending: Pending, event: ev.RevisionApproved) -> None:
@@ -254,7 +323,7 @@ def _cancel(book: Book, ident: str) -> None:
 
 
 def _accept(book: Book, pending: Pending, widens: list[str]) -> None:
-    depth = max((step.depth for step in book.forsaken), default=0)
+    depth = max((step.depth for step in book.unanswered), default=0)
     for doc in pending.add:
         ident = doc["id"]
         if ident in book.steps:
@@ -313,21 +382,6 @@ def _check_acyclic(book: Book, pending: Pending) -> None:
         book.wrong("I15", f"revision {pending.number} makes steps wait for each other")
 
 
-def _go_on_without(book: Book) -> None:
-    """The planner has planned around its failed steps: who still waits for them is out."""
-    stack = [step for step in book.forsaken if step.status == "failed"]
-    book.forsaken = []
-    for step in stack:
-        step.tolerated = True
-    while stack:
-        names = _names_of(book, stack.pop().id)
-        for ident, tolerant in [pair for name in names for pair in book.named.get(name, ())]:
-            step = book.steps[ident]
-            if step.status == "planned" and not tolerant:
-                step.status = "cancelled"
-                stack.append(step)
-
-
 def _names_of(book: Book, ident: str) -> list[str]:
     """A step's own name, and those of the steps it took the place of."""
     names = [ident]
@@ -353,6 +407,8 @@ def _question_asked(book: Book, event: ev.QuestionAsked) -> None:
     book.questions[event.id] = event
     if event.until and event.choices and event.default not in event.choices:
         book.wrong("I6", f"question {event.id} has {event.default!r} as its default, no choice")
+    if event.kind == "planning":
+        book.answer = ""
     if not event.step:
         return
     step = book.step(event.step, f"question {event.id}")
@@ -378,6 +434,12 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
         _check_default(book, question, event)
     if not event.actor:
         book.wrong("I6", f"question {event.id} was answered by nobody")
+    if event.choice == "give":
+        book.told(question.facts, event)
+    if kind == "planning" and event.choice == "abort" and not book.stopping:
+        book.expect = ("StopDecided", "")
+    if kind == "planning":
+        book.idle = 0
     step = book.steps.get(ident)
     if step is None:
         return
@@ -390,7 +452,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
             if not book.start.replans:
                 book.wrong("I21", f"{ident} was left to a planner that cannot do that")
             step.status = "failed"
-            book.forsaken.append(step)
+            book.left_to_planner(step)
         case "retry":
             step.status, step.tries, step.until, step.restarts = "again", {}, 0, 0
             step.unseen = step.happened = False
@@ -418,6 +480,8 @@ PLAN_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.PlannerFailed: _planner_failed,
     ev.ProposalRefused: _proposal_refused,
     ev.DraftRefused: _draft_refused,
+    ev.PlannerWaits: _planner_waits,
+    ev.FinishAccepted: _finish_accepted,
     ev.RevisionProposed: _revision_proposed,
     ev.ReviewRequested: _review_requested,
     ev.RevisionExamined: _revision_examined,

@@ -66,7 +66,7 @@ def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
                 if step.depth > book.policy.splits_max:
                     book.wrong("I31", f"{event.step} was split {step.depth} times over")
             step.status = "failed"
-            book.forsaken.append(step)
+            book.left_to_planner(step)
         case "continue":
             if failure_action_of(step.doc.get("failure_action")) != "continue":
                 book.wrong("L5", f"the run goes on without {event.step}, and no plan says so")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core import graph, refs
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.invariants_book import Book, Entry, Live, uses
+from leadhand.core.invariants_book import Book, Entry, Live, does, uses
 from leadhand.core.invariants_plan import drop_questions
 from leadhand.core.invariants_recovery import RECOVERY_CHECKS, attempts_max
 from leadhand.core.params import with_secrets
@@ -42,6 +42,7 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
     if step.id in book.live:
         book.give_back(step)
     step.status = "attempt"
+    book.done_before.add(does(step.doc))
     step.worker = event.worker
     step.attempts = max(step.attempts, event.attempt)
     price = book.price(step, event.worker)

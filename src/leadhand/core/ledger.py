@@ -63,6 +63,8 @@ def _decision(decision: dict[str, object]) -> str:
             return f"ask: {decision.get('question')}"
         case "finish":
             return f"finish{_because(str(decision.get('because', '')))}"
+        case "wait":
+            return f"wait{_because(str(decision.get('because', '')))}"
         case kind:
             return f"{kind}{_because(str(decision.get('reason', '')))}"
 
@@ -105,11 +107,17 @@ def _revision(event: ev.RevisionProposed) -> str:
     parts = [f"{number} step{'s' if number != 1 else ''}" + (f" ({names}{more})" if names else "")]
     if event.cancel:
         parts.append(f"cancels {', '.join(event.cancel)}")
+    if event.drop:
+        parts.append(f"drops {_dropped(event.drop)}")
     last = "final" if event.final else "to be continued"
     text = (
         f"revision {event.number} by {event.author}: {', '.join(parts)}, {last}, risk {event.risk}"
     )
     return text + _because(event.because)
+
+
+def _dropped(drop: dict[str, str]) -> str:
+    return ", ".join(f"{step} ({reason})" for step, reason in drop.items())
 
 
 def _report(event: ev.AttemptReported) -> str:
@@ -186,6 +194,10 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.DraftRefused: _drafted,
     ev.ProposalRefused: lambda e: (
         f"proposal refused (planner call {e.call}): {'; '.join(e.findings)}"
+    ),
+    ev.PlannerWaits: lambda e: f"planner waits{' for ' + ', '.join(e.on) if e.on else ''}",
+    ev.FinishAccepted: lambda e: (
+        f"finish accepted{'; dropped: ' + _dropped(e.drop) if e.drop else ''}"
     ),
     ev.RevisionProposed: _revision,
     ev.ReviewRequested: lambda e: e.reason,

@@ -51,6 +51,7 @@ PACE = (
     "probe_timeout_s",
     "cancel_grace_s",
     "inline_bytes",
+    "no_input",
 )
 
 

@@ -80,5 +80,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     approval_s: float | None = None
     """How long an approval holds when the one who gives it does not say."""
     cancel_grace_s: float = 10.0
+    no_input: bool = False
+    """End the run where a person would be asked what to do about a failure or a plan."""
     inline_bytes: int = 65_536
     """Data above this size is kept as an artifact."""

@@ -59,6 +59,8 @@ class PlannerState(msgspec.Struct):
     """Steps that succeeded otherwise than expected, and that it has not looked at yet."""
     proposed: int = 0
     """The number of the last revision that was proposed, by whomever."""
+    handed: str = ""
+    """The planner that a person handed the run over to, if one did."""
 
 
 class Revision(msgspec.Struct):
@@ -76,6 +78,8 @@ class Revision(msgspec.Struct):
     approvals: list[ev.ApprovalGiven] = []
     examined: bool = True
     """Whether the automatic reviewers have looked, if there are any."""
+    drop: dict[str, str] = {}
+    """Steps that it gives up by name, each with the reason."""
 
 
 class Permits(msgspec.Struct):

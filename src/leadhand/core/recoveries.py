@@ -148,6 +148,8 @@ class _Log:
                 self.asked[event.id] = event.step
             case ev.QuestionAnswered() if event.choice == "done" and event.id in self.asked:
                 self.succeeded.append(self.asked[event.id])
+            case ev.FinishAccepted():
+                self._dropped(event.drop)
             case ev.RunEnded():
                 self.ended = event.status
             case ev.RunReopened():
@@ -169,6 +171,13 @@ class _Log:
                 self._verdict(str(doc["supersedes"]), won=False)
         for ident in revision.cancel:
             self._verdict(ident, won=False)
+        self._dropped(revision.drop)
+
+    def _dropped(self, drop: Iterable[str]) -> None:
+        for ident in drop:
+            self._verdict(ident, won=False)
+            if ident not in self.next:  # Else the steps that were proposed instead decide.
+                self.given_up.add(ident)
 
     def _decided(self, event: ev.RecoveryDecided) -> None:
         answer = Answer(

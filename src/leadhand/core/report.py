@@ -1,6 +1,6 @@
 """What workers return and planners answer: the two small vocabularies of the outside.
 
-A worker returns plain data or a `Report`. A planner returns one of four decisions. Both are
+A worker returns plain data or a `Report`. A planner returns one of five decisions. Both are
 frozen dataclasses, so that msgspec and pydantic accept them alike.
 """
 
@@ -72,7 +72,10 @@ class Propose:
     outlook: tuple[Step | Doc, ...] = ()
     because: str = ""
     cancel: tuple[str, ...] = ()
+    """Steps that have not started and are taken out; `because` is the reason."""
     notes: Json = None
+    drop: Mapping[str, str] = field(default_factory=dict)
+    """Steps that are given up by name, each with the reason: failed, skipped or not started."""
 
     @classmethod
     def plan(cls, plan: Plan, because: str = "") -> Propose:
@@ -96,11 +99,16 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The goal is reached; `result` is what the run returns once it is verified."""
+    """The goal is reached; `result` is what the run returns once it is verified.
+
+    Accepted only when every step of the plan has succeeded, was replaced by one that succeeded,
+    is tolerated, or is given up by name in `drop` (step id to reason).
+    """
 
     result: Json = None
     because: str = ""
     notes: Json = None
+    drop: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,19 @@ class GiveUp:
     notes: Json = None
 
 
-Decision = Propose | Ask | Finish | GiveUp
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to add now: ask again when something has changed.
+
+    Accepted while an attempt, a retry, a timer or a question is open. A proposal without steps
+    that is not final means the same.
+    """
+
+    because: str = ""
+    notes: Json = None
+
+
+Decision = Propose | Ask | Finish | GiveUp | Wait
 
 
 def decision_doc(decision: Decision) -> Doc:
@@ -127,7 +147,7 @@ def decision_doc(decision: Decision) -> Doc:
                 doc["cancel"] = list(decision.cancel)
             if decision.because:
                 doc["because"] = decision.because
-            return doc | notes
+            return doc | _dropped(decision.drop) | notes
         case Ask():
             late = {"default": decision.default, "within_s": decision.within_s}
             return {
@@ -142,9 +162,16 @@ def decision_doc(decision: Decision) -> Doc:
                 "kind": "finish",
                 "result": decision.result,
                 "because": decision.because,
+                **_dropped(decision.drop),
             } | notes
         case GiveUp():
             return {"kind": "give_up", "reason": decision.reason} | notes
+        case Wait():
+            return {"kind": "wait", "because": decision.because} | notes
+
+
+def _dropped(drop: Mapping[str, str]) -> Doc:
+    return {"drop": {str(step): str(reason) for step, reason in drop.items()}} if drop else {}
 
 
 def _step_doc(step: Step | Doc) -> Doc:
@@ -170,6 +197,8 @@ class StepView(msgspec.Struct, frozen=True):
     """The step as it was planned: parameters, needs, gives, drops and the rest."""
     widened: bool = False
     """Whether a person allowed what it claims beyond its worker: `core/promises.py`."""
+    ended: int = 0
+    """When it ended, in microseconds UTC; 0 while it is open."""
 
 
 class Recommendation(str):
@@ -232,6 +261,10 @@ class PlannerView:
     """Workers that are not to be used for now, each with the reason."""
     splits_max: int = 5
     """How often something may be split, its parts and their parts included."""
+    questions: tuple[Doc, ...] = ()
+    """Open questions to people: id, kind, text, step, choices, facts."""
+    retries: Mapping[str, int] = field(default_factory=dict)
+    """Steps that wait for another try, each with when it may start, in microseconds UTC."""
 
     @property
     def completed(self) -> tuple[str, ...]:

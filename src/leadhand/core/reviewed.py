@@ -59,6 +59,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "limits": limits_of(state.policy),
         "final": revision.final if revision else state.final,
         "cancel": revision.cancel if revision else [],
+        "drop": revision.drop if revision else {},
         **_reach_doc(add, state.catalog, wanted, head_of(state.started)),
         "steps": list(add),
         "instants": instants(add, now),

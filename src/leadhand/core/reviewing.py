@@ -48,7 +48,8 @@ def ruled(
     """The policy's word on a revision: let through, up to people, or refused."""
     number, hash_, add = revision.number, revision.hash, revision.add
     envelope = standing(state.permits, now.wall)
-    by_hand = state.started is not None and revision.author != state.started.planner
+    planners = (state.started.planner, state.planner_name) if state.started is not None else ()
+    by_hand = bool(planners) and revision.author not in planners
     if by_hand and state.policy.approvers and envelope:
         envelope = {}  # Who may write is not who may sign: no envelope covers an amendment.
     found = ruling(state, wanted, envelope, findings, planned=not by_hand)

@@ -21,14 +21,22 @@ from leadhand.core.graph import dependencies
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.review import reach_of
 from leadhand.core.reviewing import ruled
-from leadhand.core.state import MOVABLE, REPLACEABLE
-from leadhand.core.views import goes_on
+from leadhand.core.state import DROPPABLE, MOVABLE, REPLACEABLE
+from leadhand.core.views import goal_of, goes_on
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State, StepState
 
 Moves = tuple[list[ev.Event], list[Effect]]
+
+GO_ON, HAND_OVER, ABORT = "go_on", "hand_over", "abort"
+"""What a person may say to a planner that is out of ideas."""
+GOAL = "goal"
+"""The planner that a run can be handed over to: it needs no model and no code of anybody's."""
+NAMED_MAX = 5
 
 
 def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Moves:
@@ -41,7 +49,8 @@ def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Move
         return [], []
     whole = ev.PlannerAnswered(call, epoch, answer)
     busy = state.stopping is not None or state.pending is not None
-    if answer.get("kind") != "propose" or busy or state.undecided or state.doomed:
+    proposes = answer.get("kind") == "propose" and not says_nothing(answer)
+    if not proposes or busy or state.undecided or state.doomed:
         return [whole], []  # What is more urgent comes first, in `decide`.
     events, effects = _proposed(state, answer, now)
     if not isinstance(events[0], ev.RevisionProposed):
@@ -55,10 +64,18 @@ def answer_moves(state: State, now: Now) -> Moves:
     """What follows from the planner's last answer."""
     answer = state.planner.answer or {}
     match answer.get("kind"):
+        case "propose" if says_nothing(answer):
+            return _waits(state, "it proposes nothing")
         case "propose":
             return _proposed(state, answer, now)
+        case "wait":
+            return _waits(state, "it waits")
+        case "finish":
+            return _finished(state, answer)
         case "ask":
             return _asked(state, answer, now)
+        case "give_up" if state.questions:  # What waits for a person waits.
+            return [ev.PlannerWaits(state.planner.calls, list(state.questions)[:NAMED_MAX])], []
         case "give_up":
             reason = f"the planner gave up: {answer.get('reason', '')}"
             return [ev.StopDecided("failed", reason, origin="planning")], []
@@ -66,7 +83,97 @@ def answer_moves(state: State, now: Now) -> Moves:
             return [_refused(state, [f"{kind!r} is not a decision"])], []
 
 
+def says_nothing(answer: Doc) -> bool:
+    """Whether a proposal changes nothing: that is a wait."""
+    return not any(answer.get(key) for key in ("steps", "cancel", "drop", "final"))
+
+
+def _waits(state: State, what: str) -> Moves:
+    """A wait holds while something is open, or when something changed while it was thought of."""
+    if not (state.questions or state.planner.due or goes_on(state)):
+        return [_refused(state, [f"{what}, and nothing is under way"])], []
+    on = [*state.in_flight, *state.backing_off, *state.questions][:NAMED_MAX]
+    return [ev.PlannerWaits(state.planner.calls, on)], []
+
+
+def _finished(state: State, answer: Doc) -> Moves:
+    """A finish holds only when every accepted step is settled or given up by name."""
+    drop: dict[str, str] = answer.get("drop") or {}
+    found = _undroppable(state, drop, frozenset())
+    bad = unsettled_failures(state, drop)
+    if bad:
+        found.append(f"it is not done: {_needs_word(bad)}")
+    if found:
+        return [_refused(state, found)], []
+    gone = _with_dependents(state, drop)
+    open_ = [step.id for step in state.steps.values() if not step.settled and step.id not in gone]
+    open_ += state.questions
+    if not open_:
+        return [ev.FinishAccepted(state.planner.calls, drop)], []
+    names = ", ".join(open_[:NAMED_MAX])
+    verb = "is" if len(open_) == 1 else "are"
+    finding = f"it is not done: {names} {verb} still open. Fix: wait, or drop steps by name"
+    if goes_on(state) or state.questions or state.planner.due:
+        return [ev.ProposalRefused(state.planner.calls, [finding], early=True)], []
+    return [_refused(state, [finding])], []
+
+
+def _with_dependents(state: State, drop: dict[str, str]) -> set[str]:
+    """Steps that are given up, and those that wait for them and mind."""
+    gone, stack = set(drop), list(drop)
+    while stack:
+        for name, tolerant in state.steps[stack.pop()].dependents:
+            if not tolerant and name not in gone and state.steps[name].status == "waiting":
+                gone.add(name)
+                stack.append(name)
+    return gone
+
+
+def unsettled_failures(state: State, *gone: Container[str]) -> list[StepState]:
+    """Failed and skipped steps that nothing has replaced, tolerated or given up.
+
+    `gone` are those that the answer at hand replaces or gives up.
+    """
+    if not state.bad:
+        return []
+    return [
+        step
+        for step in state.steps.values()
+        if state.is_bad(step) and not any(step.id in each for each in gone)
+    ]
+
+
+def _needs_word(steps: list[StepState]) -> str:
+    some = ", ".join(f"{step.id} {step.status}" for step in steps[:NAMED_MAX])
+    more = f" and {len(steps) - NAMED_MAX} more" if len(steps) > NAMED_MAX else ""
+    return (
+        f"{some}{more}, neither replaced nor dropped. Fix: supersede it with another step, "
+        "or drop it by name with a reason"
+    )
+
+
+def out_of_ideas(state: State, reason: str) -> Moves:
+    """A planner that is stuck, answers nothing or is refused again and again: ask a person."""
+    if state.policy.no_input:
+        return [ev.StopDecided("failed", reason, origin="planning")], []
+    choices = [GO_ON, HAND_OVER, ABORT] if _can_hand_over(state) else [GO_ON, ABORT]
+    hand = "; hand_over lets the goal planner go on" if HAND_OVER in choices else ""
+    text = (
+        f"The planner is out of ideas: {reason}. Answer go_on, with words for it if you have "
+        f"some{hand}; abort ends the run. Or amend the plan."
+    )
+    asked = ev.QuestionAsked(id=f"q{state.asked + 1}", kind="planning", text=text, choices=choices)
+    return [asked], [Notify("waiting", text)]
+
+
+def _can_hand_over(state: State) -> bool:
+    planner = state.started.planner if state.started is not None else ""
+    return bool(goal_of(state).want) and GOAL not in (planner, state.planner.handed)
+
+
 def _asked(state: State, answer: Doc, now: Now) -> Moves:
+    if state.policy.no_input:
+        return [_refused(state, ["no person is to be asked in this run"])], []
     text = str(answer.get("question", ""))
     choices = [str(choice) for choice in answer.get("choices", ())]
     within_s = min(float(answer.get("within_s") or 0.0), SECONDS_MAX)
@@ -93,32 +200,33 @@ def _refused(state: State, findings: list[str]) -> ev.ProposalRefused:
 def _proposed(state: State, answer: Doc, now: Now) -> Moves:
     add: list[Doc] = answer.get("steps", [])
     cancel: list[str] = answer.get("cancel", [])
-    found = findings(state, add, cancel, final=bool(answer.get("final")))
+    found = findings(state, add, cancel, answer.get("drop") or {}, final=bool(answer.get("final")))
     if found:
         return [_refused(state, found)], []
-    if (add or cancel) and state.revisions_idle > state.policy.replans_idle_max:
-        reason = f"stuck: {state.revisions_idle} revisions in a row brought no new result"
-        return [ev.StopDecided("failed", reason, "replans", origin="planning")], []
-    author = state.started.planner if state.started else ""
-    return propose(state, author, answer, now)
+    idle = state.revisions_idle
+    if (add or cancel) and idle > state.policy.replans_idle_max and not state.tries_new(add):
+        return out_of_ideas(state, f"stuck: {idle} revisions in a row tried nothing new")
+    return propose(state, state.planner_name, answer, now)
 
 
 def propose(state: State, author: str, answer: Doc, now: Now) -> Moves:
     """A revision by somebody, and what follows from who must allow it."""
     add: list[Doc] = answer.get("steps", [])
     cancel: list[str] = answer.get("cancel", [])
+    drop: dict[str, str] = answer.get("drop") or {}
     wanted = reach_of(state, add)
     revision = ev.RevisionProposed(
         number=max(state.revision, state.planner.proposed) + 1,
         author=author,
         base=state.head,
-        hash=revision_hash(state.head, add, cancel, final=bool(answer.get("final"))),
+        hash=revision_hash(state.head, add, cancel, drop, final=bool(answer.get("final"))),
         add=add,
         cancel=cancel,
         final=bool(answer.get("final")),
         outlook=answer.get("outlook", []),
         because=str(answer.get("because", "")),
         risk=wanted.risk,
+        drop=drop,
     )
     if state.policy.reviewers and add:
         return [revision], [Examine(revision.number)]
@@ -126,23 +234,43 @@ def propose(state: State, author: str, answer: Doc, now: Now) -> Moves:
     return [revision, *events], effects
 
 
-def revision_hash(base: str, add: list[Doc], cancel: list[str], *, final: bool) -> str:
+def revision_hash(
+    base: str,
+    add: list[Doc],
+    cancel: list[str],
+    drop: dict[str, str] | None = None,
+    *,
+    final: bool,
+) -> str:
     """The name of a plan revision: what it stands on and what it changes."""
-    return digest(base, canonical([add, cancel, final]))
+    return digest(base, canonical([add, cancel, final, *([drop] if drop else [])]))
 
 
-def findings(state: State, add: list[Doc], cancel: list[str], *, final: bool) -> list[str]:
+def findings(
+    state: State,
+    add: list[Doc],
+    cancel: list[str],
+    drop: dict[str, str] | None = None,
+    *,
+    final: bool,
+) -> list[str]:
     """What speaks against a revision as the run stands now."""
+    drop = drop or {}
     if len(state.steps) + len(add) > state.policy.steps_max:
         return [f"the plan would have more than {state.policy.steps_max} steps"]
-    if not (add or cancel or final or state.questions or goes_on(state)):
+    if not (add or cancel or drop or final or state.questions or goes_on(state)):
         return ["it proposes nothing, and nothing is under way"]
     if add and not state.steps and state.started and digest(canonical(add)) == state.started.linted:
         return []
     resources = state.policy.resources
     checked = proposal(add, _Heirs(state), state.catalog, state.params, resources=resources)
     found = [str(finding) for finding in checked if finding.level == "error"]
-    return found or _misfits(state, add, cancel)
+    found = found or _misfits(state, add, cancel, drop)
+    if found or not final:
+        return found
+    replaced = {*map(_replaced, add)}
+    bad = unsettled_failures(state, drop, replaced)
+    return [f"it is final, and {_needs_word(bad)}"] if bad else []
 
 
 class _Heirs(Mapping[str, "StepState"]):
@@ -164,9 +292,28 @@ class _Heirs(Mapping[str, "StepState"]):
         return len(self._state.steps)
 
 
-def _misfits(state: State, add: list[Doc], cancel: list[str]) -> list[str]:
+def _undroppable(state: State, drop: dict[str, str], gone: Container[str]) -> list[str]:
+    """What is wrong with steps that are given up by name; `gone` are taken out otherwise."""
+    found = []
+    for ident, reason in drop.items():
+        step = state.steps.get(ident)
+        if step is None or step.status not in DROPPABLE:
+            status = step.status if step else "not in the plan"
+            found.append(f"it drops {ident}, which is {status}")
+        elif ident in gone:
+            found.append(f"it drops {ident}, which it cancels or replaces already")
+        elif not reason.strip():
+            found.append(f"it drops {ident} without a reason")
+    return found
+
+
+def _replaced(doc: Doc) -> str:
+    return str(doc.get("supersedes") or "")
+
+
+def _misfits(state: State, add: list[Doc], cancel: list[str], drop: dict[str, str]) -> list[str]:
     """What it takes out or replaces, and may not."""
-    found: list[str] = []
+    found = _undroppable(state, drop, {*cancel, *map(_replaced, add)})
     gone: set[str] = set()
     for ident in cancel:
         step = state.steps.get(ident)
@@ -176,7 +323,7 @@ def _misfits(state: State, add: list[Doc], cancel: list[str]) -> list[str]:
         elif ident in gone:
             found.append(f"it cancels {ident} twice")
         gone.add(ident)
-    cancelled = frozenset(gone)
+    cancelled = frozenset((*gone, *drop))
     for doc in add:
         ident, old = doc["id"], doc.get("supersedes")
         for name, tolerant in dependencies(doc).items():

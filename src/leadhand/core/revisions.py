@@ -68,7 +68,7 @@ def revisions(log: Iterable[ev.Event]) -> list[Revised]:
             case ev.RunStarted():
                 head = head_of(event)
             case ev.RevisionProposed():
-                pending = changed(steps, heirs, event.add, event.cancel)
+                pending = changed(steps, heirs, event.add, [*event.cancel, *event.drop])
                 doc = whole(head, pending[0], final=event.final, outlook=event.outlook)
                 found.append(
                     Revised(event.number, event.hash, event.author, "proposed", doc, pending[1])
@@ -94,11 +94,12 @@ def plan_of(state: State, *, pending: bool = True) -> tuple[Doc, dict[str, str]]
     steps: dict[str, Doc] = {}
     for ident in state.steps:  # An heir stands where the first of its line stood.
         step = state.follow(ident)
-        if step is not None and step.status != "cancelled":
+        if step is not None and step.status != "cancelled" and not step.dropped:
             steps.setdefault(step.id, step.doc)
     final = state.final or not state.revision
     if pending and state.pending is not None:
-        steps, heirs = changed(steps, heirs, state.pending.add, state.pending.cancel)
+        out = [*state.pending.cancel, *state.pending.drop]
+        steps, heirs = changed(steps, heirs, state.pending.add, out)
         final = state.pending.final
     return whole(head, steps, final=final, outlook=state.outlook), heirs
 

@@ -33,6 +33,7 @@ import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
+from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Policy
 from leadhand.core.ready import Group, Ready, uses_of
 from leadhand.core.records import Calls, Cut, Permits, PlannerState, Question, Revision
@@ -53,6 +54,8 @@ MOVABLE = STARTABLE | {"waiting", "asking"}
 """Steps that a revision may still take out, or a person skip."""
 REPLACEABLE = MOVABLE | {"failed", "skipped", "cancelled"}
 """Steps that a revision may supersede."""
+DROPPABLE = MOVABLE | {"failed", "skipped"}
+"""Steps that a planner may give up by name."""
 
 
 TIMERS_KEPT = 1000
@@ -122,6 +125,8 @@ class StepState(msgspec.Struct, gc=False):
     """The dependency that will never succeed, for a step that minds."""
     tolerated: bool = False
     """It failed or was skipped, and the plan or a person said that the run may go on."""
+    dropped: str = ""
+    """Why it was given up by name, or with one that was."""
     superseded_by: str = ""
     used: bool = False
     """Whether another step depends on it."""
@@ -138,6 +143,11 @@ class StepState(msgspec.Struct, gc=False):
         self.action = self.doc.get("action", "")
 
     @property
+    def settled(self) -> bool:
+        """Whether it has come to an end."""
+        return self.status in SETTLED
+
+    @property
     def findings(self) -> tuple[str, ...]:
         """Which criteria its last report did not meet."""
         return self.report.findings if self.report else ()
@@ -152,10 +162,15 @@ class StepState(msgspec.Struct, gc=False):
         return self.tries.get(worker, 0) if self.tries else 0
 
 
+def tried_key(doc: Doc) -> str:
+    """What a step does, whatever it is called: worker, action and parameters."""
+    return digest(doc["worker"], doc.get("action", ""), canonical(doc.get("parameters") or {}))
+
+
 class State:
     """One run, folded."""
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915 - everything that is known of a run
         self.run = ""
         self.started: ev.RunStarted | None = None
         self.started_at = self.last_at = 0
@@ -175,6 +190,11 @@ class State:
         self.held: set[str] = set()
         """Steps that must not start until a person says so."""
         self.revisions_idle = 0
+        """Revisions in a row that tried nothing new and brought no result."""
+        self.tried: set[str] = set()
+        """What was ever started, by worker, action and parameters, where a planner may replan."""
+        self.backing_off: dict[str, None] = {}
+        """Steps that wait for another try."""
         self.planner = PlannerState()
         self.awake = False
         self.ready = Ready()
@@ -202,7 +222,10 @@ class State:
         self.bad = 0
         """Settled steps that keep the run from succeeding."""
         self.forsaken: list[str] = []
-        """Steps that failed and were left to the planner, which has not answered yet."""
+        """Steps that failed and were left to the planner, and that it has neither replaced nor
+        given up."""
+        self.unanswered: list[str] = []
+        """Those of them that failed since the last revision."""
         # `undoable`: steps that succeeded and say how they are undone.
         self.succeeded = self.undoable = 0
         self.spent = 0.0
@@ -281,6 +304,15 @@ class State:
             self.wake()
         step = self.ready.best(self.steps, self.full)
         return None if step is None else self.steps[step]
+
+    @property
+    def planner_name(self) -> str:
+        """The planner that is asked: the one a person handed the run to, else the run's own."""
+        return self.planner.handed or (self.started.planner if self.started else "")
+
+    def tries_new(self, add: list[Doc]) -> bool:
+        """Whether one of these steps is something that was never started before."""
+        return any(tried_key(doc) not in self.tried for doc in add)
 
     def is_bad(self, step: StepState) -> bool:
         """Whether a settled step keeps the run from succeeding."""

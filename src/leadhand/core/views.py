@@ -24,6 +24,7 @@ from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE
 if TYPE_CHECKING:
     from leadhand.core.catalog import WorkerSpec
     from leadhand.core.plan import Doc, Json
+    from leadhand.core.records import Question
     from leadhand.core.state import State, StepState
 
 
@@ -175,6 +176,7 @@ def step_view(step: StepState, *, data: bool = True) -> StepView:
         until=step.until if step.status == "backing_off" else 0,
         planned=fresh(step.doc),
         widened=step.widened,
+        ended=step.ended,
     )
 
 
@@ -282,7 +284,21 @@ def planner_view(
             if name in state.down
         },
         splits_max=state.policy.splits_max,
+        questions=tuple(map(_question, state.questions.values())),
+        retries={ident: state.steps[ident].until for ident in state.backing_off},
     )
+
+
+def _question(question: Question) -> Doc:
+    """An open question, as planners see it."""
+    return {
+        "id": question.id,
+        "kind": question.kind,
+        "text": question.text,
+        "step": question.step,
+        "choices": list(question.choices),
+        "facts": list(question.facts),
+    }
 
 
 def _left(state: State) -> float | None:
@@ -347,9 +363,20 @@ def outcome_doc(state: State) -> Doc:
     planned = state.started.plan.get("estimated_duration") if state.started else None
     if planned is not None:
         doc["estimated_duration"] = seconds(planned)
+    if dropped := dropped_rows(state):
+        doc["dropped"] = dropped
     if state.questions:
         doc["waiting_for"] = [inbox_row(state, ident) for ident in state.questions]
     return doc
+
+
+def dropped_rows(state: State) -> list[Doc]:
+    """Steps that were given up by name, or with one that was: id, status and reason."""
+    return [
+        {"step": step.id, "status": step.status, "reason": step.dropped}
+        for step in state.steps.values()
+        if step.dropped
+    ]
 
 
 def model_rows(state: State) -> list[Doc]:

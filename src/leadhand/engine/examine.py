@@ -69,6 +69,7 @@ def _shown(state: State) -> Doc:
         "author": revision.author,
         "steps": revision.add,
         "cancel": revision.cancel,
+        "drop": revision.drop,
         "risk": revision.risk,
         "envelope": state.permits.envelope,
         "untrusted": state.permits.tainted,

@@ -103,6 +103,8 @@ class Host:
         self.spans = Spans()
         self.reviewers: dict[str, Reviewer] = {}
         """Automatic reviewers, by the names that runs record."""
+        self.successor: Callable[[Any], Planner] | None = None
+        """Makes the planner of a run that a person hands over, for its workers."""
 
     async def open(self) -> None:
         """Become the owner of the store and say so in the `$host` stream."""

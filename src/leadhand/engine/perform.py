@@ -317,14 +317,15 @@ async def ask(
     answer: Doc | None = None
     reason = ""
     try:
-        if run.planner is None:
+        planner = run.planner_now()
+        if planner is None:
             raise LookupError("this run's planner is not loaded")
         load = partial(data_of, run.host.store)
         view = planner_view(run.state, effect.call, effect.why, load)
         payer.set(PlannerPays(run, effect.call))
         drafts.set(partial(_draft_refused, run, effect.call))
         run.host.spans.enter(run.id, run.secrets.text if run.secrets else None)
-        decision = await run.planner.decide(view)
+        decision = await planner.decide(view)
         doc = plain(decision_doc(decision), place="decision")
         if run.secrets is not None:
             doc = run.secrets.value(doc)

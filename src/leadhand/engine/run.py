@@ -96,6 +96,13 @@ class Run:
         self._conflicts = 0
         self._settled: asyncio.Event = asyncio.Event()
 
+    def planner_now(self) -> Planner | None:
+        """The planner to ask: the run's own, or the one that a person handed the run to."""
+        if not self.state.planner.handed:
+            return self.planner
+        successor = self.host.successor
+        return successor(self.workers) if successor is not None else None
+
     # Loading.
 
     def load_from(self, entries: Sequence[Entry]) -> None:

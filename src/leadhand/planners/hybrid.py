@@ -27,7 +27,7 @@ import msgspec
 
 from leadhand.codec.values import plain
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.report import TOO_LATE, Ask, Finish, GiveUp, Propose, decision_doc
+from leadhand.core.report import TOO_LATE, Ask, Finish, GiveUp, Propose, Wait, decision_doc
 from leadhand.planners.goal.operators import Operators, operators_of
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.goal.world import World, fold
@@ -60,8 +60,6 @@ class Notes(msgspec.Struct, omit_defaults=True):
     """How many proposals in a row the engine has refused."""
     last: str = ""
     """A digest of the last proposal."""
-    waiting: bool = False
-    """Whether the last answer was only that the first planner's steps are under way."""
     idle: Idle = msgspec.field(default_factory=Idle)
     """Revisions of the first planner that brought the goal no nearer."""
     notes: Any = None
@@ -119,10 +117,6 @@ class Hybrid:
         kept = _read(view.notes)
         if kept.handed:
             return _noted(await self.then.decide(replace(view, notes=kept.notes)), kept)
-        if kept.waiting and view.findings:
-            # They ended before that was heard: nothing of the first planner's was refused.
-            view = replace(view, why="nothing is left", findings=())
-        kept.waiting = False
         kept.refused = kept.refused + 1 if view.findings and kept.last else 0
         why, decision = await self._ask_first(view, kept)
         if not why and decision is not None:
@@ -139,14 +133,13 @@ class Hybrid:
         if missing and view.why.startswith("surprise: the goal is not met"):
             return f"all steps of {first.name} are done, and {not_true(missing)}", None
         if view.why == "report" and first.consult != self.consult and world.under_way:
-            kept.waiting = True
-            return "", Propose((), because=f"{first.name} is asked when its steps are done")
+            return "", Wait(f"{first.name} is asked when its steps are done")
         self._progress.look(kept.idle, view, self._operators(view))
         if self._progress.is_over(kept.idle):
             return f"{first.name} leads nowhere: {over(kept.idle)}", None
         try:
             decision = await first.decide(replace(view, notes=kept.notes))
-            if not isinstance(decision, (Propose, Ask, Finish, GiveUp)):
+            if not isinstance(decision, (Propose, Ask, Finish, GiveUp, Wait)):
                 raise TypeError(f"{type(decision).__name__} is no decision")
             doc: Doc = plain(decision_doc(decision), place="decision")
         except BaseException as error:  # it is user code: whatever it raises is its failure
@@ -158,20 +151,31 @@ class Hybrid:
                 return f"{first.name} gave up ({decision.reason})", None
             case Finish() if missing:
                 return f"{first.name} says that it is done, and {not_true(missing)}", None
-            case Propose():
-                self._progress.revised(kept.idle, doc["steps"], view)
-                return self._wrong(doc, view, world, kept), decision
-            case _:
+            case Ask():
                 return "", decision
+            case _:
+                pass
+        again = self._again(doc, view, kept)
+        if again or not isinstance(decision, Propose):
+            return again, decision
+        if decision.steps or decision.cancel or decision.drop or decision.final:
+            self._progress.revised(kept.idle, doc["steps"], view)
+            return self._wrong(doc, view, world), decision
+        return "", decision
 
-    def _wrong(self, doc: Doc, view: PlannerView, world: World, kept: Notes) -> str:
-        """What is wrong with a proposal, if anything is."""
+    def _again(self, doc: Doc, view: PlannerView, kept: Notes) -> str:
+        """Why the engine will not take what it refused before: a proposal, a wait or an end."""
         last, kept.last = kept.last, digest(canonical(doc))
-        name, steps = self.first.name, doc["steps"]
         if kept.refused and kept.last == last:
-            return f"{name} proposes again what was refused ({'; '.join(view.findings)})"
+            return f"{self.first.name} proposes again what was refused ({'; '.join(view.findings)})"
         if kept.refused >= REFUSED_MAX:
-            return f"{name} was refused {kept.refused} times ({'; '.join(view.findings)})"
+            found = "; ".join(view.findings)
+            return f"{self.first.name} was refused {kept.refused} times ({found})"
+        return ""
+
+    def _wrong(self, doc: Doc, view: PlannerView, world: World) -> str:
+        """What is wrong with a proposal, if anything is."""
+        name, steps = self.first.name, doc["steps"]
         errors = refused(steps, view)
         if errors:
             return f"{name} proposes what cannot be run ({'; '.join(errors[:3])})"
@@ -183,7 +187,7 @@ class Hybrid:
         return self._known[1]
 
     def _world(self, view: PlannerView) -> World:
-        return fold(view, {})
+        return fold(view)
 
 
 def _read(notes: Json) -> Notes:
@@ -206,7 +210,7 @@ def _told(decision: Decision, kept: Notes, name: str) -> Decision:
     match decision:
         case GiveUp():
             decision = replace(decision, reason=f"{why}: {decision.reason}")
-        case Propose() | Finish():
+        case Propose() | Finish() | Wait():
             decision = replace(decision, because="; ".join(filter(None, (why, decision.because))))
         case Ask():
             pass  # A person is asked what there is to ask; the notes say the rest.

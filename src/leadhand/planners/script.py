@@ -16,7 +16,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from leadhand.core.plan import Plan
-from leadhand.core.report import Ask, Finish, GiveUp, Propose
+from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class ScriptPlanner:
             answer = await asyncio.to_thread(self._function, view)
         if isinstance(answer, Plan):
             return Propose.plan(answer)
-        if isinstance(answer, (Propose, Ask, Finish, GiveUp)):
+        if isinstance(answer, (Propose, Ask, Finish, GiveUp, Wait)):
             return answer
         kind = type(answer).__name__
         raise TypeError(
-            f"planner {self.name} returned {kind}; return Propose, Ask, Finish or GiveUp"
+            f"planner {self.name} returned {kind}; return Propose, Wait, Ask, Finish or GiveUp"
         )

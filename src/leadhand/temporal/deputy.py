@@ -90,6 +90,10 @@ class Deputy:
         self.moves: list[Callable[[State, Now], Move]] = []
         self.report: ev.AttemptReported | None = None
 
+    def planner_now(self) -> Planner | None:
+        """The planner to ask; whoever made this run has looked whether it was handed over."""
+        return self.planner
+
     def say(self, what: Callable[[State, Now], Move]) -> None:
         """Kept: the caller knows what to make of it."""
         self.moves.append(what)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core.catalog import Catalog
-from leadhand.core.report import Ask, Finish, GiveUp, Propose, Report
+from leadhand.core.report import Ask, Finish, GiveUp, Propose, Report, Wait
 from leadhand.ports import Spawned
 from leadhand.testing.loop import PROCESS
 from leadhand.testing.scenario import Act, make_step, plan_steps
@@ -201,9 +201,9 @@ class SimPlanner:
         if view.call == 1:
             return Propose(tuple(plan.doc["steps"]), final=plan.doc.get("final", True))
         if view.call > plan.calls or world.healed:
-            return random.choice(
-                (Finish(1), Finish(None), Propose((), final=True), GiveUp("enough"))
-            )
+            return self._ending(random, view)
+        if random.random() < 0.1:
+            return Wait("let us see")
         if random.random() < 0.15:
             choices = random.choice(((), ("left", "right")))
             if choices and random.random() < 0.5:
@@ -212,6 +212,25 @@ class SimPlanner:
                 )
             return Ask("which way?", choices)
         return self._propose(random, view)
+
+    def _ending(self, random: Random, view: PlannerView) -> Decision:
+        """Come to an end: properly, too early, or not at all."""
+        left = {
+            ident: "enough"
+            for ident, step in view.steps.items()
+            if step.status in _REPLACEABLE and random.random() < 0.9
+        }
+        if not left and random.random() < 0.3:
+            return GiveUp("enough")
+        return random.choice(
+            (
+                Finish(1, drop=left),
+                Finish(None, drop=left),
+                Propose((), final=True, drop=left),
+                Finish(1),
+                Wait("for the rest"),
+            )
+        )
 
     async def _trouble(self, random: Random) -> None:
         kind = random.choice(("raise", "hang", "slow"))
@@ -237,11 +256,18 @@ class SimPlanner:
             step = make_step(random, scenario, f"p{view.call}r", [], resources)
             steps.append({**step, "supersedes": old})
             open_.remove(old)
-        cancel = [ident for ident in open_ if states[ident] != "failed" and random.random() < 0.2]
+        cancel = [ident for ident in open_ if states[ident] in _MOVABLE and random.random() < 0.2]
+        drop = {
+            ident: "it is not worth it"
+            for ident in open_
+            if ident not in cancel and random.random() < 0.3
+        }
         if random.random() < self._plan.trouble:
             steps.append({"id": f"bad{view.call}", "worker": "nobody"})
-        return Propose(tuple(steps), final=random.random() < 0.3, cancel=tuple(cancel))
+        final = random.random() < 0.3
+        return Propose(tuple(steps), final=final, cancel=tuple(cancel), drop=drop)
 
 
 _GONE = frozenset({"failed", "skipped", "cancelled", "superseded"})
+_MOVABLE = frozenset({"waiting", "ready", "backing_off", "asking"})
 _REPLACEABLE = frozenset({"failed", "waiting", "ready", "backing_off", "asking", "skipped"})

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.app.lead import Lead
 from leadhand.app.outcome import Outcome, outcome_of
+from leadhand.app.planning import successor
 from leadhand.codec.events import decode
 from leadhand.core import control
 from leadhand.core.events import Event
@@ -149,6 +150,7 @@ class _Simulator:
         store = _Store(self.disk, self.committed, self.commit_s)
         latest = max((header.updated for header in store.runs()), default=0)
         host = _Host(store, clock=SimClock(self.loop, self.calendar, latest))
+        host.successor = successor
         await host.open()
         begun = RUN in self.disk.logs
         run = await (self.lead.take_up(host, RUN) if begun else begin(host))

@@ -27,6 +27,7 @@ from leadhand.core.report import (
     PlannerView,
     Propose,
     StepView,
+    Wait,
     decision_doc,
 )
 
@@ -247,7 +248,8 @@ class Run:
         """Ask and carry out until the planner says that it is over, or asks a person."""
         while self.calls < calls_max:
             decision = self.ask(planner)
-            if not isinstance(decision, Propose):
+            running = [name for name, status in self.status.items() if status == "running"]
+            if not isinstance(decision, Propose) and not (isinstance(decision, Wait) and running):
                 if isinstance(decision, Finish):
                     assert set(self.want) <= self.facts, "it says that it is done, and it is not"
                 return decision

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from leadhand.core.report import Ask, Failure, Finish, GiveUp, Propose
+from leadhand.core.report import Ask, Failure, Finish, GiveUp, Propose, Wait
 from leadhand.planners.goal.planner import GoalPlanner
 from tests.planners.goal.judge import Does, Run, operator, succeed
 
@@ -269,7 +269,8 @@ def test_needs_info_that_nobody_has_is_asked_of_a_person():
     asked = run.to_the_end(GoalPlanner())
     assert isinstance(asked, Ask)
     assert "nobody gives region" in asked.question
-    run.answers.append({"question": asked.question, "choice": "give", "text": "EU", "data": None})
+    answer = {"question": asked.question, "choice": "give", "text": "EU", "data": None}
+    run.answers.append(answer | {"facts": ["region"], "at": 0})
     run.facts.add("region")
     assert isinstance(run.to_the_end(GoalPlanner()), Finish)
     assert run.steps["ask-2"]["parameters"] == {"region": "EU"}
@@ -293,12 +294,13 @@ def test_an_answer_with_data_is_used_and_asked_for_once_only():
     run = Run([CLEAN], ["table"])
     asked = first(run)
     answer = {"question": asked.question, "choice": "give", "text": "", "actor": "Ann"}
+    answer |= {"facts": ["raw"], "at": 0}
     run.answers.append(answer | {"data": None})
     assert run.ask(GoalPlanner()).reason == "table needs raw; nobody gives raw"
     run.answers[0] = answer | {"data": [1, 2]}
     run.facts.add("raw")
     assert run.ask(GoalPlanner()).steps[0]["parameters"] == {"raw": [1, 2]}
-    run.answers[0] = answer | {"choice": "stop"}
+    run.answers[0] = answer | {"choice": "stop", "data": None, "facts": []}
     assert run.ask(GoalPlanner()).reason == "Ann said to stop"
 
 
@@ -339,7 +341,7 @@ def test_while_something_is_under_way_nothing_is_given_up():
     first(run)
     run.settle("fetch")
     decision = run.ask(GoalPlanner())
-    assert decision.steps == ()
+    assert isinstance(decision, Wait)
     assert decision.because.startswith("waiting for other; ")
     run.settle("other")
     assert isinstance(run.ask(GoalPlanner()), Ask)
@@ -371,7 +373,8 @@ def test_standing_still_twice_is_stuck():
     decision = asyncio.run(GoalPlanner().decide(run.view()))
     run.notes, run.findings = decision.notes, ("it is too risky",)
     stuck = asyncio.run(GoalPlanner().decide(run.view()))
-    assert stuck.reason == (
+    assert isinstance(stuck, Wait), "refused often enough, a person is asked"
+    assert stuck.because == (
         "stuck: nothing has changed since the last decision; "
         "the last proposal was refused: it is too risky"
     )

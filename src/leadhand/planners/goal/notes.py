@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leadhand.planners.goal.methods import Split
-from leadhand.planners.goal.operators import is_flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +64,6 @@ def read(notes: Json) -> Notes:
 class Said(msgspec.Struct):
     """What people answered to the planner's questions."""
 
-    facts: dict[str, Json]
     forgiven: int = 0
     """How many of the failed attempts no longer count."""
     stop: str = ""
@@ -74,7 +72,7 @@ class Said(msgspec.Struct):
 
 def said(view: PlannerView, notes: Notes) -> Said:
     """Match the answers to the questions."""
-    found = Said({})
+    found = Said()
     by_question = {each.question: each for each in notes.asked}
     for answer in view.answers:
         asked = by_question.get(answer.get("question", ""))
@@ -84,7 +82,6 @@ def said(view: PlannerView, notes: Notes) -> Said:
             found.stop = str(answer.get("actor") or "a person")
         if answer.get("choice") == RETRY:
             found.forgiven = max(found.forgiven, asked.failures)
-        found.facts |= _given(answer, asked.facts)
     return found
 
 
@@ -98,16 +95,3 @@ def awaited(view: PlannerView, notes: Notes, facts: Iterable[str]) -> bool:
         else:
             heard[asked.question] -= 1
     return False
-
-
-def _given(answer: Doc, facts: list[str]) -> dict[str, Json]:
-    data, text = answer.get("data"), answer.get("text")
-    if isinstance(data, dict) and not set(facts).isdisjoint(data):
-        return {fact: data[fact] for fact in facts if fact in data}
-    value = data if data is not None else text or None
-    artefacts = [fact for fact in facts if not is_flag(fact)]
-    flags = [fact for fact in facts if is_flag(fact) and answer.get("choice") == GIVE]
-    found: dict[str, Json] = dict.fromkeys(flags, True)
-    if value is not None and len(artefacts) == 1:
-        found[artefacts[0]] = value
-    return found

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from leadhand.core.report import Ask, Finish, GiveUp, Propose
+from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait
 from leadhand.core.wording import listed
 from leadhand.planners.goal import explain, methods, notes
 from leadhand.planners.goal.cheapest import cheapest
@@ -37,7 +37,7 @@ from leadhand.planners.goal.relaxed import explore
 from leadhand.planners.goal.search import NODES_MAX
 from leadhand.planners.goal.steps import Names, Writer, expected, tidy
 from leadhand.planners.goal.task import Task
-from leadhand.planners.goal.world import World, fold, promised
+from leadhand.planners.goal.world import SETTLED, World, fold, promised
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -147,7 +147,7 @@ class GoalPlanner:
         waiting = {step.id for step in idle}
         view = replace(view, timeline=tuple(step for step in steps if step.id not in waiting))
         said = notes.said(view, kept)
-        world = fold(view, said.facts)
+        world = fold(view)
         before = past(view, world, operators, said.forgiven)
         before.split.update(split)
         splits = methods.unlocked(self.methods, before, view, world, operators, kept.splits)
@@ -244,9 +244,39 @@ def _early(scene: Scene) -> Decision | None:
     if scene.said.stop:
         return GiveUp(f"{scene.said.stop} said to stop")
     if all(fact in world.facts and fact in world.coming for fact in scene.wanted):
-        # The run's result is read from the steps that gave the facts; it is not told twice.
-        return Finish(None, f"{', '.join(scene.wanted)}: true", scene.notes.to_doc())
+        return _finish(scene)
     return None
+
+
+def _finish(scene: Scene) -> Decision:
+    """The end: what was tried and is not needed is given up by name."""
+    because, running = f"{', '.join(scene.wanted)}: true", scene.view.in_flight
+    if running:
+        return Wait(f"{because}; waiting for {listed(running)}", scene.notes.to_doc())
+    # The run's result is read from the steps that gave the facts; it is not told twice.
+    return Finish(None, because, scene.notes.to_doc(), _given_up(scene))
+
+
+def _given_up(scene: Scene, steps: Iterable[Doc] = ()) -> dict[str, str]:
+    """Steps that failed, were skipped or are not needed any more, each with the reason.
+
+    `steps` are the new ones: what one of them takes the place of is not given up.
+    """
+    replaced, found = {doc.get("supersedes") for doc in steps}, {}
+    for step in scene.view.timeline:
+        over = step.status in ("failed", "skipped")
+        if step.id in replaced or not (over or (not steps and step.status not in SETTLED)):
+            continue
+        gives = promised(step, scene.view.catalog, "gives")
+        others = [fact for fact in gives if fact in scene.world.facts]
+        if others:
+            versions = sorted({scene.world.facts[fact].version for fact in others})
+            found[step.id] = f"{listed(others)} came from {listed(versions)}"
+        elif gives:
+            found[step.id] = f"{listed(gives)} is not needed for {listed(scene.wanted)}"
+        else:
+            found[step.id] = f"it gives nothing that is needed for {listed(scene.wanted)}"
+    return found
 
 
 def _look(scene: Scene) -> None:
@@ -324,7 +354,7 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
     kept = scene.notes
     if scene.world.under_way:
         names = ", ".join(each.id for each in scene.world.under_way[:5])
-        return Propose((), because=f"waiting for {names}; {why}", notes=kept.to_doc())
+        return Wait(f"waiting for {names}; {why}", kept.to_doc())
     failed = any(price == inf for price in scene.prices.of.values())
     unknown = any(fact not in scene.operators.givers for fact in missing)
     question = f"There is no way to {', '.join(scene.wanted)}: {why}."
@@ -373,10 +403,10 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
         else:
             now.append(writer.finished(doc, operator))
     if not now and not world.under_way and not running:
-        return GiveUp("stuck: no step of the plan can start", scene.notes.to_doc())
+        return Wait("stuck: no step of the plan can start", scene.notes.to_doc())
     stuck = _progress(scene)
     if stuck:
-        return GiveUp(stuck, scene.notes.to_doc())
+        return Wait(stuck, scene.notes.to_doc())
     because = _because(scene, way)
     outlook = expected(map(tidy, later[:WAY_MAX]))
     # One step that is all there is to do needs nobody to look again.
@@ -436,10 +466,13 @@ def _whole(scene: Scene, way: list[Operator]) -> Decision:
         _after(doc, each, world.under_way)
     steps = tuple(writer.finished(doc, each) for doc, each in new)
     if scene.idle and (stuck := _progress(scene)):
-        return GiveUp(stuck, scene.notes.to_doc())
+        return Wait(stuck, scene.notes.to_doc())
     cancel = () if stands else tuple(step.id for step in scene.idle)
     because = _because(scene, way)
-    return Propose(steps, final=True, because=because, cancel=cancel, notes=scene.notes.to_doc())
+    drop = _given_up(scene, steps)
+    return Propose(
+        steps, final=True, because=because, cancel=cancel, notes=scene.notes.to_doc(), drop=drop
+    )
 
 
 def _after(doc: Doc, operator: Operator, under_way: Iterable[Under]) -> None:

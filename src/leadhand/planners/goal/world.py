@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core import promises, refs
+from leadhand.core.facts import given_by
 from leadhand.core.graph import dependencies
 from leadhand.core.graph import order as in_order
 from leadhand.planners.goal.operators import is_flag
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan import Json
+    from leadhand.core.plan import Doc, Json
     from leadhand.core.report import FailedAttempt, PlannerView, StepView
 
 SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"})
@@ -82,8 +83,8 @@ class World(msgspec.Struct):
         return [each.step for each in self.lost.values() if each.roots <= set(replaced)]
 
 
-def fold(view: PlannerView, answers: Mapping[str, Json]) -> World:
-    """The world of a run; `answers` are the facts that people gave."""
+def fold(view: PlannerView) -> World:
+    """The world of a run: what was given with the goal, by people and by steps, in its order."""
     catalog = view.catalog
     # A document may say what it has without declaring a parameter for it.
     facts = {
@@ -92,13 +93,15 @@ def fold(view: PlannerView, answers: Mapping[str, Json]) -> World:
         else Fact(HAVE, literal(value))
         for name, value in view.goal.have.items()
     }
-    facts |= {name: Fact(ANSWER, literal(value)) for name, value in answers.items()}
+    answers = [answer for answer in view.answers if answer.get("facts")]
     failures: dict[str, list[FailedAttempt]] = {}
     for failed in view.failed_attempts:
         failures.setdefault(failed.step, []).append(failed)
     open_steps: list[StepView] = []
     steps = tuple(view.timeline)
     for step in steps:
+        while answers and answers[0]["at"] < step.ended:
+            facts |= answered(answers.pop(0))
         if step.status == "succeeded":
             for fact in promised(step, catalog, "drops"):
                 facts.pop(fact, None)
@@ -108,6 +111,8 @@ def fold(view: PlannerView, answers: Mapping[str, Json]) -> World:
             facts.pop(fact, None)
         if step.status not in SETTLED:
             open_steps.append(step)
+    for answer in answers:
+        facts |= answered(answer)
     roots = lost_roots(steps, open_steps)
     under_way = [_under(step, catalog) for step in open_steps if step.id not in roots]
     lost = {
@@ -157,6 +162,11 @@ def _heir(name: str, heirs: Mapping[str, str]) -> str:
     while name in heirs:
         name = heirs[name]
     return name
+
+
+def answered(answer: Doc) -> dict[str, Fact]:
+    """The facts that a person gave."""
+    return {name: Fact(ANSWER, literal(value)) for name, value in given_by(answer).items()}
 
 
 def have(name: str, value: Json) -> Fact:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core.promises import WIDENING
-from leadhand.core.report import Ask, Finish, GiveUp, Propose
+from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait
 from leadhand.core.wording import listed
 from leadhand.models.reading import clean, decoded
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.core.report import Decision
 
-KINDS = ("propose", "look", "ask", "finish", "give_up")
+KINDS = ("propose", "wait", "look", "ask", "finish", "give_up")
 STEPS_MAX = 200
 ID_CHARS = re.compile(r"[^A-Za-z0-9_-]+")
 _TEXT = {"type": "string"}
@@ -64,6 +64,14 @@ SCHEMA: Doc = {
             },
         },
         "cancel": _TEXTS,
+        "drop": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"id": _TEXT, "reason": _TEXT},
+                "required": ["id", "reason"],
+            },
+        },
         "look": _TEXTS,
         "question": _TEXT,
         "choices": _TEXTS,
@@ -101,6 +109,8 @@ def read(data: Any, workers: Collection[str]) -> tuple[Decision | Look, str]:
     match kind:
         case "propose":
             return _proposal(data, because, workers), notes
+        case "wait":
+            return Wait(because), notes
         case "look":
             names = _texts(data, "look")
             if not names:
@@ -112,7 +122,7 @@ def read(data: Any, workers: Collection[str]) -> tuple[Decision | Look, str]:
                 raise Misread('"ask" comes without a "question"')
             return Ask(question, tuple(_texts(data, "choices"))[:10]), notes
         case "finish":
-            return Finish(data.get("result"), because), notes
+            return Finish(data.get("result"), because, drop=_drop(data)), notes
         case "give_up":
             return GiveUp(_text(data, "reason") or because or "no reason was given"), notes
         case _:
@@ -124,8 +134,9 @@ def _proposal(data: Doc, because: str, workers: Collection[str]) -> Propose:
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise Misread('"steps" is not a list of objects')
     cancel = tuple(_texts(data, "cancel"))
-    if not steps and not cancel:
-        raise Misread('"propose" comes without steps')
+    drop = _drop(data)
+    if not steps and not cancel and not drop:
+        raise Misread('"propose" comes without steps; to wait for what is under way say "wait"')
     if len(steps) > STEPS_MAX:
         raise Misread(f"{len(steps)} steps at once are too many; propose at most {STEPS_MAX}")
     outlook = data.get("outlook") or []
@@ -142,7 +153,16 @@ def _proposal(data: Doc, because: str, workers: Collection[str]) -> Propose:
         outlook=tuple(expected),
         because=because,
         cancel=cancel,
+        drop=drop,
     )
+
+
+def _drop(data: Doc) -> dict[str, str]:
+    """Steps that are given up, each with the reason."""
+    listed_ = data.get("drop") or []
+    if not isinstance(listed_, list) or not all(isinstance(each, dict) for each in listed_):
+        raise Misread('"drop" is not a list of objects with "id" and "reason"')
+    return {_text(each, "id"): _text(each, "reason") for each in listed_}
 
 
 def _step(raw: Doc) -> Doc:

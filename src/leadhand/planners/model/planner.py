@@ -342,7 +342,7 @@ class ModelPlanner:
         return self._known[1]
 
     def _world(self, view: PlannerView) -> World:
-        return fold(view, {})
+        return fold(view)
 
 
 def _can_be_checked(view: PlannerView) -> bool:
