@@ -23,7 +23,6 @@ from leadhand.cli.plans import in_library, is_plan
 from leadhand.cli.review_plan import print_warnings, review_plan
 from leadhand.cli.reviewed import print_review
 from leadhand.cli.text import clean
-from leadhand.core.visible import visible
 from leadhand.errors import Conflict, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ def _bound(console: Console, state: State, revision: Revision, seen: str) -> str
     if was_shown(state, revision, seen):
         return binding(state, revision, 0)
     for line in in_words(claimed_by(state, revision)):
-        console.say(f"{visible(line)}; not shown, so it does not count. Fix: approve with --hash")
+        console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with --hash")
     return binding(state, revision, 0, widens=False)
 
 

@@ -13,7 +13,6 @@ import click
 from leadhand.cli.reviewed import print_parts
 from leadhand.cli.text import clean, count
 from leadhand.core.moments import iso, utc
-from leadhand.core.visible import visible
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options:
             return 5
         shown = True
     for line in [] if shown else doc["widens"]:
-        console.say(f"{visible(line)}; not shown, so it does not count. Fix: approve with --hash")
+        console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with --hash")
     approval = _made(prepared, options, widens=shown and bool(doc["widens"]))
     text = json.dumps(approval.to_doc(), indent=2, ensure_ascii=False)
     if not options["output"]:

@@ -62,9 +62,9 @@ def print_parts(console: Console, doc: Doc) -> None:
     for what in doc.get("outside", ()):
         console.out(f"new        {clean(what)}")
     for what in doc["widens"]:
-        console.out(f"widens     {visible(what)}")
+        console.out(f"widens     {clean(what)}")
     for what in doc["overclaims"]:
-        console.out(f"no matter  {visible(what)}; a planner wrote it, so it does not count")
+        console.out(f"no matter  {clean(what)}; a planner wrote it, so it does not count")
     if doc.get("untrusted"):
         console.out("careful    data from outside was read before this was proposed")
     for name in ("origin", "plan", "params"):
