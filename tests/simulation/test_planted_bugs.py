@@ -641,6 +641,22 @@ def starved_runs_are_not_woken(patch):
     patch.setattr(host.Host, "wake_starved", lambda _self: None)
 
 
+# Who failed.
+
+
+@bug("I50")
+def planning_is_blamed_for_failed_steps(patch):
+    """Whatever fails, the planner did it."""
+    patch.setattr(decide, "origin_of", lambda _step: "planning")
+
+
+@bug("I50")
+def nothing_is_blamed(patch):
+    """Ends do not say where their cause lies."""
+    real = decide._ending
+    patch.setattr(decide, "_ending", lambda ended: real(msgspec.structs.replace(ended, origin="")))
+
+
 @pytest.mark.parametrize(("plant", "caught_by"), ZOO)
 def test_a_planted_bug_is_caught(plant, caught_by, monkeypatch):
     """Within a bounded number of seeds, by the violation that is meant, and not without it."""
