@@ -3,10 +3,11 @@
 import pytest
 
 from leadhand import Goal, Lead, Permanent, Plan, Policy, Propose, ScriptPlanner, worker
+from leadhand.app.reader import Reader
 from leadhand.core import events as ev
 from leadhand.core.invariants import check
 from leadhand.errors import PlanInvalid, UsageError
-from leadhand.testing import simulate
+from leadhand.testing import ScriptedModel, simulate
 
 CALLS = []
 
@@ -254,6 +255,50 @@ def _as_policy(event):
     if isinstance(event, ev.RevisionApproved) and event.number == 2:
         return _with(event, actor="policy", envelope={}, expires=0)
     return event
+
+
+REVISION = {
+    "kind": "propose",
+    "because": "the page is gone",
+    "final": True,
+    "steps": [
+        {
+            "id": "again",
+            "worker": "archive",
+            "parameters": {"topic": "${{ params.topic }}"},
+            "supersedes": "fetch",
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(("goal", "name"), [(PLAN["goal"], "hybrid"), ("Sum it up", "model")])
+def test_a_model_revises_a_document_that_names_it(goal, name, tmp_path):
+    """By its tier; it reads what failed, its limits are finite, and after a review it is found."""
+    model = ScriptedModel([REVISION])
+    place = tmp_path / "runs.db"
+    lead = Lead(WORKERS, store=str(place), tiers={"lead": model}, policy=REVIEW)
+    plan = {**PLAN, "goal": goal, "planner": "lead"}
+    assert lead.run_sync(plan, run_id="r").status == "waiting"
+    done = lead.resume_sync("r", approve=True)
+    assert done.result in ("sum of old prices", {"summary": "sum of old prices"}), done
+    (request,) = model.requests
+    assert "page not found: prices" in str(request.turns)
+    started = Reader(place).state("r").started
+    assert (started.planner, started.planner_source) == (name, "lead")
+    assert started.policy.budget == 10
+    assert started.policy.planner_calls_max == 200
+
+
+def test_a_person_sends_a_document_back_to_the_planner_that_it_names():
+    """It proposes another plan, which is reviewed in turn."""
+
+    def people(question):
+        return "request_changes" if question.id == "review-1" else "approve"
+
+    done = simulate(PLAN, WORKERS, policy=REVIEW, answers=people)
+    assert done.outcome.result == "sum of old prices", done.lines()
+    assert not done.violations
 
 
 # --- which planner may be named ---------------------------------------------------------------
