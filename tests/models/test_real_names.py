@@ -351,7 +351,15 @@ async def test_no_marks_where_they_are_not_wanted():
 
 
 NAMED = re.compile(rf"\b({'|'.join(sorted(PROVIDERS))}):([A-Za-z][\w./-]*[\w])(@\S+)?")
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("**/*.md")),
+    *sorted(
+        each for kind in ("md", "toml", "py") for each in (ROOT / "examples").glob(f"**/*.{kind}")
+    ),
+    *sorted((ROOT / "src").glob("**/*.py")),
+]
+"""What people read and copy; error messages of the program too."""
 SHOWN = sorted(
     {
         f"{provider}:{model}"

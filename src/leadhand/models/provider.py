@@ -418,9 +418,7 @@ def _usage(usage: Any) -> Usage:
 
 
 def _missing(provider: str, error: ImportError) -> UsageError:
-    extra = "models" if provider in ("anthropic", "openai", "chat", "responses") else provider
     return UsageError(
         f"{provider} needs packages that are not installed ({error.name or error}). "
-        f"Fix: pip install 'leadhand[models]'"
-        + ("" if extra == "models" else f" 'pydantic-ai-slim[{provider}]'")
+        "Fix: pip install 'leadhand[models]'"
     )

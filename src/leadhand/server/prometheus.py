@@ -79,6 +79,7 @@ class Book:
         self.tokens[*model, "input"] += event.input
         self.tokens[*model, "output"] += event.output
         self.tokens[*model, "cached"] += event.cached
+        self.tokens[*model, "written"] += event.written
         self.money[model] += event.cost  # type: ignore[assignment]
 
 
