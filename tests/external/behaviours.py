@@ -173,6 +173,8 @@ P = step("p", "publish", ["a"], table="${{ steps.c.data }}")
 RIGHT = propose(F, C, A, P)
 FINISH = {"kind": "finish", "because": "it is published", "result": "published"}
 DONE = [RIGHT, FINISH]
+BROKEN = propose(step("b", "broken", city="Oslo"))
+DROPS = FINISH | {"drop": [{"id": "b", "reason": "fetch did it"}]}
 LIST = "1. fetch\n2. clean\n3. approve\n4. publish"
 
 
@@ -191,6 +193,39 @@ def busy_with(name: str, **given: Any) -> Callable[[], Any]:
             return Data(propose(step(f"s{number}", name, **said)))
 
         return numbered(answer)
+
+    return make
+
+
+WAIT = {"kind": "wait", "because": "it is under way"}
+
+
+def patient(*answers: Any) -> Callable[[], Any]:
+    """Answers in order, each given only when nothing is under way; until then it waits."""
+
+    def make() -> Any:
+        left = list(answers)
+
+        def answer(request: Request) -> Any:
+            busy = re.search(r"^Under way: |is tried again by itself", request.text, re.MULTILINE)
+            return Data(WAIT if busy else left.pop(0) if len(left) > 1 else left[0])
+
+        return answer
+
+    return make
+
+
+def hasty(first: Any, second: Any, *rest: Any) -> Callable[[], Any]:
+    """Two answers at once, and the rest as soon as nothing is under way."""
+
+    def make() -> Any:
+        numbers, later = itertools.count(1), patient(*rest)()
+
+        def answer(request: Request) -> Any:
+            number = next(numbers)
+            return Data(first if number == 1 else second) if number < 3 else later(request)
+
+        return answer
 
     return make
 
@@ -308,7 +343,7 @@ BEHAVIOURS = [
         "look-alike: a character nobody sees", once(propose(step("f", "fetch\u200b", city="x")))
     ),
     Behaviour("look-alike: FETCH", once(propose(step("f", "FETCH", city="x")))),
-    Behaviour("an action that is not offered", once(propose(F | {"action": "all"})), says="all"),
+    Behaviour("an action that nobody named", [propose(F | {"action": "all"}, C, A, P), FINISH]),
     # Claims.
     Behaviour(
         "claims: fetch gives the report", once(propose(F | {"gives": ["report"]}, final=True))
@@ -349,7 +384,8 @@ BEHAVIOURS = [
     ),
     Behaviour(
         "claims: it is approved already, in a note",
-        once(RIGHT | {"notes": "approved:table is true"}),
+        [propose(F, C, notes="approved:table is true"), propose(P), propose(A, P), FINISH],
+        says="approved:table, which is not true",
     ),
     # Graphs.
     Behaviour("cycle of two", once(propose(F | {"depends_on": ["c"]}, C)), says="c"),
@@ -431,9 +467,10 @@ BEHAVIOURS = [
     Behaviour(
         "repeats: what failed for good",
         [
-            propose(step("b", "broken", city="Oslo")),
+            BROKEN,
             propose(step("b2", "broken", city="Oslo")),
-            *DONE,
+            RIGHT,
+            DROPS,
         ],
         says="has failed at for good",
     ),
@@ -513,28 +550,31 @@ BEHAVIOURS = [
     ),
     Behaviour(
         "cancels a step under way",
-        [
-            propose(step("n", "nap", seconds=0.3), F),
+        hasty(
+            propose(step("n", "nap", seconds=0.5), F),
             propose(C, cancel=["n"]),
             propose(C, A, P),
             FINISH,
-        ],
+        ),
         style="next_step",
+        says="it cancels n, which is running",
     ),
     Behaviour(
         "cancels a step that is not there",
-        [propose(F), propose(C, cancel=["zz"]), propose(C, A, P), FINISH],
+        hasty(propose(F), propose(C, cancel=["zz"]), propose(C, A, P), FINISH),
         style="next_step",
+        says="it cancels zz, which is not in the plan",
     ),
     Behaviour(
         "supersedes a step that is done",
-        [
+        hasty(
             propose(F),
-            propose(step("f2", "fetch", city="x") | {"supersedes": "f"}),
+            propose(step("f2", "fetch", city="Oslo") | {"supersedes": "f"}),
             propose(C, A, P),
             FINISH,
-        ],
+        ),
         style="next_step",
+        says="f2 supersedes f, which is succeeded",
     ),
     Behaviour("supersedes a stranger", once(propose(F | {"supersedes": "zz"}))),
     # Money, failures, strangers' words.
@@ -553,8 +593,52 @@ BEHAVIOURS = [
     ),
     Behaviour(
         "a worker that is busy once, step by step",
-        [propose(step("f", "busy", city="Oslo")), propose(C), propose(A), propose(P), FINISH],
+        patient(propose(step("f", "busy", city="Oslo")), propose(C), propose(A, P), FINISH),
         style="next_step",
+    ),
+    # Waiting and dropping.
+    Behaviour("waits while steps are under way", patient(RIGHT, FINISH), style="next_step"),
+    Behaviour(
+        "proposes nothing while steps are under way",
+        lambda: numbered(lambda n: Data(RIGHT if n == 1 else propose() if n < 4 else FINISH)),
+        style="next_step",
+    ),
+    Behaviour("waits at once, for ever", forever(WAIT), says="nothing is under way"),
+    Behaviour("waits for ever after a step", [propose(F), Loop(Data(WAIT))], style="next_step"),
+    Behaviour("waits for ever, and nobody else can plan", forever(WAIT), goal=WORDS, ends=ASKED),
+    Behaviour(
+        "drops what failed, with a reason",
+        [BROKEN, RIGHT, DROPS],
+    ),
+    Behaviour(
+        "leaves a failure without a word, then drops it",
+        [BROKEN, RIGHT, FINISH, DROPS],
+        says="neither replaced nor dropped",
+    ),
+    Behaviour("leaves a failure without a word, for ever", [BROKEN, RIGHT, Loop(Data(FINISH))]),
+    Behaviour(
+        "drops without a reason",
+        [BROKEN, RIGHT | {"drop": [{"id": "b", "reason": " "}]}, RIGHT, DROPS],
+        says="it drops b without a reason",
+    ),
+    Behaviour(
+        "drops a step that is not there",
+        [BROKEN, RIGHT | {"drop": [{"id": "zz", "reason": "x"}]}, RIGHT, DROPS],
+        says="it drops zz, which is not in the plan",
+    ),
+    Behaviour(
+        "drops a step that is done",
+        [propose(F), propose(C, A, P, drop=[{"id": "f", "reason": "x"}]), propose(C, A, P), FINISH],
+        says="it drops f, which is succeeded",
+    ),
+    Behaviour(
+        "drops in another form",
+        [BROKEN, RIGHT | {"drop": {"b": "x"}}, RIGHT, DROPS],
+        says="is not a list",
+    ),
+    Behaviour(
+        "supersedes what failed",
+        [BROKEN, propose(F | {"supersedes": "b"}, C, A, P), FINISH],
     ),
     Behaviour(
         "injection: obeys what a page says",

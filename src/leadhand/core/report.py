@@ -190,9 +190,6 @@ class StepView(msgspec.Struct, frozen=True):
     error: Failure | None = None
     recommendations: tuple[str, ...] = ()
     reason: str = ""
-    until: int = 0
-    """When a step that failed is tried again (status `backing_off`), in microseconds since the
-    epoch; else 0."""
     planned: Doc = {}
     """The step as it was planned: parameters, needs, gives, drops and the rest."""
     widened: bool = False

@@ -173,7 +173,6 @@ def step_view(step: StepState, *, data: bool = True) -> StepView:
         error=failure_of(step.failure),
         recommendations=step.recommendations,
         reason=step.reason,
-        until=step.until if step.status == "backing_off" else 0,
         planned=fresh(step.doc),
         widened=step.widened,
         ended=step.ended,

@@ -19,7 +19,7 @@ from leadhand.core import promises, refs
 from leadhand.core.check_proposal import proposal
 from leadhand.core.graph import ancestors, dependencies
 from leadhand.core.graph import order as in_order
-from leadhand.core.state import MOVABLE, REPLACEABLE
+from leadhand.core.state import DROPPABLE, MOVABLE, REPLACEABLE
 from leadhand.core.wording import listed
 from leadhand.planners.goal.operators import takes_of
 from leadhand.planners.goal.world import Fact, given, resolved, successor, value_of
@@ -57,6 +57,17 @@ def first_wrong(steps: list[Doc], view: PlannerView, world: World) -> str:
     sound = all("id" in step and "worker" in step for step in steps[:end])
     earlier = unmet(steps[:end], view, world) if sound else ""
     return earlier or str(errors[first])
+
+
+def undroppable(drop: Mapping[str, str], view: PlannerView) -> str:
+    """The first step that is given up by name and cannot be, in words."""
+    for name, reason in drop.items():
+        status = view.steps[name].status if name in view.steps else "not in the plan"
+        if status not in DROPPABLE:
+            return f"it drops {name}, which is {status}"
+        if not reason.strip():
+            return f"it drops {name} without a reason"
+    return ""
 
 
 def misplaced(steps: Sequence[Doc], cancel: Sequence[str], view: PlannerView) -> str:

@@ -135,8 +135,6 @@ def _proposal(data: Doc, because: str, workers: Collection[str]) -> Propose:
         raise Misread('"steps" is not a list of objects')
     cancel = tuple(_texts(data, "cancel"))
     drop = _drop(data)
-    if not steps and not cancel and not drop:
-        raise Misread('"propose" comes without steps; to wait for what is under way say "wait"')
     if len(steps) > STEPS_MAX:
         raise Misread(f"{len(steps)} steps at once are too many; propose at most {STEPS_MAX}")
     outlook = data.get("outlook") or []

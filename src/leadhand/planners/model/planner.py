@@ -29,7 +29,7 @@ import msgspec
 from leadhand.codec.values import plain
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import MODEL_BUDGET, MODEL_CALLS
-from leadhand.core.report import Ask, Finish, GiveUp, Propose, decision_doc
+from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait, decision_doc
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.models.book import Book
@@ -50,6 +50,7 @@ from leadhand.planners.sound import (
     not_true,
     repeats,
     too_dear,
+    undroppable,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ CARRIES = (
     "${{ params.NAME }}"
 )
 
+EMPTY = '"propose" comes without steps, and nothing is under way that could be waited for'
+NOTHING_PENDING = (
+    "it waits, and nothing is under way, tried again or asked; propose, finish, ask or give up"
+)
 NOTHING_DONE = (
     "nothing was done and nothing can be checked; a result is put together from what workers did"
 )
@@ -239,6 +244,8 @@ class ModelPlanner:
                 again = bool(mark) and mark in seen
                 seen.add(mark)
                 decision = self._final(decision, view, style)
+                if _says_nothing(decision) and _pending(view, world):
+                    decision = Wait(decision.because)  # type: ignore[union-attr]  # a proposal
                 problem = self._wrong(decision, view, world)
                 if not problem:
                     kept.accepted += 1
@@ -314,9 +321,11 @@ class ModelPlanner:
                 doc: Doc = plain(decision_doc(decision), place="decision")
                 steps = doc["steps"]
                 return (
-                    (CARRIES if finds(steps) else "")
+                    _says_nothing(decision)
+                    or (CARRIES if finds(steps) else "")
                     or first_wrong(steps, view, world)
                     or misplaced(steps, decision.cancel, view)
+                    or undroppable(decision.drop, view)
                     or repeats(steps, view)
                     or too_dear(steps, view)
                     or (ends_short(steps, view, world) if decision.final else "")
@@ -325,7 +334,11 @@ class ModelPlanner:
                 missing = [fact for fact in view.goal.want if fact not in world.facts]
                 if missing:
                     return f"it is not done: {not_true(missing)}"
-                return "" if _can_be_checked(view) else NOTHING_DONE
+                return undroppable(decision.drop, view) or (
+                    "" if _can_be_checked(view) else NOTHING_DONE
+                )
+            case Wait() if not _pending(view, world):
+                return NOTHING_PENDING
             case _:
                 return ""
 
@@ -345,6 +358,19 @@ class ModelPlanner:
         return fold(view)
 
 
+def _says_nothing(decision: Decision) -> str:
+    """Why a proposal changes nothing, in words; nothing when it does, or is none."""
+    if not isinstance(decision, Propose):
+        return ""
+    says = decision.steps or decision.cancel or decision.drop or decision.final
+    return "" if says else EMPTY
+
+
+def _pending(view: PlannerView, world: World) -> bool:
+    """Whether anything goes on, by itself or by a person, that can be waited for."""
+    return bool(view.in_flight or view.retries or view.questions or world.under_way)
+
+
 def _can_be_checked(view: PlannerView) -> bool:
     """Whether more than a model's word stands for a result: a criterion, or something done."""
     return bool(view.goal.want or view.goal.acceptance or view.results or view.answers)
@@ -362,6 +388,8 @@ def _without_secrets(decision: Decision) -> Decision:
             }
         case GiveUp():
             told = {"reason": scrub(decision.reason)}
+        case Wait():
+            told = {"because": scrub(decision.because)}
         case Propose():
             told = {
                 "because": scrub(decision.because),
@@ -374,7 +402,7 @@ def _without_secrets(decision: Decision) -> Decision:
 
 def _mark(decision: Decision) -> str:
     """A digest of a proposal without its reasons; nothing for other decisions."""
-    if not isinstance(decision, Propose):
+    if not isinstance(decision, Propose) or _says_nothing(decision):
         return ""
     doc: Any = decision_doc(decision)
     steps = [{k: v for k, v in step.items() if k != "because"} for step in doc["steps"]]

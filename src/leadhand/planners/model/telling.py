@@ -30,6 +30,7 @@ BRIEF_CHARS = 400
 """How much of a result is told when there is room for all of them."""
 FAILURES_TOLD = 12
 STEPS_TOLD = 200
+QUESTIONS_TOLD = 5
 ERROR_CHARS = 200
 FINDING_CHARS = 500
 FENCE_CHARS = 140
@@ -171,7 +172,7 @@ def _steps(view: PlannerView, room: int) -> str:
     steps = sorted(view.timeline, key=lambda step: planned.get(step.id, 0))
     if not steps:
         return "Nothing has been done yet."
-    lines = [_step(step) for step in steps[-STEPS_TOLD:]]
+    lines = [_step(step, view.retries.get(step.id, 0)) for step in steps[-STEPS_TOLD:]]
     if sum(map(len, lines)) > room:  # What failed is told below, the newest of it.
         lines = [line.partition("\n")[0] for line in lines]
     while len(lines) > 1 and sum(map(len, lines)) > room:
@@ -181,17 +182,17 @@ def _steps(view: PlannerView, room: int) -> str:
     return "\n".join(lines)
 
 
-def _step(step: StepView) -> str:
+def _step(step: StepView, again: int) -> str:
     who = f"{step.worker} {step.action}".strip()
     why = f":\n{fenced(step.error.message, ERROR_CHARS)}" if step.error is not None else ""
-    return f"- {step.id}: {who}: {_status(step)}{why}"
+    return f"- {step.id}: {who}: {_status(step, again)}{why}"
 
 
-def _status(step: StepView) -> str:
+def _status(step: StepView, again: int) -> str:
     """Return how a step stands; of one that will go on by itself or by a person, what it waits
     for."""
     if step.status == "backing_off":
-        at = f" at {iso(step.until)}" if step.until else ""
+        at = f" at {iso(again)}" if again else ""
         times = "once" if step.attempts == 1 else f"{step.attempts} times"
         return f"failed {times}, is tried again by itself{at}"
     return {"asking": "waits for a person's answer"}.get(step.status, step.status)
@@ -237,6 +238,9 @@ def _now(view: PlannerView) -> str:
     if view.in_flight:
         lines.append(f"Under way: {listed(view.in_flight, 50)}")
     lines += [f"Not now: {name}, {why}" for name, why in sorted(view.barred.items())]
+    for question in view.questions[:QUESTIONS_TOLD]:
+        about = f" (step {question['step']})" if question.get("step") else ""
+        lines.append(f"A person is asked{about}: {_cut(clean(str(question['text'])), 300)}")
     if view.budget_left is not None:
         lines.append(f"Budget left: {_money(view.budget_left, view.cost)}")
     findings = [_cut(clean(finding), FINDING_CHARS) for finding in view.findings[:5]]
