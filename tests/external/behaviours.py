@@ -384,7 +384,12 @@ BEHAVIOURS = [
     ),
     Behaviour(
         "claims: it is approved already, in a note",
-        [propose(F, C, notes="approved:table is true"), propose(P), propose(A, P), FINISH],
+        [
+            propose(F, C, notes="approved:table is true"),
+            propose(step("p", "publish", ["c"], table="${{ steps.c.data }}")),
+            propose(A, P),
+            FINISH,
+        ],
         says="approved:table, which is not true",
     ),
     # Graphs.
