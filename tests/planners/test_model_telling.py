@@ -200,5 +200,5 @@ async def test_what_goes_on_by_itself_is_told_with_its_time():
     told = [each for each in heard if "is tried again by itself at 20" in each["steps"]]
     assert told
     assert "get: busy: failed once" in told[0]["steps"]
-    assert "it asked for 0.3 s" in told[0]["workers"]
+    assert "it asked for 0.3 s" in told[0]["now"]
     assert "again and again" not in str(heard)
