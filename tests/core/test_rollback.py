@@ -9,7 +9,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants import check
 from leadhand.core.rollback import rollback_id, rollback_of
 from leadhand.errors import Conflict, UsageError
-from tests.core.driver import Drive, step
+from tests.core.driver import Drive, propose, step
 
 
 def nowhere(name):
@@ -231,6 +231,37 @@ def test_the_answer_rollback_ends_the_run_to_be_taken_back():
     assert "enough" in run.last(ev.RunEnded).reason
     assert check(run.log) == []
     assert [s["id"] for s in rollback_of(run.state, nowhere).plan["steps"]] == ["undo-a"]
+
+
+def puzzled(run):
+    """The planner answers nothing that can be used, until a person is asked."""
+    for _ in range(run.state.policy.planner_rounds_max):
+        run.answer({"kind": "nonsense"})
+    return run
+
+
+def test_a_planner_that_is_out_of_ideas_can_be_answered_with_a_rollback():
+    """Where there is something to take back."""
+    for undone in (True, False):
+        run = Drive(
+            answer=propose(step("a", **({"undo": undo("a")} if undone else {})), final=False)
+        )
+        puzzled(run.done("a"))
+        asked = run.last(ev.QuestionAsked)
+        assert (asked.kind, "rollback" in asked.choices) == ("planning", undone)
+        if undone:
+            run.reply("rollback", text="enough")
+            assert (run.ended, run.last(ev.RunEnded).rollback) == ("failed", True)
+            assert check(run.log) == []
+
+
+def test_a_document_is_not_handed_over():
+    """It names no planner, and a person amends it instead."""
+    goal = {"text": "g", "want": ["x"]}
+    for name, offered in (("document", False), ("test", True)):
+        run = Drive(answer=propose(step("a"), final=False), goal=goal, planner=name)
+        puzzled(run.done("a"))
+        assert ("hand_over" in run.last(ev.QuestionAsked).choices) == offered
 
 
 @pytest.mark.parametrize("who", ["stop", "end"])

@@ -430,7 +430,7 @@ def _planner_told(state: State, event: ev.QuestionAnswered) -> None:
     if event.choice == "hand_over":
         planner.handed, planner.notes, planner.findings = "goal", None, []
         state.consults_reports = True
-    if event.choice != "abort":
+    if event.choice not in ("abort", "rollback"):
         planner.due = "answer"
 
 

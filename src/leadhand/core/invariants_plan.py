@@ -436,8 +436,10 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
         book.wrong("I6", f"question {event.id} was answered by nobody")
     if event.choice == "give":
         book.told(question.facts, event)
-    if kind == "planning" and event.choice == "abort" and not book.stopping:
-        book.expect = ("StopDecided", "")
+    if kind == "planning" and event.choice in ("abort", "rollback") and not book.stopping:
+        book.expect, book.back_wanted = ("StopDecided", ""), event.choice == "rollback"
+    if event.choice == "hand_over" and book.start.planner == DOCUMENT:
+        book.wrong("I24", "a document that names no planner was handed over to one")
     if kind == "planning":
         book.idle = 0
     step = book.steps.get(ident)

@@ -19,8 +19,10 @@ from leadhand.core.durations import SECONDS_MAX
 from leadhand.core.effects import Effect, Examine, Notify
 from leadhand.core.graph import dependencies
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.promises import DOCUMENT
 from leadhand.core.review import reach_of
 from leadhand.core.reviewing import ruled
+from leadhand.core.rollback import can_roll_back
 from leadhand.core.state import DROPPABLE, MOVABLE, REPLACEABLE
 from leadhand.core.views import goal_of, goes_on
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 Moves = tuple[list[ev.Event], list[Effect]]
 
-GO_ON, HAND_OVER, ABORT = "go_on", "hand_over", "abort"
+GO_ON, HAND_OVER, ABORT, ROLLBACK = "go_on", "hand_over", "abort", "rollback"
 """What a person may say to a planner that is out of ideas."""
 GOAL = "goal"
 """The planner that a run can be handed over to: it needs no model and no code of anybody's."""
@@ -158,17 +160,23 @@ def out_of_ideas(state: State, reason: str) -> Moves:
         return [ev.StopDecided("failed", reason, origin="planning")], []
     choices = [GO_ON, HAND_OVER, ABORT] if _can_hand_over(state) else [GO_ON, ABORT]
     hand = "; hand_over lets the goal planner go on" if HAND_OVER in choices else ""
+    back = ""
+    if can_roll_back(state):
+        choices.append(ROLLBACK)
+        back = ", and rollback also takes back what was done"
     text = (
         f"The planner is out of ideas: {reason}. Answer go_on, with words for it if you have "
-        f"some{hand}; abort ends the run. Or amend the plan."
+        f"some{hand}; abort ends the run{back}. Or amend the plan."
     )
     asked = ev.QuestionAsked(id=f"q{state.asked + 1}", kind="planning", text=text, choices=choices)
     return [asked], [Notify("waiting", text)]
 
 
 def _can_hand_over(state: State) -> bool:
+    """Whether the goal planner can take over; a document that names no planner is never revised."""
     planner = state.started.planner if state.started is not None else ""
-    return bool(goal_of(state).want) and GOAL not in (planner, state.planner.handed)
+    taken = planner == DOCUMENT or GOAL in (planner, state.planner.handed)
+    return bool(goal_of(state).want) and not taken
 
 
 def _asked(state: State, answer: Doc, now: Now) -> Moves:
