@@ -269,3 +269,26 @@ def test_the_plan_of_a_run_keeps_who_planned_it(folder):
     assert kept["planner"] == "goal"
     done = folder.run("run", "learned", "--yes", "--json")
     assert (done.code, done.doc["result"]) == (0, SUM), done
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_in_another_place_the_planner_chooses_among_the_workers_of_that_place(folder, detach):
+    """A worker that is bound to another is not brought back by a revision."""
+    more = """
+
+@worker(needs="topic", gives="raw", effects=["net"], cost=3)
+async def rehearse(topic: str) -> str:
+    return f"rehearsed {topic}"
+"""
+    folder.write("workers.py", WORKERS + more)
+    settings(folder, "[context.staging]", "workers.archive = 'rehearse'")
+    name = plan(folder, planner="goal")
+    way = ("--detach",) if detach else ()
+    done = folder.run("run", name, "--context", "staging", "--yes", "--json", *way)
+    run = done.doc["run"]
+
+    def ended():
+        shown = folder.run("show", run, "--json").doc
+        return shown if shown["status"] == "succeeded" else None
+
+    assert folder.until(ended, "the end")["result"] == "sum of rehearsed prices", done

@@ -160,9 +160,10 @@ def _run_job(request: Doc) -> Any:
     settings = _settings(request)
     sources = tuple(request["workers"])
     goal = None if request["goal"] is None else Goal.from_doc(request["goal"])
+    planned = goal is not None or request["planner"]
     prepared = Prepared(
         settings,
-        registry_of(settings, sources) if goal is None else goal_registry(settings, sources),
+        goal_registry(settings, sources) if planned else registry_of(settings, sources),
         sources,
         request["actor"],
         request["doc"],

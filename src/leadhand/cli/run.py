@@ -174,6 +174,8 @@ def prepare_plan(
     _refuse_other_planner(doc, options.get("planner"))
     registry = registry_of(settings)
     doc, place = in_context(settings, doc, registry.catalog())
+    if doc.get("planner"):  # whoever revises it chooses among the workers of this place
+        registry = goal_registry(settings)
     values, wrong = values_of(doc, pairs(options["sets"], "--set"), settings.context)
     checked = None if wrong else values
     catalog = registry.catalog()
