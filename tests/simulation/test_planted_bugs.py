@@ -559,6 +559,63 @@ def criteria_replace_the_workers_check(patch):
     patch.setattr(perform, "judge", judge)
 
 
+@bug("L14")
+def a_finish_is_believed(patch):
+    """Early finish: the planner says that it is done, and nothing is looked at."""
+    patch.setattr(
+        revise, "_finished", lambda of, _answer: ([ev.FinishAccepted(of.planner.calls)], [])
+    )
+
+
+@bug("L14")
+def a_failed_step_is_forgotten_by_the_next_revision(patch):
+    """Early finish: a planner that goes on counts as having dealt with what failed."""
+
+    def approved(real, of, event, at):
+        real(of, event, at)
+        for ident in list(of.forsaken):
+            of.bad -= of.is_bad(of.steps[ident])
+            of.steps[ident].tolerated = True
+
+    handle(patch, ev.RevisionApproved, approved)
+
+
+@bug("I52")
+def a_wait_is_not_honoured(patch):
+    """The planner is asked again at once, though nothing has changed."""
+
+    def waits(real, of, event, at):
+        real(of, event, at)
+        of.planner.due = of.planner.due or "again"
+
+    handle(patch, ev.PlannerWaits, waits)
+
+
+@bug("L15.*was given")
+def an_answer_is_forgotten(patch):
+    """What a person gave, as asked, does not count as given."""
+
+    def answered(real, of, event, at):
+        real(of, event, at)
+        of.answers[-1]["facts"] = []
+
+    handle(patch, ev.QuestionAnswered, answered)
+
+
+@bug("L15.*is open")
+def an_open_question_is_forgotten(patch):
+    """A planner that gives up ends the run, though a person was asked."""
+    real = revise.answer_moves
+
+    def moves(of, now):
+        answer = of.planner.answer or {}
+        if answer.get("kind") == "give_up":
+            return [ev.StopDecided("failed", "the planner gave up", origin="planning")], []
+        return real(of, now)
+
+    patch.setattr(decide, "answer_moves", moves)
+
+
 @bug("L5: .*wanted|L5.*nothing has given")
 def a_wanted_fact_is_not_looked_for(patch):
     """Steps that succeeded are taken for what they should have given."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.report import StepView
-from leadhand.core.views import duration_s, inbox_row, run_status
+from leadhand.core.views import dropped_rows, duration_s, inbox_row, run_status
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.results import result_of, step_views
 
@@ -43,6 +43,8 @@ class Outcome:
     cost: float = 0.0
     duration_s: float = 0.0
     waiting_for: tuple[Doc, ...] = ()
+    dropped: tuple[Doc, ...] = ()
+    """Steps that were given up by name, or with one that was: step, status, reason."""
     rollback: Outcome | None = None
     """How it went to take back what was done, when the plan asked for it."""
 
@@ -66,4 +68,5 @@ def outcome_of(run: Run) -> Outcome:
             cost=round(state.spent, 6),
             duration_s=duration_s(state),
             waiting_for=tuple(inbox_row(state, ident) for ident in state.questions),
+            dropped=tuple(dropped_rows(state)),
         )

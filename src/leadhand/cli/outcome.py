@@ -14,7 +14,7 @@ from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
 from leadhand.core.graph import dependencies
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
-from leadhand.core.views import ENDED, exit_code, run_status
+from leadhand.core.views import ENDED, dropped_rows, exit_code, run_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,6 +46,7 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     word += f" ({whose})" if whose in ("planning", "execution") else ""
     console.say(f"{word}{lonely} after {text(spent)}{against}{': ' if reason else ''}{reason}")
     _print_bad(console, state)
+    _print_dropped(console, state)
     for question in state.questions.values():
         print_question(console, state, question)
     if status == "failed":
@@ -84,6 +85,15 @@ def _print_bad(console: Console, state: State) -> None:
     skipped = [step for step in state.steps.values() if step.status == "skipped"]
     _print_ids(console, "skipped", [step.id for step in skipped if step.attempts])
     _print_ids(console, "never started", [step.id for step in skipped if not step.attempts])
+
+
+def _print_dropped(console: Console, state: State) -> None:
+    """Steps that were given up by name: the outcome says so, whatever its status."""
+    dropped = dropped_rows(state)
+    for row in dropped[:LISTED_MAX]:
+        console.say(f"  dropped: {clean(row['step'])}: {gist(row['reason'], 300)}")
+    if len(dropped) > LISTED_MAX:
+        console.say(f"  … and {len(dropped) - LISTED_MAX} more were dropped")
 
 
 def _print_ids(console: Console, word: str, found: list[str]) -> None:

@@ -59,6 +59,11 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--budget", type=float, metavar="N", help="Stop when this much was spent."),
         click.option("--concurrency", type=int, metavar="N", help="At most N steps at once."),
         click.option("--why", is_flag=True, help="On a terminal too, say what is decided and why."),
+        click.option(
+            "--no-input",
+            is_flag=True,
+            help="End the run where a person would be asked about a failure or a plan.",
+        ),
         click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended."),
         store_option,
     ]
@@ -151,6 +156,8 @@ def _settings(options: dict[str, Any]) -> Settings:
     policy = {"budget": options["budget"], "concurrency": options["concurrency"]}
     if options["review"]:
         policy["review"] = True
+    if options["no_input"]:
+        policy["no_input"] = True
     return settings_of(
         options["store"],
         options["workers"],

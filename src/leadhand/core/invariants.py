@@ -63,6 +63,8 @@ RULES: dict[str, str] = {
     "claims and all who allowed it were shown that",
     "L14": "a run succeeds when every accepted step is settled: succeeded, replaced, tolerated, or "
     "given up by name with a reason; and no question is open",
+    "L15": "a person's word counts: facts that were given as asked, and questions that are open",
+    "I52": "a planner that waits is asked again only when something has changed",
     "form": "an event makes sense at all",
 }
 
@@ -98,7 +100,25 @@ def _check_one(book: Book, event: ev.Event) -> None:
     if expected is not None and (name, getattr(event, "step", "")) != expected:
         what = " of ".join(part for part in expected if part)
         book.wrong("I21", f"{name} where {what} had to follow")
+    if not isinstance(event, UNCHANGING):
+        book.changed = True
     handler(book, event)
+
+
+UNCHANGING = (
+    ev.RunHosted,
+    ev.RunPaused,
+    ev.RunResumed,
+    ev.PlannerAsked,
+    ev.PlannerAnswered,
+    ev.PlannerWaits,
+    ev.DraftRefused,
+    ev.ModelCalled,
+    ev.AttemptStarted,
+    ev.AttemptSpawned,
+    ev.ReportIgnored,
+)
+"""Events that are no reason to ask a planner again that waits."""
 
 
 # The run as a whole.
@@ -139,6 +159,8 @@ def _stop_decided(book: Book, event: ev.StopDecided) -> None:
     if book.stopping:
         book.wrong("I5", f"stopping as {event.status} though stopping as {book.stopping} already")
     book.stopping = event.status
+    if book.answer == "give_up" and event.origin == "planning" and book.questions:
+        book.wrong("L15", f"the planner gave up, and {_some(list(book.questions))} is open")
     if event.rollback != book.back_wanted:
         what = "is to be taken back" if event.rollback else "is not to be taken back"
         book.wrong("I21", f"the run {what}, and neither its plan nor a person says so")
@@ -156,6 +178,11 @@ def _goal_checked(book: Book, event: ev.GoalChecked) -> None:
         book.wrong("L5", f"the goal counts as met with findings: {event.findings[0]}")
     book.goal_asked = False
     book.goal_met = event.met
+    goal = book.start.goal if isinstance(book.start.goal, dict) else {}
+    wanted = several(goal.get("want"))
+    given = bool(wanted) and book.by_people.issuperset(wanted)
+    if not event.met and given and not goal.get("acceptance"):
+        book.wrong("L15", f"the goal counts as unmet, and {_some(list(wanted))} was given")
     if not event.met and book.start.replans:
         book.finish = False
 

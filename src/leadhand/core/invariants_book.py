@@ -151,6 +151,12 @@ class Book:
         """Those of them that failed since the last revision."""
         self.answer = ""
         """The kind of the planner's last answer, until something follows from it."""
+        self.by_people: set[str] = set()
+        """Facts that people gave, and that nothing may have dropped since."""
+        self.waits = False
+        """Whether the planner's last answer was to wait."""
+        self.changed = False
+        """Whether anything has changed since the planner was asked last."""
         self.done_before: set[bytes] = set()
         """What was ever started: worker, action and parameters."""
         self.named: dict[str, list[tuple[str, bool]]] = {}
@@ -224,6 +230,7 @@ class Book:
                 given = ":" in fact or (len(whole) == 1 and data is not None)
             if given:
                 self.facts[fact] = self.at
+                self.by_people.add(fact)
 
     def step(self, ident: str, what: str) -> Entry | None:
         """A step by its name; I6 when there is none."""
@@ -282,6 +289,7 @@ class Book:
         offer = self.offer(step.worker, step.doc.get("action", ""))
         theirs, own = offer.drops if offer else (), several(step.doc.get("drops"))
         for fact in own if step.widened and "drops" in step.doc else (*theirs, *own):
+            self.by_people.discard(fact)
             if self.facts.get(fact, self.at) < self.at:
                 del self.facts[fact]
         theirs = offer.gives if offer else ()

@@ -41,6 +41,9 @@ def _planner_asked(book: Book, event: ev.PlannerAsked) -> None:
         book.wrong("I31", f"planner call {event.call} of at most {book.policy.planner_calls_max}")
     if book.paused or book.stopping:
         book.wrong("I18", f"planner call {event.call} while {book.stopping or 'paused'}")
+    if book.waits and not book.changed:
+        book.wrong("I52", f"planner call {event.call}, and nothing has changed since it waits")
+    book.waits = book.changed = False
     book.calls = max(book.calls, event.call)
     book.planner = (event.epoch, event.deadline, book.owner)
     book.goal_met = None
@@ -78,6 +81,7 @@ def _planner_waits(book: Book, event: ev.PlannerWaits) -> None:
     if book.answer not in ("wait", "propose", "give_up"):
         book.wrong("I6", f"the planner waits after call {event.call}, and it did not say so")
     book.answer = ""
+    book.waits = True
 
 
 def _finish_accepted(book: Book, event: ev.FinishAccepted) -> None:

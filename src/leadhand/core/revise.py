@@ -92,10 +92,15 @@ def says_nothing(answer: Doc) -> bool:
 
 def _waits(state: State, what: str) -> Moves:
     """A wait holds while something is open, or when something changed while it was thought of."""
-    if not (state.questions or state.planner.due or goes_on(state)):
+    if not (state.questions or state.planner.due or _is_open(state)):
         return [_refused(state, [f"{what}, and nothing is under way"])], []
     on = [*state.in_flight, *state.backing_off, *state.questions][:NAMED_MAX]
     return [ev.PlannerWaits(state.planner.calls, on)], []
+
+
+def _is_open(state: State) -> bool:
+    """Whether a step is left that goes on by itself."""
+    return bool(state.unsettled) and goes_on(state)
 
 
 def _finished(state: State, answer: Doc) -> Moves:
@@ -115,7 +120,7 @@ def _finished(state: State, answer: Doc) -> Moves:
     names = ", ".join(open_[:NAMED_MAX])
     verb = "is" if len(open_) == 1 else "are"
     finding = f"it is not done: {names} {verb} still open. Fix: wait, or drop steps by name"
-    if goes_on(state) or state.questions or state.planner.due:
+    if _is_open(state) or state.questions or state.planner.due:
         return [ev.ProposalRefused(state.planner.calls, [finding], early=True)], []
     return [_refused(state, [finding])], []
 

@@ -146,6 +146,7 @@ KEYS: dict[str, dict[str, Kind]] = {
         "budget": Kind(_number, "budget"),
         "auto_risk": Kind(_risk, "auto_risk"),
         "review": Kind(_flag, "review"),
+        "no_input": Kind(_flag, "no_input"),
         "cancel_grace": Kind(_duration, "cancel_grace_s"),
     },
     "review": {

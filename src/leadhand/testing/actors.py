@@ -203,7 +203,9 @@ class SimPlanner:
         if view.call > plan.calls or world.healed:
             return self._ending(random, view)
         if random.random() < 0.1:
-            return Wait("let us see")
+            return random.choice((Wait("let us see"), Wait(), GiveUp("no idea")))
+        if view.goal.want and not view.questions and random.random() < 0.3:
+            return Ask("can you give it?", ("give", "stop"), facts=view.goal.want)
         if random.random() < 0.15:
             choices = random.choice(((), ("left", "right")))
             if choices and random.random() < 0.5:

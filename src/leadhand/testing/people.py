@@ -41,7 +41,9 @@ def say_something(world: World, verb: str) -> None:
         questions = list(run.state.questions.values())
         if questions:
             question = world.random.choice(questions)
-            details = {"id": question.id, "choice": _whatever(world, question)}
+            details: Doc = {"id": question.id, "choice": _whatever(world, question)}
+            if question.facts:
+                details["data"] = {fact: {"v": 2} for fact in question.facts}
             world.loop.run_in(world.current, _say(world, host, run, verb, details))
     elif verb in ("hold", "redo"):
         failed = [step.id for step in run.state.steps.values() if step.status == "failed"]
@@ -161,6 +163,9 @@ def _sensible(world: World, run: Run, question: Question) -> Doc:
         choice = "release" if world.random.random() < 0.9 else "abort"
     elif not question.choices:
         choice = "go on"
+    elif question.facts:
+        choice = "give" if world.random.random() < 0.8 else "stop"
+        details["data"] = {fact: {"v": 1, "ok": True} for fact in question.facts}
     elif question.kind == "task":
         choice = "done" if world.random.random() < 0.8 else "cannot"
         details["data"] = {"v": world.random.choice((1, 1, 1, -1)), "ok": True}
