@@ -603,6 +603,33 @@ BAD = {
         "L14",
         lambda: Log(A).start("a").ask().answer("finish").add(ev.FinishAccepted(1, {"a": "so"})),
     ),
+    "a fact from a person that is forgotten": (
+        "L15",
+        lambda: (
+            Log(A, goal={"text": "g", "want": ["x"]})
+            .run("a")
+            .add(
+                ev.QuestionAsked(id="q1", kind="planner", text="?", choices=["give"], facts=["x"]),
+                ev.QuestionAnswered(id="q1", choice="give", actor="me", data=7),
+                ev.GoalCheckStarted(),
+                ev.GoalChecked(False, ["x is wanted"]),
+            )
+        ),
+    ),
+    "gave up while a person is asked": (
+        "L15",
+        lambda: (
+            Log(A)
+            .add(ev.QuestionAsked(id="q1", kind="planner", text="?"))
+            .ask()
+            .answer("give_up")
+            .add(ev.StopDecided("failed", "no way", origin="planning"))
+        ),
+    ),
+    "asked again though it waits": (
+        "I52",
+        lambda: Log(A).start("a").ask().answer("wait").add(ev.PlannerWaits(2)).ask(),
+    ),
     "finished by nobody": ("I6", lambda: Log(A).run("a").add(ev.FinishAccepted(1))),
     "waits by nobody": ("I6", lambda: Log(A).run("a").add(ev.PlannerWaits(1))),
     "planner while paused": ("I18", lambda: Log().add(ev.RunPaused("me")).ask()),
