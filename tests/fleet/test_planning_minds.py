@@ -17,6 +17,7 @@ from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.sandbox import choose
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
+from leadhand.models.talk import Told
 from leadhand.testing.models import Price, ScriptedModel
 from leadhand.workers.processes import Processes
 from tests.fleet.places import commit_all, write
@@ -99,7 +100,7 @@ async def test_an_outage_of_minutes_is_waited_out_as_long_as_the_provider_says(m
         slept.append(pause)
 
     monkeypatch.setattr("leadhand.fleet.planning.patience.asyncio.sleep", sleep)
-    monkeypatch.setattr("leadhand.fleet.planning.minds.as_text", str)
+    monkeypatch.setattr("leadhand.fleet.planning.minds.question", lambda doc: Told(str(doc)))
     down = [ModelFailure("transient", "overloaded")] * 5
     busy = [ModelFailure("rate_limited", "later", retry_after_s=400.0)]
     mind = ModelMind(Client([ScriptedModel([*down, *busy, done()])]))
