@@ -3,6 +3,7 @@
 import pytest
 
 from leadhand import (
+    Ask,
     Finish,
     Goal,
     GoalPlanner,
@@ -15,6 +16,7 @@ from leadhand import (
     worker,
 )
 from leadhand.core import events as ev
+from leadhand.errors import PlanInvalid
 from leadhand.testing import ScriptedModel, ScriptedPlanner, scripted, simulate
 
 
@@ -260,3 +262,38 @@ def test_a_persons_document_may_give_literals():
     step = {"id": "c", "worker": "clean", "parameters": {"raw": [9]}}
     done = simulate({"goal": {"text": "g", "want": ["table"]}, "steps": [step]}, [able["clean"]])
     assert done.outcome.status == "succeeded"
+
+
+@pytest.mark.parametrize("passed_on", [True, False])
+def test_what_a_person_gave_is_there(passed_on):
+    """Its value may be passed on; another one in its place is an invention."""
+    able = workers()
+
+    async def plan(view):
+        if not view.answers:
+            return Ask("What are the rows?", ("give",), facts=("raw",))
+        if "c" not in view.results:
+            data = view.answers[0]["data"]["raw"] if passed_on else [9]
+            return Propose([{"id": "c", "worker": "clean", "parameters": {"raw": data}}])
+        return Finish(view.results["c"])
+
+    done = simulate(
+        Goal(text="g", want=("table",)),
+        list(able.values()),
+        Hybrid(plan),
+        answers=lambda _question: ("give", {"raw": [3, 1, 2]}),
+    )
+    assert done.outcome.status == "succeeded"
+    assert done.violations == ()
+    assert able["clean"].calls[0].parameters == {"raw": [3, 1, 2]}
+    assert ("c" in [step.id for step in done.outcome.steps]) == passed_on
+
+
+def test_a_step_that_gives_fewer_facts_does_not_move_them():
+    """Where a fact is in the data is its worker's to say; narrowing leaves the others out."""
+    both = scripted("both", [{"x": 1, "y": 2}], gives=("x", "y"))
+    step = {"id": "a", "worker": "both", "gives": "x"}
+    done = simulate({"goal": {"text": "g", "want": ["x"]}, "steps": [step]}, [both])
+    assert (done.outcome.status, done.outcome.result) == ("succeeded", 1)
+    with pytest.raises(PlanInvalid, match='the goal wants "y", and no step gives it'):
+        simulate({"goal": {"text": "g", "want": ["y"]}, "steps": [step]}, [both])
