@@ -12,6 +12,7 @@ from temporalio import workflow
 from temporalio.testing import ActivityEnvironment
 
 from leadhand import Agent, Context, Goal, Lead, Policy, worker
+from leadhand.app.distributed import engine_of
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.effects import StartAttempt
@@ -145,6 +146,20 @@ async def test_an_engine_heartbeats_while_its_log_is_away(what):
     else:
         await environment(away).run(engine.project, Batch("r", lines, heartbeat_s=0.2))
     assert away.beats >= 2
+
+
+async def test_an_engine_without_the_planner_of_a_document_says_so():
+    """The run hears it as a planner that failed, so that a person is asked in the end."""
+    store = MemoryStore()
+    lead = Lead([large], store=store, planners={"ours": lambda _view: None})
+    plan = {"planner": "ours", "steps": [{"id": "a", "worker": "large"}]}
+    await lead.run(plan, run_id="r")
+    last = store.read("r")[-1]
+    engine = engine_of(Lead([large], store=store), store)
+    look = Look("r", Place(last.seq, last.hash.hex()), 30.0, call=2, epoch=9, why="surprise")
+    answer = await environment(Away(store)).run(engine.plan, look)
+    assert answer.answer is None
+    assert 'revised by "ours", which was not given' in answer.reason
 
 
 async def test_a_machine_with_another_version_has_the_step_wait_for_one_that_has_it():
