@@ -141,7 +141,7 @@ class Person:
         if question.kind == "unseen":  # somebody has looked
             done = self.world.done.get(question.step)
             return ("done", done) if done is not None else "retry"
-        if self.kind != "stop" and not self.early and (way := self.world.way()):
+        if not self.early and (way := self.world.way()):
             self.early = f"{question.text} (left: {', '.join(way.names)})"
         return self._answer(question)
 
