@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.external import data, evals
 from tests.support.need import need
 
-MENDING = pytest.mark.xfail(reason="the faults of issue 14 are being mended", strict=False)
-
-
-def _suite(name: str) -> Any:
-    return pytest.param(name, marks=MENDING if name in ("graphs", "iterative") else ())
-
 
 @pytest.mark.slow
 @pytest.mark.sim
-@pytest.mark.parametrize("name", [_suite(name) for name in evals.SUITES])
+@pytest.mark.parametrize("name", list(evals.SUITES))
 def test_every_figure_is_reached(name):
     """Each line of the table that has a goal meets it."""
     folder = data.folder(evals.SUITES[name].folder)

@@ -146,3 +146,32 @@ def test_parts_that_wait_for_a_failed_part_are_done_after_it_is_replaced(mode, b
     done = simulate(goal, [at_once, split, part, merge, in_parts, summarise])
     assert (done.outcome.result, done.violations) == ("[1, 2, 3]", ())
     assert len(calls) == 3 + sum(busy.values())
+
+
+def test_what_a_person_has_looked_at_is_known():
+    """A lost attempt of a payment may have happened, until a person says retry."""
+    lost = [FailedAttempt("pay", 1, "pay", Failure("lost", "gone", "unknown"))]
+    then = [*lost, FailedAttempt("pay", 2, "pay", Failure("transient", "busy"))]
+    other = [*lost, FailedAttempt("pay", 2, "bank", Failure("transient", "busy"))]
+    pay = Operator(name="pay", worker="pay", gives=("paid",))
+    for failed, worker_, happened in (
+        (lost, "pay", True),
+        (then, "pay", False),
+        (other, "bank", True),
+    ):
+        step = StepView("pay", worker_, "", "failed", attempts=len(failed), planned={})
+        view = PlannerView(
+            run="r",
+            goal=Goal(want=("paid",)),
+            call=2,
+            why="report",
+            failed_attempts=tuple(failed),
+            timeline=(step,),
+        )
+        world = World({}, {}, [], {"pay": failed})
+        (record,) = [
+            each
+            for (name, _), each in past(view, world, Operators([pay]), 0).records.items()
+            if name == "pay"
+        ]
+        assert record.happened is happened

@@ -155,8 +155,11 @@ def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -
             text = _input_of_step(step, own, true, view, changing)
         failed = [each for each in world.failures.get(step.id, ()) if _counts(each, counted)]
         for each in failed:
-            _add(found, operator_name(each.worker, step.action), text, each, operators)
-            failing.add(operator_name(each.worker, step.action))
+            doer = operator_name(each.worker, step.action)
+            _add(
+                found, doer, text, each, operators, happened=_may_have_happened(each, step, failed)
+            )
+            failing.add(doer)
         if step.status == "succeeded":
             found.records.pop((name, text), None)
             gives = given(step.id, promised(step, view.catalog, "gives"))
@@ -195,9 +198,31 @@ def _input_of_step(
     return _digest(operator, step.planned.get("parameters") or {}, others, view, changing)
 
 
-def _add(found: Past, name: str, text: str, each: FailedAttempt, operators: Operators) -> None:
+def _may_have_happened(
+    each: FailedAttempt, step: StepView, failed: Iterable[FailedAttempt]
+) -> bool:
+    """Whether an attempt may have had its effect, as far as is known now.
+
+    What is not idempotent is tried again by the same worker only after a probe or a person has
+    said that it did not happen: a later attempt of the step tells that it is known.
+    """
+    if each.failure.effect == "none":
+        return False
+    later = any(other.worker == each.worker and other.attempt > each.attempt for other in failed)
+    return not later and not (step.worker == each.worker and step.attempts > each.attempt)
+
+
+def _add(
+    found: Past,
+    name: str,
+    text: str,
+    each: FailedAttempt,
+    operators: Operators,
+    *,
+    happened: bool,
+) -> None:
     failure, before = each.failure, found.records.get((name, text))
-    happened = failure.effect != "none" or bool(before and before.happened)
+    happened = happened or bool(before and before.happened)
     count = before.failures + 1 if before else 1
     found.records[name, text] = Record(count, failure, each.step, happened)
     operator = operators.by_name.get(name)

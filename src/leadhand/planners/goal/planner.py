@@ -37,7 +37,7 @@ from leadhand.planners.goal.relaxed import explore
 from leadhand.planners.goal.search import NODES_MAX
 from leadhand.planners.goal.steps import Names, Writer, expected, tidy
 from leadhand.planners.goal.task import Task
-from leadhand.planners.goal.world import SETTLED, World, fold, promised
+from leadhand.planners.goal.world import ANSWER, HAVE, SETTLED, World, fold, promised
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -53,6 +53,8 @@ STICKY = 1.05
 """How much dearer than a new plan the last one may be and still be kept."""
 WHOLE, NEXT_STEP = "whole", "next_step"
 IDLE = ("waiting", "ready")
+OTHERWISE = {HAVE: "the goal", ANSWER: "a person"}
+"""Where facts come from that no step gave."""
 WAY_MAX = 200
 """Steps of a plan that are shown and remembered."""
 
@@ -254,24 +256,26 @@ def _finish(scene: Scene) -> Decision:
     if running:
         return Wait(f"{because}; waiting for {listed(running)}", scene.notes.to_doc())
     # The run's result is read from the steps that gave the facts; it is not told twice.
-    return Finish(None, because, scene.notes.to_doc(), _given_up(scene))
+    return Finish(None, because, scene.notes.to_doc(), _given_up(scene, None))
 
 
-def _given_up(scene: Scene, steps: Iterable[Doc] = ()) -> dict[str, str]:
+def _given_up(scene: Scene, steps: Iterable[Doc] | None) -> dict[str, str]:
     """Steps that failed, were skipped or are not needed any more, each with the reason.
 
-    `steps` are the new ones: what one of them takes the place of is not given up.
+    `steps` are those that are proposed: what one of them takes the place of is not given up, and
+    what is under way goes on. None: this is the end, and what has not started is not needed.
     """
-    replaced, found = {doc.get("supersedes") for doc in steps}, {}
+    replaced, found = {doc.get("supersedes") for doc in steps or ()}, {}
     for step in scene.view.timeline:
         over = step.status in ("failed", "skipped")
-        if step.id in replaced or not (over or (not steps and step.status not in SETTLED)):
+        if step.id in replaced or not (over or (steps is None and step.status not in SETTLED)):
             continue
         gives = promised(step, scene.view.catalog, "gives")
         others = [fact for fact in gives if fact in scene.world.facts]
         if others:
             versions = sorted({scene.world.facts[fact].version for fact in others})
-            found[step.id] = f"{listed(others)} came from {listed(versions)}"
+            names = [OTHERWISE.get(version, version) for version in versions]
+            found[step.id] = f"{listed(others)} came from {listed(names)}"
         elif gives:
             found[step.id] = f"{listed(gives)} is not needed for {listed(scene.wanted)}"
         else:
