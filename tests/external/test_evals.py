@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.external import data, evals
+from tests.external import data, dialogues, evals
 from tests.support.need import need
 
 
@@ -53,3 +53,17 @@ def test_parts_are_drawn_by_the_seed(monkeypatch):
     assert len(set(seen[0])) == 5
     assert max(seen[0]) > 100
     assert seen[2] == list(range(1000))
+
+
+def test_a_plan_on_one_line_is_judged_as_on_many():
+    """17 calls on one line got feedback that named no need: the figure that other data missed."""
+    need(evals.there("dialogues"), str(data.folder("planbench")))
+    rows = [row for row in dialogues.cases() if any(not each["valid"] for each in row["rounds"])]
+    for row in rows[:3]:
+        rounds = [
+            {**each, "plan": [" ".join(f"({call})" for call in dialogues.calls_of(each["plan"]))]}
+            for each in row["rounds"]
+            if each["plan"]
+        ]
+        lines = evals.dialogues_lines([dialogues.play({**row, "rounds": rounds})])
+        assert [line for line in lines if not line.met] == []
