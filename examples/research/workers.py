@@ -86,7 +86,7 @@ async def measure_one(part: dict, context: Context) -> dict:
     return measured(part)
 
 
-@worker(gives="merged", cost=0.1, check=lambda usage: len(usage) > 0)
+@worker(gives="usage", cost=0.1, check=lambda usage: len(usage) > 0)
 async def merge(measures: list[dict]) -> list[dict]:
     """Put the stations together, the worst one first."""
     await asyncio.sleep(SLOW_S)

@@ -56,7 +56,7 @@ def prepared_plan(console: Console, plan: str, options: Doc) -> Prepared:
     """A plan as `leadhand apply` would run it, checked."""
     from leadhand.cli.run import prepare_plan
 
-    rest = {"concurrency": None, "review": False}
+    rest = {"concurrency": None, "review": False, "no_input": False}
     return prepare_plan(console, plan, {**options, **rest}, running=False)
 
 
