@@ -153,10 +153,8 @@ class Book:
         """The kind of the planner's last answer, until something follows from it."""
         self.by_people: set[str] = set()
         """Facts that people gave, and that nothing may have dropped since."""
-        self.waits = False
-        """Whether the planner's last answer was to wait."""
-        self.changed = False
-        """Whether anything has changed since the planner was asked last."""
+        # Whether the planner's last answer was to wait; whether anything changed since it was asked.
+        self.waits = self.changed = False
         self.done_before: set[bytes] = set()
         """What was ever started: worker, action and parameters."""
         self.named: dict[str, list[tuple[str, bool]]] = {}

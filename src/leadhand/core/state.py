@@ -174,8 +174,7 @@ class State:
         self.run = ""
         self.started: ev.RunStarted | None = None
         self.started_at = self.last_at = 0
-        self.owner = 0
-        self.seq = 0
+        self.owner = self.seq = 0
         self.consults_reports = False
         self.catalog = Catalog()
         self.policy = Policy()
@@ -228,9 +227,8 @@ class State:
         """Those of them that failed since the last revision."""
         # `undoable`: steps that succeeded and say how they are undone.
         self.succeeded = self.undoable = 0
-        self.spent = 0.0
+        self.spent = self.reserved = 0.0
         self.models = Calls()
-        self.reserved = 0.0
         self.paused = False
         self.stopping: ev.StopDecided | None = None
         self.finish: Doc | None = None
