@@ -153,7 +153,7 @@ class Book:
         """The kind of the planner's last answer, until something follows from it."""
         self.by_people: set[str] = set()
         """Facts that people gave, and that nothing may have dropped since."""
-        # Whether the planner's last answer was to wait; whether anything changed since it was asked.
+        # Whether the planner's last answer was to wait, and whether anything changed since then.
         self.waits = self.changed = False
         self.done_before: set[bytes] = set()
         """What was ever started: worker, action and parameters."""
