@@ -18,7 +18,7 @@ def whole_plan(view: PlannerView) -> Decision:
         return Propose(five_steps(view), final=True, because="five steps lead to a comparison")
     gone = [found for found in view.results.values() if found.get("open") is False]
     if gone:
-        return nothing_to_compare(gone[0])
+        return nothing_to_compare(view, gone[0])
     if view.steps["read_a"].status == "failed":
         return compare_brochures(view)
     return GiveUp(f"nothing is known about this: {view.why}")
@@ -52,10 +52,12 @@ def compare_brochures(view: PlannerView) -> Decision:
     return Propose(steps, final=True, because="A's pricing page is gone; both have brochures")
 
 
-def nothing_to_compare(gone: dict) -> Decision:
-    """A search went well, and what it found makes the rest pointless."""
+def nothing_to_compare(view: PlannerView, gone: dict) -> Decision:
+    """A search went well, and what it found makes the rest pointless: it is dropped, by name."""
     note = f"{gone['firm']} is no more: {gone['note']}. There is nothing to compare."
-    return Finish(note, because=f"{gone['firm']} is no more")
+    because = f"{gone['firm']} is no more"
+    open_ = [step.id for step in view.steps.values() if step.status in ("waiting", "ready")]
+    return Finish(note, because=because, drop=dict.fromkeys(open_, because))
 
 
 def searched(ident: str, firm: str) -> dict:
