@@ -156,7 +156,7 @@ def _verdict(
     accepted = isinstance(decision, Propose)
     if accepted and form == "list":
         # A list has no last word: whether its end is the goal is judged where it ends.
-        world = fold(view, {})
+        world = fold(view)
         accepted = not ends_short(list(decision.steps), view, world)
     sent = model.requests[1].turns[-1].text if len(model.requests) > 1 else ""
     return Verdict(accepted, recorded["valid"], _names(sent, recorded["feedback"] or ""), sent)
