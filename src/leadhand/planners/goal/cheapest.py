@@ -6,8 +6,9 @@ chosen already counts as nearly free, so that others lean on it, and then each c
 left out once, to see whether the others do better without it. Where a lower bound leaves room for
 a cheaper plan, a short exact search looks for one.
 
-Where something is dropped, `search` finds a first plan; less greedy searches with a few times
-its nodes then try to undercut it.
+Where something is dropped, the same plan will do if it can be put in an order in which nothing is
+missed. Else `search` finds a first plan; less greedy searches with a few times its nodes then try
+to undercut it.
 """
 
 from __future__ import annotations
@@ -51,6 +52,46 @@ def cheapest(task: Task, nodes_max: int = NODES_MAX) -> Generator[None, None, Wa
     if plan is None:
         return Way(None, proved=True)
     return Way((yield from undercut(task, plan)))
+
+
+def sequence(task: Task) -> Generator[None, None, list[int] | None]:
+    """A plan for a task with drops, where one that pays no heed to them can be put in order.
+
+    No plan can undercut what the problem without drops costs, so there is nothing to search for.
+    None where the order does not come out: that proves nothing.
+    """
+    free = task.without_drops()
+    plan = _relaxed(free, free.prices)
+    first = None if plan is None else in_order(task, plan)
+    if first is None:
+        return None
+    way = yield from cheapest(free)
+    better = None if way.plan is None else in_order(task, way.plan)
+    return first if better is None or task.price(better) > task.price(first) else better
+
+
+def in_order(task: Task, plan: Sequence[int]) -> list[int] | None:
+    """Operators in an order in which none takes away what a later one or the goal needs."""
+    left = list(plan)
+    users = [0] * len(task.facts)
+    for fact in (*task.goal, *(need for each in left for need in task.needs[each])):
+        users[fact] += 1
+    state, found = task.start, []
+    while left:
+        for place, each in enumerate(left):
+            if state & task.need_bits[each] != task.need_bits[each]:
+                continue
+            own = task.need_bits[each]
+            if all(users[fact] <= (own >> fact & 1) for fact in task.drops[each]):
+                break
+        else:
+            return None
+        each = left.pop(place)
+        for fact in task.needs[each]:
+            users[fact] -= 1
+        state = task.after(state, each)
+        found.append(each)
+    return found if task.works(found) else None
 
 
 def _searched(task: Task, nodes_max: int) -> Generator[None, None, Way]:

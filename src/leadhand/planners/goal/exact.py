@@ -35,7 +35,6 @@ WORK_MAX = 1_500_000
 UNDERCUT_NODES_MAX = 300
 UNDERCUT_MAX = 60_000
 """Nodes, and operators looked at, to find a cheaper plan than a cheap one."""
-UNDERCUT_OPERATORS_MAX = 300
 LESS = 0.005
 """The least share by which it must be cheaper: rounds for less are not worth their time."""
 START = -1
@@ -90,7 +89,8 @@ def within(task: Task, cost: float, nodes_max: int) -> Generator[None, None, Ans
 def undercut(task: Task, plan: list[int]) -> Generator[None, None, list[int]]:
     """The plan, or a cheaper one found by a short search, where nothing is dropped."""
     best, work = plan, _Work(UNDERCUT_NODES_MAX, UNDERCUT_MAX)
-    while len(task.operators) <= UNDERCUT_OPERATORS_MAX and not work.over:
+    # A bound takes about as many rounds over the operators as the plan has steps.
+    while len(task.operators) * len(plan) <= UNDERCUT_MAX // 4 and not work.over:
         limit = task.price(best) * (1 - LESS) - CLOSE
         answer = yield from _over_cuts(task, task.prices, limit, work)
         if answer.plan is None:

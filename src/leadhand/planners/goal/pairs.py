@@ -25,38 +25,49 @@ class Pairs:
         for fact in members(task.start):
             self.mates[fact] = task.start
         self.used: list[int] = []
+        self._ever = 0
+        """Facts that can ever be true."""
         self._spread()
 
     def _spread(self) -> None:
+        """Apply every operator until nothing is new; one only again after its needs have moved."""
         task = self.task
-        rest, used = list(range(len(task.operators))), []
-        changed = True
-        while changed:
-            changed = False
-            possible = [number for number in rest if self.possible(task.need_bits[number])]
-            if possible:
-                rest = [number for number in rest if number not in set(possible)]
-                used += possible
-            for number in used:
-                changed |= self._apply(number)
+        self._ever = task.start
+        idle = [number for number in range(len(task.operators)) if task.needs[number]]
+        waiting = set(idle)
+        used: set[int] = set()
+        due = dict.fromkeys(range(len(task.operators)))
+        while due:
+            moved: set[int] = set()
+            for number in due:
+                if number in waiting:
+                    if not self.possible(task.need_bits[number]):
+                        continue
+                    waiting.discard(number)
+                used.add(number)
+                self._apply(number, moved)
+            due = dict.fromkeys(sorted({n for fact in moved for n in task.needers[fact]}))
+            if moved:
+                due |= dict.fromkeys(task.free)
         self.used = sorted(used)
 
-    def _apply(self, number: int) -> bool:
-        """Let an operator bring facts together; whether anything is new."""
+    def _apply(self, number: int, moved: set[int]) -> None:
+        """Let an operator bring facts together; `moved` gets the facts that have new mates."""
         task, mates = self.task, self.mates
-        beside = -1 if task.needs[number] else _ever(mates)
+        beside = -1 if task.needs[number] else self._ever
         for need in task.needs[number]:
             beside &= mates[need]
         beside = beside & task.keep_bits[number] | task.give_bits[number]
-        found = False
+        self._ever |= beside
         for fact in task.gives[number]:
             new = beside & ~mates[fact]
             if new:
-                found = True
+                moved.add(fact)
                 mates[fact] |= new
+                bit = 1 << fact
                 for other in members(new):
-                    mates[other] |= 1 << fact
-        return found
+                    mates[other] |= bit
+                    moved.add(other)
 
     def possible(self, facts: int) -> bool:
         """Whether facts go together, two by two."""
@@ -70,10 +81,3 @@ class Pairs:
             for other in members(goal & ~self.mates[fact]):
                 return names[fact], names[other]
         return None
-
-
-def _ever(mates: list[int]) -> int:
-    found = 0
-    for each in mates:
-        found |= each
-    return found

@@ -26,7 +26,7 @@ import msgspec
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait
 from leadhand.core.wording import listed
 from leadhand.planners.goal import explain, methods, notes
-from leadhand.planners.goal.cheapest import cheapest
+from leadhand.planners.goal.cheapest import cheapest, sequence
 from leadhand.planners.goal.exact import CLOSE, within
 from leadhand.planners.goal.memory import Past, Prices, advice, informed, past, priced, prices
 from leadhand.planners.goal.notes import Asked, Notes, Said
@@ -165,12 +165,16 @@ class GoalPlanner:
         if task is None:
             return _unreached(scene)
         kept = _kept(scene, task)
+        if (lean := task.distinct(kept or ())) is not task:
+            task, kept = lean, _kept(scene, lean)
         mark = _market(scene)
         same, scene.notes.prices = mark == scene.notes.prices, mark
         if task.drops_something:
             # As long as all goes as foreseen, what was found is as good as it was.
             if kept is not None and same and _affordable(kept, task, scene):
                 return [task.operators[each] for each in kept]
+            if (easy := await _in_turns(sequence(task))) is not None:
+                return await self._chosen(scene, task, easy, kept)
             pairs = Pairs(task)
             if (clash := pairs.clash()) is not None:
                 return NoPlan(explain.impossible(clash))
@@ -182,7 +186,12 @@ class GoalPlanner:
         if way.plan is None:
             told = f"no plan was found among {way.nodes} states, and there are more"
             return NoPlan(told, proved=False)
-        plan = way.plan
+        return await self._chosen(scene, task, way.plan, kept)
+
+    async def _chosen(
+        self, scene: Scene, task: Task, plan: list[int], kept: list[int] | None
+    ) -> list[Operator] | NoPlan:
+        """The plan, the last one where it is about as good, or one that the budget allows."""
         if (
             kept is not None
             and task.price(kept) <= STICKY * task.price(plan)

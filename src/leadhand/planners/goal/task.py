@@ -7,6 +7,7 @@ seen states costs little.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,6 +64,24 @@ class Task:
         some = [self.operators[number] for number in numbers]
         prices = {self.operators[n].name: price for n, price in enumerate(self.prices)}
         return Task(some, prices, self.true, self.wanted)
+
+    def distinct(self, keep: Collection[int] = ()) -> Task:
+        """The same task with the cheapest of operators that need, give and drop the same."""
+        least: dict[tuple[int, int, int], int] = {}
+        for number, price in enumerate(self.prices):
+            key = self.need_bits[number], self.give_bits[number], self.keep_bits[number]
+            other = least.setdefault(key, number)
+            if price < self.prices[other]:
+                least[key] = number
+        chosen = {*least.values(), *keep}
+        return self if len(chosen) == len(self.operators) else self.only(sorted(chosen))
+
+    def without_drops(self) -> Task:
+        """The same task in which nothing is ever taken away."""
+        free = copy(self)
+        free.drops = [()] * len(self.drops)
+        free.keep_bits = [-1] * len(self.keep_bits)
+        return free
 
     def _codes(self, names: Iterable[str]) -> tuple[int, ...]:
         facts = self.facts
