@@ -88,6 +88,10 @@ CASES = [
     _ours("postgres", 300, 100, "postgres_commits"),
     Case("deciding", "leadhand deciding", "deciding", "few", 400, 400),
     Case("deciding2000", "leadhand deciding2000", "deciding", "many", 2000, 2000),
+    Case("dropping", "leadhand dropping", "deciding", "dropped", 400, 400),
+    Case("dropping2000", "leadhand dropping2000", "deciding", "dropped", 2000, 2000),
+    Case("contended", "leadhand contended", "deciding", "contended", 400, 400),
+    Case("contended2000", "leadhand contended2000", "deciding", "contended", 2000, 2000),
 ]
 FULL = [
     _langgraph("fanout", 10_000, 10_000, "async", label="large "),
@@ -151,6 +155,30 @@ GOALS = [
     Goal(
         *("deciding2000", "a decision, 2,000 workers that all matter, scaled", "alone"),
         most=250,
+        field="ratio",
+        unit="ms",
+    ),
+    Goal(
+        *("dropping", "a decision, 400 workers that use up what they need, scaled", "alone"),
+        most=92,
+        field="ratio",
+        unit="ms",
+    ),
+    Goal(
+        *("dropping2000", "a decision, 2,000 that use up what they need, scaled", "alone"),
+        most=660,
+        field="ratio",
+        unit="ms",
+    ),
+    Goal(
+        *("contended", "a decision, 400 that use up what others need, scaled", "alone"),
+        most=120,
+        field="ratio",
+        unit="ms",
+    ),
+    Goal(
+        *("contended2000", "a decision, 2,000 that use up what others need, scaled", "alone"),
+        most=660,
         field="ratio",
         unit="ms",
     ),

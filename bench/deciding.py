@@ -1,7 +1,9 @@
 """How long the goal planner takes for a decision, against a loop of a million additions.
 
 `few`: 10 workers that matter among `--size` that do not. `many`: as many that all matter, in
-layers of ten with two ways to every fact. The figure is in milliseconds on a machine whose
+layers of ten with two ways to every fact. `dropped`: as many that all matter and use up what they
+need, in five columns. `contended`: the same over twenty layers in which several want the same fact,
+so that it has to be given more than once. The figure is in milliseconds on a machine whose
 `sum(range(10**6))` takes 20 ms: measured in the same process, before and after, and scaled.
 """
 
@@ -22,7 +24,9 @@ TURNS = 7
 LOOP_MS = 20.0
 
 
-def worker(name: str, needs: tuple[str, ...], gives: str, cost: float) -> WorkerSpec:
+def worker(
+    name: str, needs: tuple[str, ...], gives: str, cost: float, drops: tuple[str, ...] = ()
+) -> WorkerSpec:
     """One worker with one action."""
     schema = {
         "type": "object",
@@ -30,7 +34,7 @@ def worker(name: str, needs: tuple[str, ...], gives: str, cost: float) -> Worker
         "required": list(needs),
         "additionalProperties": False,
     }
-    offer = Offer(parameters=schema, needs=needs, gives=(gives,), cost=cost)
+    offer = Offer(parameters=schema, needs=needs, gives=(gives,), cost=cost, drops=drops)
     return WorkerSpec(name=name, offers={"": offer})
 
 
@@ -56,6 +60,32 @@ def many(size: int) -> list[WorkerSpec]:
     return [*found, worker("end", tuple(f"f{last}_{place}" for place in range(5)), "s10", 1.0)]
 
 
+def dropped(size: int) -> list[WorkerSpec]:
+    """Five columns of facts; whoever goes from one to the next uses it up."""
+    found = []
+    for i in range(size - 1):
+        layer, place = divmod(i // 2, 5)
+        needs = (f"f{layer}_{place}",) if layer else ("s0",)
+        drops = needs if layer else ()
+        found.append(worker(f"w{i}", needs, f"f{layer + 1}_{place}", 1.0 + i % 3, drops))
+    last = (size - 2) // 10
+    return [*found, worker("end", tuple(f"f{last}_{place}" for place in range(5)), "s10", 1.0)]
+
+
+def contended(size: int, layers: int = 20) -> list[WorkerSpec]:
+    """Layers of five facts, each given from facts of the layer before that it uses up."""
+    found = []
+    for i in range(size - 1):
+        layer, place, source = i % layers, i // layers % 5, (i * 7 + i % layers) % 5
+        needs = (f"f{layer}_{source}",) if layer else ("s0",)
+        drops = needs if layer else ()
+        found.append(worker(f"w{i}", needs, f"f{layer + 1}_{place}", 1.0 + i % 3, drops))
+    return [*found, worker("end", tuple(f"f{layers}_{place}" for place in range(5)), "s10", 1.0)]
+
+
+SHAPES = {"few": few, "many": many, "dropped": dropped, "contended": contended}
+
+
 def loop_ms() -> float:
     """The yardstick."""
     start = perf_counter()
@@ -65,8 +95,8 @@ def loop_ms() -> float:
 
 def main() -> None:
     """Decide a few times, with a new planner each time: nothing is remembered."""
-    given = arguments(["few", "many"])
-    specs = few(given.size) if given.shape == "few" else many(given.size)
+    given = arguments(list(SHAPES))
+    specs = SHAPES[given.shape](given.size)
     view = PlannerView("r", Goal(want=("s10",), have={"s0": 1}), 1, "start", params={"s0": 1})
     took, loops = [], [loop_ms() for _ in range(3)]
     for _ in range(TURNS):

@@ -31,6 +31,8 @@ WORK_MAX = 30_000
 ROUNDS_MAX = 4
 CHOSEN = 0.01
 """The share of its price that an operator counts for once it is chosen."""
+NEAR = 1.005
+"""How much dearer than the cheapest without drops a plan may be that is taken without a search."""
 FURTHER = (2.0, 1.0)
 """Weights of the searches that try to undercut the first plan."""
 
@@ -58,7 +60,7 @@ def sequence(task: Task) -> Generator[None, None, list[int] | None]:
     """A plan for a task with drops, where one that pays no heed to them can be put in order.
 
     No plan can undercut what the problem without drops costs, so there is nothing to search for.
-    None where the order does not come out: that proves nothing.
+    None where the order does not come out, or only that of a dearer one: that proves nothing.
     """
     free = task.without_drops()
     plan = _relaxed(free, free.prices)
@@ -66,8 +68,10 @@ def sequence(task: Task) -> Generator[None, None, list[int] | None]:
     if first is None:
         return None
     way = yield from cheapest(free)
-    better = None if way.plan is None else in_order(task, way.plan)
-    return first if better is None or task.price(better) > task.price(first) else better
+    if way.plan is None:
+        return None
+    better = in_order(task, way.plan) or first
+    return better if task.price(better) <= NEAR * task.price(way.plan) else None
 
 
 def in_order(task: Task, plan: Sequence[int]) -> list[int] | None:
@@ -78,13 +82,8 @@ def in_order(task: Task, plan: Sequence[int]) -> list[int] | None:
         users[fact] += 1
     state, found = task.start, []
     while left:
-        for place, each in enumerate(left):
-            if state & task.need_bits[each] != task.need_bits[each]:
-                continue
-            own = task.need_bits[each]
-            if all(users[fact] <= (own >> fact & 1) for fact in task.drops[each]):
-                break
-        else:
+        place = next((i for i, each in enumerate(left) if _harmless(task, each, state, users)), -1)
+        if place < 0:
             return None
         each = left.pop(place)
         for fact in task.needs[each]:
@@ -92,6 +91,14 @@ def in_order(task: Task, plan: Sequence[int]) -> list[int] | None:
         state = task.after(state, each)
         found.append(each)
     return found if task.works(found) else None
+
+
+def _harmless(task: Task, operator: int, state: int, users: Sequence[int]) -> bool:
+    """Whether an operator can be done now and takes away nothing that another one uses."""
+    own = task.need_bits[operator]
+    return state & own == own and all(
+        users[fact] <= (own >> fact & 1) for fact in task.drops[operator]
+    )
 
 
 def _searched(task: Task, nodes_max: int) -> Generator[None, None, Way]:
@@ -103,6 +110,8 @@ def _searched(task: Task, nodes_max: int) -> Generator[None, None, Way]:
         room = min(3 * first.nodes + 200, nodes_max)
         found = yield from search(task, weight=weight, nodes_max=room, below=task.price(plan))
         nodes += found.nodes
+        if found.plan is None and found.nodes >= room:
+            break  # A search that is less greedy still would take longer.
         plan = task.lean(found.plan) if found.plan else plan
     return Way(plan, nodes=nodes)
 

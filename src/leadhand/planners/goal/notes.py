@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +27,8 @@ class Asked(msgspec.Struct):
     facts: list[str]
     failures: int = 0
     """How many attempts had failed by then."""
+    results: int = 0
+    """How many steps had succeeded by then."""
 
 
 class Notes(msgspec.Struct, omit_defaults=True):
@@ -85,13 +86,6 @@ def said(view: PlannerView, notes: Notes) -> Said:
     return found
 
 
-def awaited(view: PlannerView, notes: Notes, facts: Iterable[str]) -> bool:
-    """Whether a person was asked for these facts, and has not answered yet."""
-    heard = Counter(answer.get("question", "") for answer in view.answers)
-    for asked in notes.asked:
-        if not heard[asked.question]:
-            if set(facts) <= set(asked.facts):
-                return True
-        else:
-            heard[asked.question] -= 1
-    return False
+def awaited(view: PlannerView, facts: Iterable[str]) -> bool:
+    """Whether a person has been asked for these facts, and the question is still open."""
+    return any(set(facts) <= set(each.get("facts") or ()) for each in view.questions)

@@ -375,11 +375,13 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
         question += f" Can you give {listed(missing)}?"
     if proved and not (failed or unknown):
         return GiveUp(why, kept.to_doc())
-    if notes.awaited(scene.view, kept, missing):
-        return Propose((), because=f"waiting for an answer; {why}", notes=kept.to_doc())
-    if any(each.question == question for each in kept.asked):
+    if missing and notes.awaited(scene.view, missing):
+        return Wait(f"waiting for an answer; {why}", kept.to_doc())
+    # What was asked is asked again only when something has happened since.
+    asked = Asked(question, list(missing), len(scene.view.failed_attempts), len(scene.view.results))
+    if asked in kept.asked:
         return GiveUp(why, kept.to_doc())
-    kept.asked.append(Asked(question, list(missing), len(scene.view.failed_attempts)))
+    kept.asked.append(asked)
     choices = (notes.GIVE, *([notes.RETRY] if failed else []), notes.STOP)
     return Ask(question, choices, kept.to_doc(), facts=tuple(missing))
 

@@ -37,43 +37,45 @@ def explore(task: Task, state: int, prices: Sequence[float], *, whole: bool = Fa
     """Spread from a state until the goal is reached, or (`whole`) as far as it goes."""
     cost = [inf] * len(task.facts)
     giver = [NOBODY] * len(task.facts)
-    needs, gives, needers = task.needs, task.gives, task.needers
-    missing = [len(each) for each in needs]
+    gives, needers = task.gives, task.needers
+    missing = task.need_counts.copy()
     paid = list(prices)
     heap: list[tuple[float, int]] = []
     order: list[int] = []
     wanted = -1 if whole else len(task.goal)
     goal = task.goal_bits
-
-    def open_up(operator: int) -> None:
-        total = paid[operator]
-        if total == inf:
-            return
-        order.append(operator)
-        for fact in gives[operator]:
-            if total < cost[fact]:
-                cost[fact] = total
-                giver[fact] = operator
-                heappush(heap, (total, fact))
-
     for fact in members(state):
         cost[fact] = 0.0
-        heappush(heap, (0.0, fact))
-    for operator in task.free:
-        open_up(operator)
-    while heap:
+        heap.append((0.0, fact))
+    opened: Sequence[int] = task.free
+    while True:
+        for operator in opened:
+            total = paid[operator]
+            if total == inf:
+                continue
+            order.append(operator)
+            for fact in gives[operator]:
+                if total < cost[fact]:
+                    cost[fact] = total
+                    giver[fact] = operator
+                    heappush(heap, (total, fact))
+        if not heap:
+            break
         price, fact = heappop(heap)
+        opened = ()
         if price > cost[fact]:
             continue
         if goal >> fact & 1:
             wanted -= 1
             if not wanted:
                 break
+        ready = []
         for operator in needers[fact]:
             paid[operator] += price
             missing[operator] -= 1
             if not missing[operator]:
-                open_up(operator)
+                ready.append(operator)
+        opened = ready
     return Reach(cost, giver, order)
 
 

@@ -42,6 +42,7 @@ class Task:
             tuple(self.facts[fact] for fact in each if fact in self.facts) for each in drops
         ]
         self.need_bits = [bits(each) for each in self.needs]
+        self.need_counts = [len(each) for each in self.needs]
         self.give_bits = [bits(each) for each in self.gives]
         self.keep_bits = [~bits(each) for each in self.drops]
         self.goal_bits = bits(self.goal)
