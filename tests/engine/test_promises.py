@@ -130,6 +130,13 @@ async def reviewed(step, *, shown, review=True, **more):
     return await state_of(made, outcome.run)
 
 
+async def at_once(step):
+    """A document that is approved as it waits, by whoever started it: what `--yes` does."""
+    made = lead(policy=Policy(review=True))
+    outcome = await made.run(document(step), approve=True)
+    return await state_of(made, outcome.run)
+
+
 async def beforehand(step, *, shown):
     """A document that was approved before its run."""
     made = lead()
@@ -180,6 +187,7 @@ AUTHORS = {
     "document, approved unseen": Author(lambda s: reviewed(s, shown=False), widens=False),
     "document, approved before, unseen": Author(lambda s: beforehand(s, shown=False), widens=False),
     "amendment, approved unseen": Author(lambda s: amended(s, shown=False), widens=False),
+    "document, with --yes": Author(at_once, widens=False),
     "document, by the policy": Author(
         lambda s: reviewed(s, shown=False, review=False), widens=False
     ),
