@@ -175,3 +175,32 @@ def test_what_a_person_has_looked_at_is_known():
             if name == "pay"
         ]
         assert record.happened is happened
+
+
+@pytest.mark.parametrize(
+    ("kinds", "over"),
+    [
+        (["lost", "invalid_output"], False),
+        (["transient", "unavailable"], False),
+        (["invalid_output", "lost", "invalid_output"], True),
+        (["unavailable", "unavailable"], True),
+        (["transient"] * 3 + ["lost"] * 2, False),
+        (["transient"] * 3 + ["lost"] * 3, True),
+        (["transient", "permanent"], True),
+    ],
+)
+def test_failures_of_a_class_are_counted_by_themselves(kinds, over):
+    """A host that died and a result that was not usable are not two such results."""
+    failed = [FailedAttempt("a", n, "fetch", Failure(kind, "")) for n, kind in enumerate(kinds, 1)]
+    step = StepView("a", "fetch", "", "failed", attempts=len(failed), planned={})
+    view = PlannerView(
+        run="r",
+        goal=Goal(want=("raw",)),
+        call=2,
+        why="report",
+        failed_attempts=tuple(failed),
+        timeline=(step,),
+    )
+    fetch = Operator(name="fetch", worker="fetch", gives=("raw",), idempotent=True)
+    before = past(view, World({}, {}, [], {"a": failed}), Operators([fetch]), 0)
+    assert ("a" in before.hopeless) is over

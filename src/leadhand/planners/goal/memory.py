@@ -67,6 +67,8 @@ class Record(NamedTuple):
     step: str
     happened: bool
     """Whether any of the attempts may have had an effect."""
+    kinds: dict[str, int]
+    """How many of the failures were of which class."""
 
 
 class Past(msgspec.Struct):
@@ -178,7 +180,10 @@ def _ended(record: Record, operator: Operator) -> bool:
     """Whether the same again cannot help, or must not be tried."""
     if record.happened and not operator.idempotent:
         return True
-    return record.failures >= FAILURES_MAX.get(record.last.failure_class, 1)
+    # One host that died and one result that was not usable are not two such results.
+    kind = record.last.failure_class
+    many = record.failures >= max(FAILURES_MAX.values())
+    return many or record.kinds[kind] >= FAILURES_MAX.get(kind, 1)
 
 
 def _counts(each: FailedAttempt, counted: set[tuple[str, int]]) -> bool:
@@ -224,7 +229,9 @@ def _add(
     failure, before = each.failure, found.records.get((name, text))
     happened = happened or bool(before and before.happened)
     count = before.failures + 1 if before else 1
-    found.records[name, text] = Record(count, failure, each.step, happened)
+    kinds, kind = (before.kinds if before else {}), failure.failure_class
+    kinds = {**kinds, kind: kinds.get(kind, 0) + 1}
+    found.records[name, text] = Record(count, failure, each.step, happened, kinds)
     operator = operators.by_name.get(name)
     if operator is None:
         return
