@@ -1,11 +1,14 @@
 """Failure memory: the same value is the same input, however it was written."""
 
+from dataclasses import replace
+
 import pytest
 
 from leadhand import Goal, Hybrid, Lead, Permanent, Propose, TooComplex, Unavailable, method, worker
 from leadhand.core.catalog import Offer
 from leadhand.core.report import FailedAttempt, Failure, GiveUp, PlannerView, StepView
 from leadhand.planners.goal.memory import input_of, past
+from leadhand.planners.goal.notes import Asked, Notes, said
 from leadhand.planners.goal.operators import Operator, Operators
 from leadhand.planners.goal.world import Fact, World
 from leadhand.planners.sound import repeats
@@ -204,3 +207,12 @@ def test_failures_of_a_class_are_counted_by_themselves(kinds, over):
     fetch = Operator(name="fetch", worker="fetch", gives=("raw",), idempotent=True)
     before = past(view, World({}, {}, [], {"a": failed}), Operators([fetch]), 0)
     assert ("a" in before.hopeless) is over
+
+
+def test_an_answer_belongs_to_the_question_it_was_given_to():
+    """Asked again in the same words, a person has not yet said to try again what failed since."""
+    kept = Notes(asked=[Asked("how?", ["raw"], 1), Asked("how?", ["raw"], 3)])
+    retry = {"question": "how?", "choice": "retry", "actor": "person"}
+    view = PlannerView(run="r", goal=Goal(want=("raw",)), call=2, why="report", answers=(retry,))
+    assert said(view, kept).forgiven == 1
+    assert said(replace(view, answers=(retry, retry)), kept).forgiven == 3

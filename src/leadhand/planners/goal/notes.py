@@ -72,13 +72,15 @@ class Said(msgspec.Struct):
 
 
 def said(view: PlannerView, notes: Notes) -> Said:
-    """Match the answers to the questions."""
+    """Match the answers to the questions, each to its own where the same was asked again."""
     found = Said()
-    by_question = {each.question: each for each in notes.asked}
+    unanswered = list(notes.asked)
     for answer in view.answers:
-        asked = by_question.get(answer.get("question", ""))
+        own = (each for each in unanswered if each.question == answer.get("question", ""))
+        asked = next(own, None)
         if asked is None:
             continue
+        unanswered.remove(asked)
         if answer.get("choice") == STOP:
             found.stop = str(answer.get("actor") or "a person")
         if answer.get("choice") == RETRY:
