@@ -22,6 +22,11 @@ def fails() -> str:
 @worker
 def works() -> str:
     return "ok"
+
+
+@worker
+def echoes(text: str) -> str:
+    return text
 """
 
 PLANNERS = '''\
@@ -96,6 +101,11 @@ def for_ever(view):
     return Propose([step(f"s{view.call}")])
 
 
+def for_ever_new(view):
+    """One more step that does something else, always."""
+    return Propose([step(f"s{view.call}", worker="echoes", parameters={"text": str(view.call)})])
+
+
 def raises(view):
     raise RuntimeError("I have no idea")
 
@@ -128,9 +138,9 @@ planner_timeout = "2s"
 """
 
 CASES = {
-    "same_again": (6, "stuck: 4 revisions in a row brought no new result"),
+    "same_again": (1, "stuck: 4 revisions in a row tried nothing new"),
     "same_name": (1, "the planner failed 3 times in a row"),
-    "same_instead": (6, "stuck: 4 revisions in a row brought no new result"),
+    "same_instead": (1, "stuck: 4 revisions in a row tried nothing new"),
     "nothing": (1, "it proposes nothing, and nothing is under way"),
     "cycle": (1, "a → b → a: each waits for the next"),
     "itself": (1, "the planner failed 3 times in a row"),
@@ -139,8 +149,9 @@ CASES = {
     "too_many": (1, "the plan would have more than 1000 steps"),
     "many_and_cyclic": (1, "the plan would have more than 1000 steps"),
     "for_ever": (6, "the planner was asked 40 times"),
+    "for_ever_new": (6, "the planner was asked 40 times"),
     "raises": (1, "RuntimeError: I have no idea"),
-    "nonsense": (1, "return Propose, Ask, Finish or GiveUp"),
+    "nonsense": (1, "return Propose, Wait, Ask, Finish or GiveUp"),
     "unspeakable": (1, "the planner failed 3 times in a row"),
     "leaves": (1, "the planner failed 3 times in a row"),
     "hangs": (1, "the planner took too long"),
@@ -171,8 +182,24 @@ def ended(folder, code, reason, *args):
 def test_a_bad_planner_is_bounded_and_explained(folder, name):
     """It is told what is wrong, up to three times in a row; then the run fails and says why."""
     code, reason = CASES[name]
-    log = ended(folder, code, reason, "Whatever", "--planner", f"planners.py:{name}")
+    planner = ("--planner", f"planners.py:{name}", "--no-input")
+    log = ended(folder, code, reason, "Whatever", *planner)
     assert log.count("planner asked") <= 41
+
+
+@pytest.mark.parametrize("name", ["same_again", "nothing", "raises"])
+def test_a_person_is_asked_about_a_planner_without_ideas(folder, name):
+    """Unless nobody is to be asked; abort ends the run, and says who failed."""
+    done = folder.run("run", "Whatever", "--planner", f"planners.py:{name}")
+    assert done.code == 5, done
+    assert CASES[name][1] in done.err
+    (row,) = folder.run("inbox", "--json").doc
+    assert (row["kind"], row["choices"]) == ("planning", ["go_on", "abort"])
+    assert folder.run("answer", row["id"], "abort").code == 0
+    done = folder.run("resume", row["run"], "--planner", f"planners.py:{name}")
+    assert done.code == 1, done
+    assert "failed (planning)" in done.err
+    assert folder.run("verify", row["run"]).code == 0
 
 
 @pytest.mark.parametrize("name", ["nothing_final", "done_already"])
@@ -180,7 +207,7 @@ def test_a_planner_that_claims_what_is_wanted(folder, name):
     """Three times it hears what is missing; its word for it never counts."""
     planner = ("--planner", f"planners.py:{name}", "--want", "table")
     missing = "table is wanted, and nothing has given it"
-    log = ended(folder, 1, missing, "A table", *planner)
+    log = ended(folder, 1, missing, "A table", *planner, "--no-input")
     assert log.count("planner asked") == 3
 
 

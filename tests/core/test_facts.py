@@ -253,3 +253,42 @@ def test_a_goal_that_was_met_is_not_looked_at_again():
     run.tell(ev.GoalChecked(True))
     run.state.steps["a"].status = "failed"
     assert run.go().ended == "succeeded"
+
+
+def gated(**more):
+    """A run whose planner may replan, with a worker behind a gate and one that opens it."""
+    workers = [
+        spec("w"),
+        spec("checker", gives=("approved:table",)),
+        spec("behind", needs=("approved:table",)),
+    ]
+    return Drive(bare=True, catalog=workers, replans=True, **more).go()
+
+
+def test_no_planner_goes_round_a_gate():
+    """A step whose worker needs a flag starts only when that is true, or given before it."""
+    behind = step("b", worker="behind")
+    for claim in ({}, {"needs": []}, {"parameters": {"approved:table": True}}):
+        run = gated().answer(propose({**behind, **claim}, final=False))
+        (finding,) = run.state.planner.findings
+        assert finding == "b needs approved:table, and nothing it waits for gives it"
+        assert not run.state.steps
+    run = gated().answer(propose(step("c", worker="checker"), behind, final=False))
+    assert run.state.planner.findings, "side by side is not before"
+    far = step("d", "m", worker="behind")
+    run = gated()
+    run.answer(propose(step("c", worker="checker"), step("m", "c"), far, final=False))
+    run.done("c", data=True).done("m").done("d").answer(propose(behind))
+    assert run.done("b").ended == "succeeded"
+
+
+def test_a_gate_is_opened_by_the_goal_or_by_a_person():
+    """What is given with the goal is true, and so is what a person gave, as asked."""
+    behind = step("b", worker="behind")
+    goal = {"text": "g", "have": {"approved:table": True}}
+    assert gated(goal=goal).answer(propose(behind)).running == ["b"]
+    run = gated()
+    facts = ["approved:table"]
+    run.answer({"kind": "ask", "question": "?", "choices": ["give"], "facts": facts})
+    run.reply("give", text="yes").answer(propose(behind))
+    assert run.running == ["b"]

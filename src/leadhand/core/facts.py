@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leadhand.core.graph import dependencies
 from leadhand.core.promises import beside, given, joined
 from leadhand.core.wording import closest, shown
 
@@ -123,6 +124,50 @@ def _answered(state: State, fact: str) -> Json:
     """What a person gave last for a fact."""
     said = [given_by(answer) for answer in state.answers if fact in answer["facts"]]
     return next((each[fact] for each in reversed(said) if fact in each), None)
+
+
+def unmet_flags(state: State, add: Sequence[Doc], goal: Goal) -> list[str]:
+    """Which new steps need a flag that is not true, and that nothing they wait for gives.
+
+    Flags are gates (`approved:table`): whoever plans, no step goes round one. A fact with data
+    is a matter of the step's parameters, which are judged elsewhere.
+    """
+    needs = {doc["id"]: _flags(state, doc) for doc in add}
+    if not any(needs.values()):
+        return []
+    true, by_id = true_facts(state, goal), {doc["id"]: doc for doc in add}
+    found = []
+    for ident, flags in needs.items():
+        coming = _coming(state, ident, by_id) if flags else set()
+        absent = [flag for flag in flags if flag not in true and flag not in coming]
+        if absent:
+            found.append(f"{ident} needs {', '.join(absent)}, and nothing it waits for gives it")
+    return found
+
+
+def _flags(state: State, doc: Doc) -> list[str]:
+    offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
+    return [fact for fact in joined(doc, offer, "needs") if is_flag(fact)]
+
+
+def _coming(state: State, ident: str, new: dict[str, Doc]) -> set[str]:
+    """The facts that the steps which one waits for will have given, directly or not."""
+    found: set[str] = set()
+    seen, stack = {ident}, [ident]
+    while stack:
+        name = stack.pop()
+        old = None if name in new else state.follow(name)
+        doc = new.get(name) or (old.doc if old is not None else {})
+        for other in dependencies(doc):
+            if other not in seen:
+                seen.add(other)
+                stack.append(other)
+        if name == ident or not doc:
+            continue
+        if old is None or not old.settled:
+            offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
+            found.update(given(doc, offer, widened=old is not None and old.widened))
+    return found
 
 
 def missing(state: State, goal: Goal) -> list[str]:

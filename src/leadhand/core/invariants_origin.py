@@ -111,7 +111,8 @@ class Causes:
         if origin == "limits" and not event.limit and not self.unpaid:
             book.wrong("I50", "limits are blamed, and none was reached")
         waiting = any(not step.settled for step in book.steps.values())
-        planned = event.limit in BY_PLANNER or waiting
+        stuck = book.idle > book.policy.replans_idle_max
+        planned = event.limit in BY_PLANNER or waiting or stuck
         if origin == "planning" and "planning" not in self.seen and not planned:
             book.wrong("I50", "planning is blamed, and no planner failed")
         if origin in ("execution", "person") and origin not in self.seen:

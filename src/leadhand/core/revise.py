@@ -17,6 +17,7 @@ from leadhand.core import events as ev
 from leadhand.core.check import proposal
 from leadhand.core.durations import SECONDS_MAX
 from leadhand.core.effects import Effect, Examine, Notify
+from leadhand.core.facts import unmet_flags
 from leadhand.core.graph import dependencies
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.promises import DOCUMENT
@@ -214,12 +215,21 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
     add: list[Doc] = answer.get("steps", [])
     cancel: list[str] = answer.get("cancel", [])
     found = findings(state, add, cancel, answer.get("drop") or {}, final=bool(answer.get("final")))
+    found = found or _gates(state, add)
     if found:
         return [_refused(state, found)], []
     idle = state.revisions_idle
     if (add or cancel) and idle > state.policy.replans_idle_max and not state.tries_new(add):
         return out_of_ideas(state, f"stuck: {idle} revisions in a row tried nothing new")
     return propose(state, state.planner_name, answer, now)
+
+
+def _gates(state: State, add: list[Doc]) -> list[str]:
+    """Which steps of a planner go round a gate; a document that a person wrote is its word."""
+    started = state.started
+    if started is None or (not state.steps and digest(canonical(add)) == started.linted):
+        return []
+    return unmet_flags(state, add, goal_of(state))
 
 
 def propose(state: State, author: str, answer: Doc, now: Now) -> Moves:
