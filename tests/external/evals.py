@@ -231,7 +231,8 @@ def graphs_lines(verdicts: list[oracle.Verdict]) -> list[Line]:
     """Every kind of fault over all graphs, then what each family reached and what it cost."""
     n, can = len(verdicts), [each for each in verdicts if each.reachable]
     reached = sum(each.reached for each in can)
-    lines = [share("graphs: reachable goals that are reached", reached, len(can), 0.995)]
+    line = share("graphs: reachable goals that are reached", reached, len(can), 0.995)
+    lines = [line._replace(figure=f"{line.figure} ({len(can) - reached} missed)")]
     for what, wrong in oracle.FAULTS.items():
         bad = [oracle.command(each) for each in verdicts if wrong(each)]
         lines.append(none_of(f"graphs: {what}", bad, n))

@@ -221,7 +221,7 @@ def test_the_table_shows_the_command_that_repeats_a_case():
     """One command for the first case of each kind."""
     bad = oracle.Verdict("budget 17", "budget", "failed", "why", True, False, untried="w1")
     lines = {line.what: line for line in evals.graphs_lines([bad])}
-    assert lines["graphs: reachable goals that are reached"].figure == "0.0%"
+    assert lines["graphs: reachable goals that are reached"].figure == "0.0% (1 missed)"
     line = lines["graphs: ended or waits with a way left"]
     assert line.figure == "1: python -m tests.external.oracle budget 17"
     assert not line.met
