@@ -256,6 +256,8 @@ MENDED = (
 @pytest.mark.parametrize(("family", "seed"), MENDED)
 def test_what_was_found_once_stays_mended(family, seed):
     """Cases that showed a fault; each was seen to fail before its mend."""
-    verdict = oracle.play(draw(family, seed))
+    instant = (family, seed) == ("person_give", 97)  # it showed only where commits take no time
+    case = draw(family, seed)
+    verdict = oracle.play(case._replace(order=None) if instant else case)
     assert {what: wrong(verdict) for what, wrong in oracle.FAULTS.items() if wrong(verdict)} == {}
     assert verdict.reached or not verdict.reachable
