@@ -105,7 +105,7 @@ MISTAKES = {
     "verify what": (["verify"], 2, "--all"),
     "set without value": (["run", "p.json", "--set", "x"], 2, "NAME=VALUE"),
     "set twice": (["run", "p.json", "--set", "x=1", "--set", "x=2"], 2, "twice"),
-    "planner with a plan": (["run", "p.json", "--planner", "a:b"], 2, "goes with a goal"),
+    "planner with a plan": (["run", "p.json", "--planner", "a:b"], 2, "the planner that it names"),
     "wrong number": (["run", "p.json", "--concurrency", "none"], 2, "concurrency"),
     "impossible number": (["run", "p.json", "--concurrency", "0"], 2, "whole number from 1"),
     "both ledgers": (["logs", "x", "--intent", "--execution"], 2, "exclude each other"),

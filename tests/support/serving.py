@@ -30,7 +30,7 @@ async def summary(topic: str) -> str:
     return f"about {topic}"
 
 
-@worker(name="frail", gives="summary", effects=[])
+@worker(name="frail", gives="summary", effects=[], cost=5)
 async def frail() -> str:
     raise Permanent("page not found")
 
