@@ -179,6 +179,8 @@ def _verdict(story: Story) -> str:
             if failures
             else "Nothing failed on the way."
         )
+        if story.dropped:
+            text += f" Given up by name, with the reason below: {', '.join(story.dropped[:20])}."
     else:
         tone, title = "warn", f"It is not over: {_word(story.status)}"
         text = story.reason or "This is how it stood when it was exported."

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadhand.audit.bundle import Parts
+    from leadhand.core.state import StepState
     from leadhand.ports import Entry
 
 
@@ -109,6 +110,8 @@ class Story:
     anchor: Anchor | None
     artifacts: int
     missing: int
+    dropped: list[str] = field(default_factory=list)
+    """Steps that were given up by name."""
 
 
 def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
@@ -151,6 +154,7 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
         anchor=read_line(parts.anchor) if parts.anchor else None,
         artifacts=len(parts.artifacts),
         missing=len(parts.missing),
+        dropped=[step.id for step in state.steps.values() if step.dropped],
     )
 
 
@@ -203,13 +207,20 @@ def _steps(
             cost=step.cost,
             start=step.started,
             end=step.ended,
-            reason=step.reason,
+            reason=_why(step),
             criteria=_criteria(step.doc.get("success_criteria")),
             tries=tries.get(step.id, []),
             risk=str(step.doc.get("risk_level") or ""),
         )
         for step in state.steps.values()
     ]
+
+
+def _why(step: StepState) -> str:
+    """Why a step ended as it did, and why it was given up by name, if it was."""
+    if not step.dropped or step.dropped == step.reason:
+        return step.reason
+    return "; ".join(filter(None, (step.reason, f"dropped: {step.dropped}")))
 
 
 def _criteria(value: Any) -> str:

@@ -124,6 +124,7 @@ class Run(Shape):
     refused: list[Doc] = Field(description="Proposals that were refused, with the reasons.")
     recovery: Doc
     waiting_for: list[Asked] = []
+    dropped: list[Doc] = Field([], description="Steps that were given up by name, with the reason.")
     limits: Doc
     paused: bool
     unhosted: str | None = Field(description="Why nobody drives it, if that is so.")

@@ -70,6 +70,7 @@ function Notes({ live, head }) {
     ${review?.waiting && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} waits for ${review.people > 1 ? count(review.people, "person", "people") : "a person"}. <a href=${to(["runs", live.run, "plan"])}>Review it</a></span></p>`}
     ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${each.text} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
     ${head.reason && html`<p class="note tone-${head.status === "succeeded" ? "good" : "bad"}"><${Glyph} shape=${head.status === "succeeded" ? "check" : "cross"} /><span><${Txt} v=${head.reason} />${head.fault && html` <span class="muted">(${FAULTS[head.fault.where] ?? head.fault.where}: <${Txt} v=${head.fault.why} />)</span>`}</span></p>`}
+    ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Taken back in run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }
 
