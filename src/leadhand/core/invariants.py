@@ -159,8 +159,9 @@ def _stop_decided(book: Book, event: ev.StopDecided) -> None:
     if book.stopping:
         book.wrong("I5", f"stopping as {event.status} though stopping as {book.stopping} already")
     book.stopping = event.status
-    if book.answer == "give_up" and event.origin == "planning" and book.questions:
-        book.wrong("L15", f"the planner gave up, and {_some(list(book.questions))} is open")
+    asked = [name for name, question in book.questions.items() if question.kind != "hold"]
+    if book.answer == "give_up" and event.origin == "planning" and asked:
+        book.wrong("L15", f"the planner gave up, and {_some(asked)} is open")
     if event.rollback != book.back_wanted:
         what = "is to be taken back" if event.rollback else "is not to be taken back"
         book.wrong("I21", f"the run {what}, and neither its plan nor a person says so")

@@ -458,6 +458,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
             if not book.start.replans:
                 book.wrong("I21", f"{ident} was left to a planner that cannot do that")
             step.status = "failed"
+            book.barred.pop(ident, None)  # A step that has ended is held no longer.
             book.left_to_planner(step)
         case "retry":
             step.status, step.tries, step.until, step.restarts = "again", {}, 0, 0

@@ -58,7 +58,8 @@ def say_something(world: World, verb: str) -> None:
 
 async def _say_and_stay(world: World, host: SimHost, run: Run, verb: str, details: Doc) -> None:
     """Whoever reopens a run that has ended sees to it."""
-    over = run.state.ended is not None
+    log = world.log(run.id)  # What memory calls the end may still be taken back by a full disk.
+    over = bool(log) and isinstance(log[-1][1], ev.RunEnded)
     await _say(world, host, run, verb, details)
     if over and run.state.ended is None:
         plan = next(plan for plan in world.scenario.runs if plan.ident == run.id)
