@@ -420,7 +420,7 @@ def test_a_step_that_may_not_be_repeated_is_asked_about(folder):
     run = folder.latest()["run"]
     waiting = folder.run("resume", run)
     assert waiting.code == 5, waiting
-    assert f"leadhand answer {run}/q1 done|retry|skip|abort" in waiting.err
+    assert f"leadhand answer {run}/q1 …   # done, retry, skip, abort" in waiting.err
     assert folder.lines("once.txt") == 1
     answered = folder.run("answer", f"{run}/q1", "done", "--data", '"by hand"')
     assert answered.code == 0, answered

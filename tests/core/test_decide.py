@@ -975,7 +975,7 @@ def test_rounds_in_a_row_are_bounded():
     )
     run = Drive(bare=True, policy=Policy(planner_rounds_max=1, no_input=True)).go()
     run.tell(ev.PlannerAnswered(1, 1, {}), ev.ProposalRefused(1, ["x", "y"])).go()
-    assert run.state.ended.reason == "the planner failed 1 times in a row: x; y"
+    assert run.state.ended.reason.startswith("the planner failed 1 times in a row: x; y; no person")
 
 
 def test_an_accepted_proposal_starts_the_count_afresh():
@@ -1144,6 +1144,37 @@ def test_an_amendment_answers_a_planner_without_ideas():
     assert check(run.log) == []
 
 
+def test_a_drop_that_comes_too_soon_is_told_and_not_counted():
+    """The step began while the planner was thinking; it is asked again when something changed."""
+    run = Drive(bare=True, replans=True, consult="every_report").go()
+    run.answer(propose(step("a"), step("b"), final=False)).done("a")
+    run.answer(propose(step("c"), drop={"b": "enough"}, final=False))
+    assert run.last(ev.ProposalRefused).early
+    assert (run.state.planner.rounds, run.state.planner.epoch) == (0, 0)
+    run.done("b")
+    assert run.news[-1] == "consult report"
+    assert check(run.log) == []
+
+
+def test_facts_that_are_asked_for_can_be_given():
+    """Whatever choices the planner names: another answer would count for nothing."""
+    for choices in ([], ["stop"]):
+        run = Drive(bare=True, goal={"text": "g", "want": ["x"]}, replans=True).go()
+        run.answer({"kind": "ask", "question": "x?", "choices": choices, "facts": ["x"]})
+        (question,) = run.state.questions.values()
+        assert question.choices == ["give", *choices]
+        run.reply("give", data=7).answer({"kind": "finish", "result": 7})
+        assert run.ended == "succeeded"
+
+
+def test_the_reason_of_a_wait_for_nothing_reaches_the_person():
+    """Else they are asked what to do about a planner that says nothing."""
+    run = Drive(bare=True, replans=True, policy=Policy(planner_rounds_max=1)).go()
+    run.answer({"kind": "wait", "because": "raw must be a list."})
+    (question,) = run.state.questions.values()
+    assert "it waits, and nothing is under way (raw must be a list.). Answer" in question.text
+
+
 def test_no_person_is_asked_where_none_is_to_be():
     """With `no_input` a failure that is left to a person ends the run, and so does a question."""
     quiet = Policy(jitter=0.0, no_input=True, planner_rounds_max=2)
@@ -1274,7 +1305,7 @@ def test_a_finish_that_does_not_meet_the_goal_is_taken_back():
         assert run.state.finish is not None
         run.say(ev.GoalChecked(met=False, findings=["no"]))
         assert run.state.finish is None
-    assert run.state.ended.reason == "the planner failed 3 times in a row: no"
+    assert run.state.ended.reason.startswith("the planner failed 3 times in a row: no; no person")
 
 
 def test_a_new_host_asks_for_the_goal_check_again():

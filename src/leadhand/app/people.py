@@ -117,8 +117,9 @@ class People(House):
 
         `shown` is how the `binding` of `review()` begins that the person saw. Something else that
         waits by now is then not approved; and only with it do claims of steps beyond their workers
-        count.
+        count. `question` is an id as `Outcome.waiting_for` has it, RUN/ID, or the ID alone.
         """
+        question = question.removeprefix(f"{run_id}/")
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
             said = answering(question, choice, self.actor, self.key, text, data, expires, shown)

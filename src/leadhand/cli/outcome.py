@@ -135,7 +135,10 @@ def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: 
     if "give" in choices:
         others = ", ".join(choice for choice in choices if choice != "give")
         return console.command(f"answer {ident} give --data '…'") + f"   # or: {others}"
-    return console.command(f"answer {ident} " + ("|".join(choices) or '--text "…"'))
+    if not choices:
+        return console.command(f'answer {ident} --text "…"')
+    # Pasted as it stands it must answer nothing: a shell takes `a|b` for a pipe.
+    return console.command(f"answer {ident} …") + f"   # {', '.join(choices)}"
 
 
 def outcome_document(console: Console, state: State, result: Json) -> Doc:

@@ -39,7 +39,7 @@ from leadhand.core.holds import lapsed
 from leadhand.core.moves import SECOND, Move, stop_failed
 from leadhand.core.overdue import lost, overdue
 from leadhand.core.refs import Unresolved, resolve
-from leadhand.core.revise import answer_moves, out_of_ideas
+from leadhand.core.revise import NO_INPUT, answer_moves, out_of_ideas
 from leadhand.core.rollback import can_roll_back
 from leadhand.core.views import (
     acceptance,
@@ -119,7 +119,7 @@ def _recover(state: State, now: Now) -> Move:
         case "probe":
             return _probe(state, step, decided, now)
         case "ask" if state.policy.no_input:
-            reason = f"step {step.id} failed: {choice.reason}"
+            reason = f"step {step.id} failed: {choice.reason}; {NO_INPUT}"
             stop = ev.StopDecided("failed", reason, origin=origin_of(step))
             return Move([msgspec.structs.replace(decided, strategy="abort"), stop], [])
         case "ask":

@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 
 Moves = tuple[list[ev.Event], list[Effect]]
 
+GIVE = "give"
+"""The answer that gives the facts a planner asks for."""
 GO_ON, HAND_OVER, ABORT, ROLLBACK = "go_on", "hand_over", "abort", "rollback"
 """What a person may say to a planner that is out of ideas."""
 GOAL = "goal"
 """The planner that a run can be handed over to: it needs no model and no code of anybody's."""
 NAMED_MAX = 5
+NO_INPUT = "no person is to be asked in this run (no_input)"
 
 
 def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Moves:
@@ -68,11 +71,11 @@ def answer_moves(state: State, now: Now) -> Moves:
     answer = state.planner.answer or {}
     match answer.get("kind"):
         case "propose" if says_nothing(answer):
-            return _waits(state, "it proposes nothing")
+            return _waits(state, "it proposes nothing", str(answer.get("because", "")))
         case "propose":
             return _proposed(state, answer, now)
         case "wait":
-            return _waits(state, "it waits")
+            return _waits(state, "it waits", str(answer.get("because", "")))
         case "finish":
             return _finished(state, answer)
         case "ask":
@@ -91,10 +94,11 @@ def says_nothing(answer: Doc) -> bool:
     return not any(answer.get(key) for key in ("steps", "cancel", "drop", "final"))
 
 
-def _waits(state: State, what: str) -> Moves:
+def _waits(state: State, what: str, because: str) -> Moves:
     """A wait holds while something is open, or when something changed while it was thought of."""
     if not (state.questions or state.planner.due or _is_open(state)):
-        return [_refused(state, [f"{what}, and nothing is under way"])], []
+        why = f" ({because})" if because else ""
+        return [_refused(state, [f"{what}, and nothing is under way{why}"])], []
     on = [*state.in_flight, *state.backing_off, *state.questions][:NAMED_MAX]
     return [ev.PlannerWaits(state.planner.calls, on)], []
 
@@ -112,7 +116,7 @@ def _finished(state: State, answer: Doc) -> Moves:
     if bad:
         found.append(f"it is not done: {_needs_word(bad)}")
     if found:
-        return [_refused(state, found)], []
+        return [_refused(state, found, early=_too_soon(state, drop, found))], []
     gone = _with_dependents(state, drop)
     open_ = [step.id for step in state.steps.values() if not step.settled and step.id not in gone]
     open_ += state.questions
@@ -162,7 +166,9 @@ def _needs_word(steps: list[StepState]) -> str:
 
 def out_of_ideas(state: State, reason: str) -> Moves:
     """A planner that is stuck, answers nothing or is refused again and again: ask a person."""
+    reason = reason.rstrip(".")
     if state.policy.no_input:
+        reason += f"; {NO_INPUT}"
         return [ev.StopDecided("failed", reason, origin="planning")], []
     choices = [GO_ON, HAND_OVER, ABORT] if _can_hand_over(state) else [GO_ON, ABORT]
     hand = "; hand_over lets the goal planner go on" if HAND_OVER in choices else ""
@@ -187,9 +193,11 @@ def _can_hand_over(state: State) -> bool:
 
 def _asked(state: State, answer: Doc, now: Now) -> Moves:
     if state.policy.no_input:
-        return [_refused(state, ["no person is to be asked in this run"])], []
+        return [_refused(state, [NO_INPUT])], []
     text = str(answer.get("question", ""))
     choices = [str(choice) for choice in answer.get("choices", ())]
+    if answer.get("facts") and GIVE not in choices:
+        choices = [GIVE, *choices]  # What is given otherwise would count for nothing.
     within_s = min(float(answer.get("within_s") or 0.0), SECONDS_MAX)
     default = str(answer.get("default", "")) if within_s else ""
     if within_s and choices and default not in choices:
@@ -207,8 +215,15 @@ def _asked(state: State, answer: Doc, now: Now) -> Moves:
     return [asked], [Notify("waiting", text)]
 
 
-def _refused(state: State, findings: list[str]) -> ev.ProposalRefused:
-    return ev.ProposalRefused(state.planner.calls, findings)
+def _too_soon(state: State, drop: Container[str], found: list[str]) -> bool:
+    """Whether all that is wrong is that steps which are to be dropped have begun meanwhile."""
+    begun = [ident for ident in state.in_flight if ident in drop]
+    running = {f"it drops {ident}, which is {state.steps[ident].status}" for ident in begun}
+    return bool(begun) and running.issuperset(found)
+
+
+def _refused(state: State, findings: list[str], *, early: bool = False) -> ev.ProposalRefused:
+    return ev.ProposalRefused(state.planner.calls, findings, early=early)
 
 
 def _proposed(state: State, answer: Doc, now: Now) -> Moves:
@@ -217,7 +232,8 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
     found = findings(state, add, cancel, answer.get("drop") or {}, final=bool(answer.get("final")))
     found = found or _gates(state, add)
     if found:
-        return [_refused(state, found)], []
+        early = _too_soon(state, answer.get("drop") or {}, found)
+        return [_refused(state, found, early=early)], []
     idle = state.revisions_idle
     if (add or cancel) and idle > state.policy.replans_idle_max and not state.tries_new(add):
         return out_of_ideas(state, f"stuck: {idle} revisions in a row tried nothing new")

@@ -96,7 +96,8 @@ def plan_of(state: State, *, pending: bool = True) -> tuple[Doc, dict[str, str]]
         step = state.follow(ident)
         if step is not None and step.status != "cancelled" and not step.dropped:
             steps.setdefault(step.id, step.doc)
-    final = state.final or not state.revision
+    replans = state.started is not None and state.started.replans
+    final = state.final or not (state.revision or replans)
     if pending and state.pending is not None:
         out = [*state.pending.cancel, *state.pending.drop]
         steps, heirs = changed(steps, heirs, state.pending.add, out)

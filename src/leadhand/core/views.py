@@ -211,6 +211,9 @@ class _Lazy(Mapping[str, Any]):
     def __len__(self) -> int:
         return self._state.succeeded if self._results else len(self._state.steps)
 
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
 
 class _Timeline(Sequence[StepView]):
     """Steps in the order they ended, the others after them; sorted when first looked at."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import astuple, replace
 
 from leadhand.models import prices
-from leadhand.models.cassette import key_of
+from leadhand.models.cassette import current, key_of
 from leadhand.models.failures import ELSEWHERE, ModelFailure
 from leadhand.models.meter import Call, payer
 from leadhand.models.record import answer_digest, contents
@@ -50,7 +50,13 @@ class Client:
 
     @property
     def is_priced(self) -> bool:
-        """Whether the price of each of its models is known: else no budget can be held."""
+        """Whether the price of each of its models is known: else no budget can be held.
+
+        With a tape nothing is: what is recorded must be asked again in the same words where no
+        prices are installed.
+        """
+        if current() is not None:
+            return False
         names = [getattr(model, "known", None) for model in self.models]
         return all(name is None or prices.known(name) for name in names)
 

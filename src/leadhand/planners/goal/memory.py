@@ -52,6 +52,8 @@ without one its step waits."""
 LOSS = 1e-4
 """The share of a unit that each fact counts for that an operator takes away: it decides between
 equals."""
+WISHED = 1e-3
+"""What a person's word makes of it: cheaper than any other way that is left."""
 ADVISED = 0.5
 """What a recommendation makes of the price of the worker it names."""
 _ADVICE = re.compile(
@@ -273,7 +275,7 @@ def prices(
 ) -> Prices:
     """What each operator costs now."""
     found = Prices({}, {})
-    advised = advice(view.recommendations)
+    advised, wished = advice(view.recommendations), advice(words_of_people(view))
     touched = {name for name, _ in (*before.records, *before.skipped)}
     for operator in relevant:
         name = operator.name
@@ -290,6 +292,8 @@ def prices(
             price, why = inf, f"costs {operator.cost:g}, and {view.budget_left:g} is left"
         if operator.worker in advised and price < inf:
             price *= ADVISED
+        if operator.worker in wished and price < inf:
+            price *= WISHED
         found.of[name] = price
         if why:
             found.why[name] = why
@@ -322,6 +326,12 @@ def _remembered(
 def _short(message: str) -> str:
     line = " ".join(message.split())
     return line if len(line) <= 100 else f"{line[:99]}…"
+
+
+def words_of_people(view: PlannerView) -> list[str]:
+    """What people said to the planner: answers in words, and changes that they asked for."""
+    said = [str(answer.get("text") or "") for answer in view.answers]
+    return [text for text in (*said, *view.findings) if text]
 
 
 def advice(recommendations: Iterable[str]) -> dict[str, str]:
