@@ -5,6 +5,7 @@ import pytest
 from leadhand import Agent, Goal, Hybrid, Lead, Policy
 from leadhand.core.policy import MODEL_BUDGET, MODEL_CALLS
 from leadhand.errors import UsageError
+from leadhand.models.cassette import recording
 from leadhand.models.names import ModelName
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore
@@ -104,3 +105,11 @@ def test_the_command_line_says_them_before_the_start(tmp_path):
     assert "more than 3, and" in folder.run("run", *goal).err
     assert "more than 2, and" in folder.run("run", *goal, "--budget", "2").err
     assert "This run" not in folder.run("run", *goal, "--quiet").err
+
+
+def test_with_a_tape_there_is_no_default_limit_of_money(tmp_path):
+    """A tape is played where no prices are known, too: the question must be the same."""
+    planner = ModelPlanner("anthropic:claude-opus-4-5")
+    assert planner.budget is not None
+    with recording(tmp_path / "tape.json"):
+        assert planner.budget is None
