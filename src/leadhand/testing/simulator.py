@@ -94,6 +94,8 @@ def _all_ended(world: World) -> bool:
     host = world.hosts.get(world.current)
     if host is None or not world.loop.alive(world.current):
         return False
+    if any(said.endswith(f" {world.current}") for said in world.unanswered.values()):
+        return False  # A word that was said and not heard yet may reopen a run.
     return all(_ended(world, plan.ident) for plan in world.scenario.runs)
 
 
