@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadhand import Agent, Goal, Hybrid, Lead, Policy
+from leadhand import Agent, GiveUp, Goal, Hybrid, Lead, Policy
 from leadhand.core.policy import MODEL_BUDGET, MODEL_CALLS
 from leadhand.errors import UsageError
 from leadhand.models.cassette import recording
@@ -27,6 +27,19 @@ def test_a_model_has_finite_limits_where_nothing_is_said():
     """It had none: 1,000 calls, and no limit in money."""
     assert limits(model()) == limits(Hybrid(model())) == (MODEL_BUDGET, MODEL_CALLS)
     assert limits(None) == (None, 1000), "the goal planner asks no model"
+
+
+async def gives_up(view):
+    return GiveUp("no idea")
+
+
+def test_a_model_that_may_take_over_has_them_too():
+    """Only the first planner was looked at: 1,000 calls, and no limit in money."""
+    assert limits(Hybrid(gives_up, then=model())) == (MODEL_BUDGET, MODEL_CALLS)
+    assert limits(Hybrid(gives_up, then=Hybrid(model()))) == (MODEL_BUDGET, MODEL_CALLS)
+    assert limits(Hybrid(model(budget=5, calls=9), then=model(budget=2, calls=70))) == (2, 9)
+    assert limits(Hybrid(model(), then=model(budget=None))) == (None, MODEL_CALLS), "as it was said"
+    assert limits(Hybrid(gives_up)) == (None, 1000), "no model is asked"
 
 
 def test_what_is_said_comes_first():

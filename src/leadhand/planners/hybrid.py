@@ -95,13 +95,23 @@ class Hybrid:
 
     @property
     def budget(self) -> float | None:
-        """What a run may spend by default, by its first planner."""
-        return getattr(self.first, "budget", None)
+        """What a run may spend by default: the least that a part which asks a model says.
+
+        None where the price of one of those models is not known, for it could not be asked.
+        """
+        said = [getattr(each, "budget", None) for each in self._asking]
+        known = [each for each in said if each is not None]
+        return min(known) if known and len(known) == len(said) else None
 
     @property
     def calls(self) -> int | None:
-        """How often it is asked in a run by default, by its first planner."""
-        return getattr(self.first, "calls", None)
+        """How often it is asked in a run by default: the least that a part says; None: no model."""
+        return min((each.calls for each in self._asking), default=None)
+
+    @property
+    def _asking(self) -> list[Any]:
+        """The parts that ask models: any of them may come to be asked in a run."""
+        return [p for p in (self.first, self.then) if getattr(p, "calls", None) is not None]
 
     def with_methods(self, methods: Iterable[Method]) -> Self:
         """The same planner; if the goal planner is part of it, that one knows these methods too."""
