@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from leadhand.core.report import Decision, PlannerView
 
 
+OURS = frozenset({"document", "direct", "goal", "hybrid", "model"})
+"""Names of our own planners: in the log they say what a run's planner is, and may do."""
+
+
 class ScriptPlanner:
     """Wraps a function."""
 
@@ -41,7 +45,8 @@ class ScriptPlanner:
             raise UsageError(f"consult is every_report or on_surprise, not {consult!r}")
         self.source = ""
         """Where it can be loaded from again, if that is known."""
-        self.name = getattr(function, "__name__", type(function).__name__)
+        name = getattr(function, "__name__", type(function).__name__)
+        self.name = f"{name} (function)" if name in OURS else name
         self.consult = consult
         self.replans = replans
         self._function = function

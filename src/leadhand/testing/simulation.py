@@ -267,5 +267,5 @@ def _refuse_sync(planner: Any) -> None:
     elif isinstance(planner, ScriptPlanner) and not planner.is_async:
         raise UsageError(
             f"simulate: the planner {planner.name} is a sync function, which runs in a thread, and "
-            f"a simulation has none. Fix: write async def {planner.name}(view)."
+            "a simulation has none. Fix: write it with async def."
         )
