@@ -76,7 +76,12 @@ def test_an_approval_is_bound_to_the_hash_that_was_shown(folder):
     stale = folder.run("review", run, "approve", "--hash", "0" * 12, "--json")
     assert stale.code == 7, stale
     assert stale.doc["error"]["code"] == "conflict"
-    done = folder.run("review", run, "approve", "--hash", binding[:8], "--expires", "8 hours")
+    assert binding[:12] not in stale.out + stale.err, "what would be accepted is not told"
+    for digits in range(1, 12):
+        short = folder.run("review", run, "approve", "--hash", binding[:digits])
+        assert short.code == 2, "it could be guessed"
+        assert "at least 12 digits" in short.err
+    done = folder.run("review", run, "approve", "--hash", binding[:12], "--expires", "8 hours")
     assert done.code == 0, done
     assert f"leadhand resume {run}" in done.err
     assert folder.run("resume", run).code == 0
@@ -375,8 +380,12 @@ def test_a_plan_can_be_amended_before_it_is_approved(folder):
     assert '"v2" → "v3"' in done.out
     assert folder.run("run", "new.yaml").out == "v3\n"
     assert folder.run("review", "plan.json", "reject", "--reason", "x").code == 2
-    stale = folder.run("review", "plan.json", "approve", "--hash", "00")
+    stale = folder.run("review", "plan.json", "approve", "--hash", "0" * 12)
     assert stale.code == 7, stale
+    binding = folder.run("review", "plan.json", "--json").doc["binding"]
+    assert binding[:12] not in stale.out + stale.err, "what would be accepted is not told"
+    short = folder.run("review", "plan.json", "approve", "--hash", binding[:11])
+    assert (short.code, "at least 12 digits" in short.err) == (2, True), "it could be guessed"
 
 
 def test_where_there_are_approvers_only_their_signature_counts(folder):

@@ -16,6 +16,7 @@ from leadhand.codec.events import decode
 from leadhand.core import promises
 from leadhand.core.plan import Step
 from leadhand.core.views import step_view
+from leadhand.errors import Conflict, UsageError
 from leadhand.planners.goal.world import promised
 from leadhand.planners.model.answers import SCHEMA
 from leadhand.testing import ScriptedModel, ScriptedPlanner, check, scripted
@@ -128,6 +129,24 @@ async def reviewed(step, *, shown, review=True, **more):
         await made.answer(outcome.run, "review-1", "approve", shown=seen)
         await made.resume(outcome.run)
     return await state_of(made, outcome.run)
+
+
+async def test_a_few_digits_do_not_show_that_a_person_saw_it():
+    """One of sixteen guesses was right, and allowed what the steps claim beyond their workers."""
+    made = lead(policy=Policy(review=True))
+    outcome = await made.run(document({"id": "a", "worker": "once", "gives": ["other"]}))
+    seen = (await made.review(outcome.run))["binding"]
+    for digits in range(1, 12):
+        with pytest.raises(UsageError, match="at least 12 digits"):
+            await made.answer(outcome.run, "review-1", "approve", shown=seen[:digits])
+        words = {"shown": seen[:digits]}
+        with pytest.raises(UsageError, match="at least 12 digits"):
+            await made.say(outcome.run, "answer", id="review-1", choice="approve", approval=words)
+    other = "0" * 12 if seen[0] != "0" else "1" * 12
+    with pytest.raises(Conflict, match="look at it again") as refused:
+        await made.answer(outcome.run, "review-1", "approve", shown=other)
+    assert seen[:12] not in str(refused.value)
+    await made.answer(outcome.run, "review-1", "approve", shown=seen[:12])
 
 
 async def at_once(step):

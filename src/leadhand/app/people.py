@@ -115,9 +115,10 @@ class People(House):
     ) -> None:
         """Answer a question or a review, as this Lead's actor; `resume` then goes on.
 
-        `shown` is how the `binding` of `review()` begins that the person saw. Something else that
-        waits by now is then not approved; and only with it do claims of steps beyond their workers
-        count. `question` is an id as `Outcome.waiting_for` has it, RUN/ID, or the ID alone.
+        `shown` is how the `binding` of `review()` begins that the person saw, 12 digits or more.
+        Something else that waits by now is then not approved; and only with it do claims of steps
+        beyond their workers count. `question` is an id as `Outcome.waiting_for` has it, RUN/ID,
+        or the ID alone.
         """
         question = question.removeprefix(f"{run_id}/")
         async with self.hosting() as host:

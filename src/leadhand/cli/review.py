@@ -44,14 +44,16 @@ SET = "To amend: PATH=VALUE. Of a PLAN that is shown or approved: a value for a 
 OUTPUT = "Of a PLAN: where the approval, or the amended plan, is written; else stdout."
 EXAMPLE = """leadhand review 7kq3
 leadhand review 7kq3 amend --set steps.step-3.not_before="02:00 America/New_York"
-leadhand review 7kq3 approve --hash 5f1c09 --expires "8 hours"
+leadhand review 7kq3 approve --hash 5f1c09aa31d2 --expires "8 hours"
 leadhand review plan.yaml approve -o approval.json"""
 
 
 @command("review", EXAMPLE)
 @click.argument("what", metavar="RUN|PLAN")
 @click.argument("action", type=click.Choice(ACTIONS), required=False, metavar="[ACTION]")
-@click.option("--hash", metavar="PREFIX", help="Approve only if the hash shown begins so.")
+@click.option(
+    "--hash", metavar="PREFIX", help="Approve only if the hash shown begins so (12 digits or more)."
+)
 @click.option("--expires", metavar="TIME", help='How long the approval holds, as in "8 hours".')
 @click.option("--reason", help="Why; recorded with it.")
 @click.option("--text", help="Which changes are wanted, for the planner.")

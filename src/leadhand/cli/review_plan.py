@@ -90,11 +90,14 @@ def _print(console: Console, doc: Doc, plan: str) -> None:
 
 
 def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options: Doc) -> int:
+    from leadhand.core.approval import refuse_short
+
     wanted = (options["hash"] or "").lower()
+    refuse_short(wanted)
     if not doc["binding"].startswith(wanted):
         raise Conflict(
-            f"{plan} is not what was shown: its hash begins with {doc['binding'][:16]}, not with "
-            f"{wanted[:64]}. Fix: look at it again with `leadhand review {plan}`"
+            f"{plan} is not what was shown: its hash does not begin with {wanted[:64]}. "
+            f"Fix: look at it again with `leadhand review {plan}`"
         )
     shown = bool(wanted)
     if not wanted and console.can_prompt and not options["yes"]:

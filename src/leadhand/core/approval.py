@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 FORM = "leadhand approval 1"
 LIMITS_SINCE = 4
 """The version of decisions whose bindings cover the limits that a run was started with."""
+SHOWN_MIN = 12
+"""How many digits of a hash show that somebody saw it: fewer could be guessed."""
 PART_CHARS = 16
 """How much of a part's digest is kept: it explains, and binds nothing."""
 
@@ -129,7 +131,16 @@ def claimed_by(state: State, revision: Revision | RevisionProposed) -> dict[str,
 
 def was_shown(state: State, revision: Revision, shown: str) -> bool:
     """Whether what somebody saw, by how its hash begins, is the revision with all it claims."""
-    return bool(shown) and binding(state, revision, 0).startswith(shown)
+    return len(shown) >= SHOWN_MIN and binding(state, revision, 0).startswith(shown)
+
+
+def refuse_short(shown: str) -> None:
+    """Raise `UsageError` for so little of a hash that it could be guessed; nothing is no hash."""
+    if shown and len(shown) < SHOWN_MIN:
+        raise UsageError(
+            f"a hash of what was shown has at least {SHOWN_MIN} digits, not {len(shown)}: fewer "
+            "could be guessed. Fix: copy it from what `leadhand review` shows"
+        )
 
 
 def bind(

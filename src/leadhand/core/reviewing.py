@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leadhand.core import events as ev
-from leadhand.core.approval import Approval, binding, claimed_by, versions, was_shown
+from leadhand.core.approval import (
+    Approval,
+    binding,
+    claimed_by,
+    refuse_short,
+    versions,
+    was_shown,
+)
 from leadhand.core.calendar import next_instant
 from leadhand.core.catalog import Catalog
 from leadhand.core.effects import Effect, Notify
@@ -211,12 +218,12 @@ def approve(
     """A person allows a revision. It goes on once as many have as must."""
     said = more or Words()
     expires, shown = said.expires, said.shown
-    waits, claimed = binding(state, revision, 0), claimed_by(state, revision)
-    seen = was_shown(state, revision, shown)
+    refuse_short(shown)
+    claimed, seen = claimed_by(state, revision), was_shown(state, revision, shown)
     if not seen and not binding(state, revision, 0, widens=False).startswith(shown):
         raise Conflict(
-            f"what waits is not what was approved: its hash begins with {waits[:16]}, not with "
-            f"{shown[:64]}. Fix: look at it again with `leadhand review {state.run}`"
+            f"what waits is not what was approved: its hash does not begin with {shown[:64]}. "
+            f"Fix: look at it again with `leadhand review {state.run}`"
         )
     approvers = state.policy.approvers
     if actor in NO_PERSON:

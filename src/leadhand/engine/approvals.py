@@ -14,6 +14,7 @@ from leadhand.audit.approvals import is_signed_by, words_of
 from leadhand.core.approval import (
     Approval,
     binding,
+    refuse_short,
     refuse_void,
     release_binding,
     signed_text,
@@ -91,8 +92,9 @@ def own_words(
     """What somebody says with an approval of the revision that waits: when it ends, signed.
 
     `shown` is how the hash begins of what they were shown; without it, what the plan claims beyond
-    its workers is no part of what they allow.
+    its workers is no part of what they allow. `UsageError` for fewer than 12 digits of it.
     """
+    refuse_short(shown)
     revision = state.pending
     if not expires and state.policy.approval_s is not None:
         expires = now.wall + int(state.policy.approval_s * 1e6)

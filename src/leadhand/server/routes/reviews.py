@@ -140,11 +140,10 @@ def waiting(state: State, shown: str) -> str:
     question = f"review-{revision.number}" if revision else ""
     if revision is None or question not in state.questions:
         raise Conflict(f"nothing waits for a review in run {state.run}")
-    bound = binding(state, revision, 0)
-    if not bound.startswith(shown):
+    if not binding(state, revision, 0).startswith(shown):
         raise Conflict(
-            f"what waits is not what was shown: its hash begins with {bound[:16]}. "
-            "Fix: look at it again"
+            "what waits is not what was shown. Fix: look at it again with "
+            f"`leadhand review {state.run}`"
         )
     return question
 
