@@ -53,6 +53,8 @@ STICKY = 1.05
 """How much dearer than a new plan the last one may be and still be kept."""
 WHOLE, NEXT_STEP = "whole", "next_step"
 IDLE = ("waiting", "ready")
+ASKING = "asking"
+"""The status of a step that waits for a person, who alone may give it up."""
 OTHERWISE = {HAVE: "the goal", ANSWER: "a person"}
 """Where facts come from that no step gave."""
 WAY_MAX = 200
@@ -260,10 +262,17 @@ def _early(scene: Scene) -> Decision | None:
 
 
 def _finish(scene: Scene) -> Decision:
-    """The end: what was tried and is not needed is given up by name."""
+    """The end: what was tried and is not needed is given up by name.
+
+    What runs ends first. A step that waits for a person does too: what it did may have happened,
+    and that is theirs to say.
+    """
     because, running = f"{', '.join(scene.wanted)}: true", scene.view.in_flight
-    if running:
-        return Wait(f"{because}; waiting for {listed(running)}", scene.notes.to_doc())
+    asking = [step.id for step in scene.view.timeline if step.status == ASKING]
+    if running or asking:
+        told = [f"waiting for {listed(running)}"] if running else []
+        told += [f"waiting for an answer to {listed(asking)}"] if asking else []
+        return Wait("; ".join([because, *told]), scene.notes.to_doc())
     # The run's result is read from the steps that gave the facts; it is not told twice.
     return Finish(None, because, scene.notes.to_doc(), _given_up(scene, None))
 
