@@ -1144,6 +1144,40 @@ def test_an_amendment_answers_a_planner_without_ideas():
     assert check(run.log) == []
 
 
+@pytest.mark.parametrize("how", ["supersedes", "cancel", "drop", "beside", "gives"])
+def test_no_planner_has_done_again_what_may_have_happened(how):
+    """A person is asked whether it happened; until they answer nothing repeats it."""
+    workers = [spec("pay", effects=("money",), gives=("paid",)), spec("pay2", gives=("paid",))]
+    workers.append(spec("w"))
+    goal = {"text": "g", "want": ["paid"]}
+    run = Drive(bare=True, replans=True, consult="every_report", catalog=workers, goal=goal).go()
+    run.answer(propose(step("a", worker="pay", timeout="1s"), step("s"), final=False))
+    run.later(2).done("s")
+    assert run.status("a") == ["asking"]
+    again = step("b", worker="pay2" if how == "gives" else "pay")
+    more = {"cancel": {"cancel": ["a"]}, "drop": {"drop": {"a": "so"}}}.get(how, {})
+    again |= {"supersedes": "a"} if how == "supersedes" else {}
+    run.answer(propose(again, final=False, because="once more", **more))
+    assert (list(run.state.steps), len(run.state.questions)) == (["a", "s"], 1)
+    run.reply("done", data="paid").answer({"kind": "finish"})
+    assert run.ended == "succeeded"
+    assert check(run.log) == []
+
+
+def test_an_answer_that_came_while_the_planner_thought_is_heard():
+    """Neither giving up nor a finish passes over it."""
+    for last in ({"kind": "give_up", "reason": "no"}, {"kind": "finish", "result": 1}):
+        run = Drive(bare=True, replans=True, consult="every_report").go()
+        run.answer(propose(step("a"), step("b"), final=False)).done("a")
+        run.answer({"kind": "ask", "question": "which?"})
+        run.done("b")
+        assert run.state.planner.epoch
+        run.reply("left").answer(last)
+        assert run.ended is None
+        assert run.news[-1] == "consult answer"
+        assert check(run.log) == []
+
+
 def test_a_drop_that_comes_too_soon_is_told_and_not_counted():
     """The step began while the planner was thinking; it is asked again when something changed."""
     run = Drive(bare=True, replans=True, consult="every_report").go()

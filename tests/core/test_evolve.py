@@ -5,6 +5,7 @@ import copy
 import msgspec
 import pytest
 
+from leadhand.core import control
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.decide import next_wake
@@ -462,9 +463,9 @@ def test_a_superseded_question_is_closed():
     """Nobody needs to answer for a step that is gone."""
     run = planned(step("a", failure_action="escalate"), step("z")).fail("a", "permanent")
     assert run.status("a") == ["asking"]
-    run.done("z", surprise="odd").answer(propose(step("a2", supersedes="a")))
+    run.take(control.amend(run.state, {"steps": [step("a2", supersedes="a")]}, "ann", run.now))
     assert run.state.questions == {}
-    assert (run.state.steps["a"].question, run.state.unsettled) == ("", 1)
+    assert (run.state.steps["a"].question, run.state.unsettled) == ("", 2)
 
 
 def test_superseding_a_tolerated_failure():

@@ -27,7 +27,7 @@ async def summarise(raw: str) -> str:
     return f"sum of {raw}"
 
 
-@worker(effects=["mail"], idempotent=True)
+@worker(gives="raw", effects=["mail"], idempotent=True, cost=9, writes=["outbox/*"])
 async def write_letter(topic: str) -> str:
     return f"answer about {topic}"
 

@@ -67,7 +67,6 @@ async def plan(view):
         "worker": "hand",
         "parameters": {"task": "count"},
         "alternatives": ["other"],
-        "idempotent": True,
     }
     return Propose((step,), final=True)
 
@@ -79,6 +78,7 @@ async def test_each_has_its_strategy_and_none_is_a_false_success(case):
         agent = Agent(
             "hand",
             f"anthropic:m@{endpoint.url}",
+            idempotent=True,
             tools=[look],
             returns=FORM,
             timeout=3 if case == "hang" else 60,

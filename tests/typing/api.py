@@ -43,6 +43,7 @@ from leadhand import (
     TooComplex,
     Transient,
     Unavailable,
+    Wait,
     WorkerFailure,
     method,
     worker,
@@ -112,8 +113,10 @@ def failures() -> list[WorkerFailure]:
     ]
 
 
-def next_step(view: PlannerView) -> Propose | Ask | Finish | GiveUp:
+def next_step(view: PlannerView) -> Propose | Wait | Ask | Finish | GiveUp:
     """A planner that is a function."""
+    if view.in_flight or view.questions or view.retries:
+        return Wait("something is under way")
     if view.findings:
         return GiveUp("; ".join(view.findings), notes=view.notes)
     if "raw" not in view.results:
@@ -123,7 +126,9 @@ def next_step(view: PlannerView) -> Propose | Ask | Finish | GiveUp:
     status: str = view.steps["raw"].status
     names: tuple[str, ...] = view.completed
     results: Mapping[str, Any] = view.results
-    return Finish({"status": status, "names": list(names), "raw": results["raw"]})
+    given_up = {step.id: "not needed" for step in view.timeline if step.status == "failed"}
+    result = {"status": status, "names": list(names), "raw": results["raw"]}
+    return Finish(result, drop=given_up)
 
 
 async def async_step(view: PlannerView) -> Finish:

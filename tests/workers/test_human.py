@@ -236,7 +236,8 @@ def test_a_planner_may_ask_for_hands():
         if view.call == 1:
             return Propose([hand()])
         assert view.steps["a"].error.message == "person cannot do it"
-        return Propose([hand(id="b", description="Then just look.")], final=True)
+        look = hand(id="b", description="Then just look.", supersedes="a")
+        return Propose([look], final=True)
 
     said = iter(["cannot", ("done", "seen")])
     done = simulate(

@@ -20,7 +20,7 @@ from leadhand.core.facts import broken_promises, is_flag, misgiven
 from leadhand.core.moves import SECOND, Move
 from leadhand.core.promises import given
 from leadhand.core.reviewing import NO_PERSON, approve, reject, request_changes
-from leadhand.core.revise import findings, propose
+from leadhand.core.revise import findings, propose, unseen_repeats
 from leadhand.core.wording import meant
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
@@ -222,7 +222,9 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
 
 def _stale(state: State, revision: Revision) -> list[str]:
     """What speaks against a revision that has waited, as the run stands now."""
-    return findings(state, revision.add, revision.cancel, revision.drop, final=revision.final)
+    found = findings(state, revision.add, revision.cancel, revision.drop, final=revision.final)
+    by_planner = revision.author == state.planner_name
+    return found or (unseen_repeats(state, revision.add) if by_planner else [])
 
 
 def _left(state: State, answer: Doc) -> bool:

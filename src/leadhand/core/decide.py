@@ -32,7 +32,7 @@ from leadhand.core.effects import (
     StartProbe,
     VerifyGoal,
 )
-from leadhand.core.facts import missing
+from leadhand.core.facts import closed_gates, missing
 from leadhand.core.fault import origin_of
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.holds import lapsed
@@ -213,6 +213,9 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     if step.worker in state.down:
         reason = f"worker {step.worker} {left_alone(state.down, step.worker)}"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
+    if closed := closed_gates(state, step, goal_of(state)):
+        reason = f"it needs {', '.join(closed)}, which is not true"
+        return Move([ev.StepRefused(step.id, "permanent", reason)], [])
     template = doc.get("parameters") or {}
     try:
         parameters = resolve(template, state.lookup)

@@ -134,6 +134,7 @@ def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> No
         event.risk,
         examined=not (state.policy.reviewers and event.add),
         drop=event.drop,
+        because=event.because,
     )
 
 
@@ -190,7 +191,8 @@ def _revision_approved(state: State, event: ev.RevisionApproved, at: int) -> Non
         state.finish = state.goal_met = None
         state.goal_asked = False
     for ident in revision.cancel:
-        cancel_step(state, ident, f"revision {revision.number} took it out", at)
+        why = f": {revision.because}" if revision.because else ""
+        cancel_step(state, ident, f"revision {revision.number} took it out{why}", at)
     _install(state, revision, event, waits)
     for ident, reason in revision.drop.items():
         if not state.steps[ident].dropped:  # else it went with another one

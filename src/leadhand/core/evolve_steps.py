@@ -277,6 +277,8 @@ def end(
     state.unsettled -= 1
     if state.backing_off:
         state.backing_off.pop(step.id, None)
+    if step.doomed and step.id in state.doomed:
+        state.doomed.remove(step.id)
     if state.consults_reports and not state.planner.due and status != "cancelled":
         state.planner.due = "report"
     succeeded = status == "succeeded"
@@ -417,6 +419,7 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
         make_ready(state, step)
     elif event.choice == "replan":
         because = f"{event.actor} wants another way" + (f": {event.text}" if event.text else "")
+        step.forgiven = len(step.failures)  # They have looked.
         leave_to_planner(state, step, because, at)
     elif event.choice == "done":
         step.data = event.data

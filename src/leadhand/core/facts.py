@@ -14,7 +14,7 @@ from leadhand.core.promises import beside, given, joined
 from leadhand.core.wording import closest, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.core.plan import Doc, Goal, Json
     from leadhand.core.state import State, StepState
@@ -45,6 +45,11 @@ def broken_promises(promised: Sequence[str], data: Json) -> list[str]:
 def misgiven(facts: Sequence[str], value: Json) -> str:
     """Why what a person gives is not what was asked for, in words; empty when it can be."""
     artefacts = [fact for fact in facts if not is_flag(fact)]
+    flags = [fact for fact in facts if is_flag(fact)]
+    named = isinstance(value, dict) and not set(facts).isdisjoint(value)
+    said = [value.get(fact, True) for fact in flags] if isinstance(value, dict) else [value]
+    if flags and (named or not artefacts) and not all(each is True for each in said):
+        return f"{flags[0]} is so or not: only `true` gives it"
     if isinstance(value, dict):
         strange = [key for key in value if key not in facts]
         whole = len(artefacts) == 1 and len(strange) == len(value)
@@ -58,13 +63,17 @@ def misgiven(facts: Sequence[str], value: Json) -> str:
 
 def true_facts(state: State, goal: Goal) -> dict[str, str]:
     """Every fact that is true, with the step that gave it."""
-    true = dict.fromkeys((*goal.have, *state.params), HAVE)
-    done = [step for step in state.steps.values() if step.status == "succeeded"]
+    true = dict.fromkeys(there({**state.params, **goal.have}), HAVE)
+    done = [step for step in state.steps.values() if step.status == "succeeded" or broke(step)]
     answers = [answer for answer in state.answers if answer["facts"]]
     for step in sorted(done, key=lambda each: (each.ended, each.order)):
         while answers and answers[0]["at"] < step.ended:
             true.update(dict.fromkeys(given_by(answers.pop(0)), ANSWER))
         offer = state.catalog.offer(step.worker, step.action)
+        for fact in _taken_away(step, given(step.doc, offer, widened=step.widened)):
+            true.pop(fact, None)
+        if step.status != "succeeded":
+            continue
         for fact in joined(step.doc, offer, "drops", widened=step.widened):
             true.pop(fact, None)
         true.update(dict.fromkeys(given(step.doc, offer, widened=step.widened), step.id))
@@ -73,17 +82,43 @@ def true_facts(state: State, goal: Goal) -> dict[str, str]:
     return true
 
 
+BROKEN = frozenset({"invalid_output", "criteria_unmet"})
+"""Classes of failures after which what was promised is not so."""
+
+
+def there(have: Mapping[str, Json]) -> list[str]:
+    """The facts that are given beforehand; a flag that is said not to be so is not."""
+    return [name for name, value in have.items() if value or not is_flag(name)]
+
+
+def broke(step: StepState) -> bool:
+    """Whether an attempt of a step that has ended broke its promise."""
+    return step.settled and any(each.get("class") in BROKEN for each in step.failures)
+
+
+def _taken_away(step: StepState, promised: Sequence[str]) -> list[str]:
+    """What a broken promise makes untrue: flags, and data where something was touched."""
+    kinds = [each for each in step.failures if each.get("class") in BROKEN]
+    touched = any(each.get("effect", "none") != "none" for each in kinds)
+    return [fact for fact in promised if touched or is_flag(fact)] if kinds else []
+
+
 def given_by(answer: Doc) -> dict[str, Json]:
     """The facts that a person gave with an answer, each with its data; of a flag, True."""
     facts: list[str] = answer["facts"]
     data, text = answer["data"], answer["text"]
-    if isinstance(data, dict) and not set(facts).isdisjoint(data):
-        return {fact: data[fact] for fact in facts if data.get(fact) not in (None, False)}
-    value = data if data is not None else text or None
-    artefacts = [fact for fact in facts if not is_flag(fact)]
-    found: dict[str, Json] = {fact: True for fact in facts if is_flag(fact)}
-    if value is not None and len(artefacts) == 1:
-        found[artefacts[0]] = value
+    named = isinstance(data, dict) and not set(facts).isdisjoint(data)
+    alone = sum(not is_flag(fact) for fact in facts) == 1
+    found: dict[str, Json] = {}
+    for fact in facts:
+        value = data.get(fact) if named else data
+        if is_flag(fact):
+            if value is True:  # "no" and 0 give nothing.
+                found[fact] = True
+        elif named and value is not None:
+            found[fact] = value
+        elif not named and alone and (data is not None or text):
+            found[fact] = data if data is not None else text
     return found
 
 
@@ -145,9 +180,16 @@ def unmet_flags(state: State, add: Sequence[Doc], goal: Goal) -> list[str]:
     return found
 
 
-def _flags(state: State, doc: Doc) -> list[str]:
+def closed_gates(state: State, step: StepState, goal: Goal) -> list[str]:
+    """The flags that a step needs to start, and that are not true now."""
+    flags = _flags(state, {**step.doc, "worker": step.worker}, widened=step.widened)
+    true = true_facts(state, goal) if flags else {}
+    return [flag for flag in flags if flag not in true]
+
+
+def _flags(state: State, doc: Doc, *, widened: bool = False) -> list[str]:
     offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
-    return [fact for fact in joined(doc, offer, "needs") if is_flag(fact)]
+    return [fact for fact in joined(doc, offer, "needs", widened=widened) if is_flag(fact)]
 
 
 def _coming(state: State, ident: str, new: dict[str, Doc]) -> set[str]:
@@ -158,8 +200,8 @@ def _coming(state: State, ident: str, new: dict[str, Doc]) -> set[str]:
         name = stack.pop()
         old = None if name in new else state.follow(name)
         doc = new.get(name) or (old.doc if old is not None else {})
-        for other in dependencies(doc):
-            if other not in seen:
+        for other, tolerant in dependencies(doc).items():
+            if other not in seen and not tolerant:
                 seen.add(other)
                 stack.append(other)
         if name == ident or not doc:

@@ -131,8 +131,9 @@ def _run_started(book: Book, event: ev.RunStarted) -> None:
     book.started = event
     book.started_at = book.at
     book.catalog = {spec.name: spec for spec in event.catalog}
-    have = event.goal.get("have") or () if isinstance(event.goal, dict) else ()
-    book.facts = dict.fromkeys((*have, *event.params), book.at)
+    have = event.goal.get("have") or {} if isinstance(event.goal, dict) else {}
+    known = {**event.params, **have}
+    book.facts = {name: book.at for name, value in known.items() if value or ":" not in name}
 
 
 def _run_hosted(book: Book, event: ev.RunHosted) -> None:

@@ -218,17 +218,48 @@ class Book:
 
     def told(self, facts: list[str], event: QuestionAnswered) -> None:
         """A person gave facts: they are true from now on, where something stands for them."""
-        data = event.data if event.data is not None else event.text or None
+        data, text = event.data, event.text
         named = isinstance(data, dict) and any(fact in data for fact in facts)
         whole = [fact for fact in facts if ":" not in fact]
         for fact in facts:
-            if isinstance(data, dict) and named:
-                given = data.get(fact) not in (None, False)
+            value = data.get(fact) if isinstance(data, dict) and named else data
+            if ":" in fact:
+                given = value is True
+            elif named:
+                given = value is not None
             else:
-                given = ":" in fact or (len(whole) == 1 and data is not None)
+                given = len(whole) == 1 and (data is not None or bool(text))
             if given:
                 self.facts[fact] = self.at
                 self.by_people.add(fact)
+
+    def unseen_steps(self) -> list[Entry]:
+        """Steps that may have had an effect nobody knows of, and that no person has looked at."""
+        return [
+            step
+            for step in self.steps.values()
+            if (step.unseen or step.happened) and step.status != "succeeded"
+        ]
+
+    def break_promise(self, step: Entry, failure: Doc) -> None:
+        """A result was not what it should be: what it should have given is not so."""
+        if failure.get("class") not in ("invalid_output", "criteria_unmet"):
+            return
+        offer = self.offer(step.worker, step.doc.get("action", ""))
+        theirs = offer.gives if offer else ()
+        touched = failure.get("effect", "none") != "none"
+        for fact in several(step.doc.get("gives", theirs)):
+            if (step.widened or fact in theirs) and (touched or ":" in fact):
+                self.by_people.discard(fact)
+                if self.facts.get(fact, self.at) < self.at:
+                    del self.facts[fact]
+
+    def closed(self, step: Entry, worker: str) -> list[str]:
+        """The flags that a step needs by its worker's word and its own, and that are not true."""
+        offer = self.offer(worker, step.doc.get("action", ""))
+        own = several(step.doc.get("needs"))
+        theirs = () if step.widened and "needs" in step.doc else offer.needs if offer else ()
+        return [fact for fact in (*theirs, *own) if ":" in fact and fact not in self.facts]
 
     def step(self, ident: str, what: str) -> Entry | None:
         """A step by its name; I6 when there is none."""

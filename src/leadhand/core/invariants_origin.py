@@ -94,6 +94,8 @@ class Causes:
         step = last.removeprefix("step ")
         right = "limits" if step in self.unpaid else "execution"
         right = "planning" if last == GAVE_UP or step in self.unready else right
+        if event.limit and event.limit not in BY_PLANNER:
+            right = "limits"  # Its time was up before the other cause was acted on.
         if event.origin != right:
             book.wrong("I50", f"{last} ended the run, and {event.origin or 'nothing'} is blamed")
 

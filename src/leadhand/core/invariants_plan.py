@@ -158,6 +158,8 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
     person = person or _is_strange(book, event)
     if event.author == DOCUMENT and event.number > 1:
         book.wrong("I24", f"{what} is by a document, which names no planner and is never revised")
+    if event.author in (book.start.planner, "goal"):
+        _check_unseen(book, event)
     book.pending = Pending(
         event.number,
         event.hash,
@@ -171,6 +173,15 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
         event.drop,
     )
     book.answer = ""
+
+
+def _check_unseen(book: Book, event: ev.RevisionProposed) -> None:
+    """A planner does not have done again what may have happened: a person must look first."""
+    unseen = {does(step.doc): step.id for step in book.unseen_steps()}
+    for doc in event.add if unseen else ():
+        old = unseen.get(does(doc))
+        if old is not None and not book.idempotent(Entry(doc), doc["worker"]):
+            book.wrong("I17", f"{doc['id']} does again what {old} may have done, unasked")
 
 
 def _is_strange(book: Book, event: ev.RevisionProposed) -> bool:
@@ -458,6 +469,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
             if not book.start.replans:
                 book.wrong("I21", f"{ident} was left to a planner that cannot do that")
             step.status = "failed"
+            step.unseen = step.happened = False  # They have looked.
             book.barred.pop(ident, None)  # A step that has ended is held no longer.
             book.left_to_planner(step)
         case "retry":
@@ -466,6 +478,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
         case "done":
             book.succeed(step, event.data)
         case "skip":
+            step.unseen = step.happened = False
             book.said[ident] = "skip"
             book.expect = ("StepSkipped", ident)
         case "abort" | "rollback" if not book.stopping:

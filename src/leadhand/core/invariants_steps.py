@@ -37,6 +37,7 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
         book.wrong("L5", f"{event.step} was started, and nobody said that it is done")
     step.done_by = ""
     _check_allowed(book, step, event)
+    _check_gates(book, step, event)
     _check_inputs(book, step, event)
     _check_limits(book, step, event.worker)
     if step.id in book.live:
@@ -87,6 +88,13 @@ def _check_allowed(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
     if book.at < step.until:
         early = (step.until - book.at) / 1e6
         book.wrong("I19", f"{what} started {early:.6f} s before it was allowed to")
+
+
+def _check_gates(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
+    """Whether the flags that it needs are true."""
+    if closed := book.closed(step, event.worker):
+        what = f"attempt {event.attempt} of {step.id}"
+        book.wrong("L13", f"{what} started, and {closed[0]} is not true")
 
 
 def _check_inputs(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
@@ -186,6 +194,7 @@ def _attempt_reported(book: Book, event: ev.AttemptReported) -> None:
         book.wrong("I21", f"attempt {event.attempt} of {event.step} failed without a class")
     step.tries[step.worker] = step.tries.get(step.worker, 0) + 1
     step.status, step.failure = "open", failure
+    book.break_promise(step, failure)
     step.unseen = step.unseen or failure.get("effect") == "unknown"
     step.happened = step.happened or failure.get("effect") == "done"
 

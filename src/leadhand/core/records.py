@@ -80,6 +80,7 @@ class Revision(msgspec.Struct):
     """Whether the automatic reviewers have looked, if there are any."""
     drop: dict[str, str] = {}
     """Steps that it gives up by name, each with the reason."""
+    because: str = ""
 
 
 class Permits(msgspec.Struct):

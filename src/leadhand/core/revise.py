@@ -11,6 +11,7 @@ stands here and in `reviewing.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
@@ -20,7 +21,9 @@ from leadhand.core.effects import Effect, Examine, Notify
 from leadhand.core.facts import unmet_flags
 from leadhand.core.graph import dependencies
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.promises import DOCUMENT
+from leadhand.core.promises import DOCUMENT, given, is_idempotent
+from leadhand.core.recovery import may_have_happened
+from leadhand.core.refs import Unresolved, resolve
 from leadhand.core.review import reach_of
 from leadhand.core.reviewing import ruled
 from leadhand.core.rollback import can_roll_back
@@ -28,7 +31,7 @@ from leadhand.core.state import DROPPABLE, MOVABLE, REPLACEABLE
 from leadhand.core.views import goal_of, goes_on
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State, StepState
@@ -41,6 +44,8 @@ GO_ON, HAND_OVER, ABORT, ROLLBACK = "go_on", "hand_over", "abort", "rollback"
 """What a person may say to a planner that is out of ideas."""
 GOAL = "goal"
 """The planner that a run can be handed over to: it needs no model and no code of anybody's."""
+ANSWERED = "answer"
+"""Why a planner is to be asked when a person has answered it."""
 NAMED_MAX = 5
 NO_INPUT = "no person is to be asked in this run (no_input)"
 
@@ -80,7 +85,8 @@ def answer_moves(state: State, now: Now) -> Moves:
             return _finished(state, answer)
         case "ask":
             return _asked(state, answer, now)
-        case "give_up" if state.questions:  # What waits for a person waits.
+        case "give_up" if state.questions or state.planner.due == ANSWERED:
+            # What waits for a person waits, and what a person said is heard first.
             return [ev.PlannerWaits(state.planner.calls, list(state.questions)[:NAMED_MAX])], []
         case "give_up":
             reason = f"the planner gave up: {answer.get('reason', '')}"
@@ -111,6 +117,11 @@ def _is_open(state: State) -> bool:
 def _finished(state: State, answer: Doc) -> Moves:
     """A finish holds only when every accepted step is settled or given up by name."""
     drop: dict[str, str] = answer.get("drop") or {}
+    if asked := _waits_for_person(state, drop):
+        return [_refused(state, asked, early=True)], []
+    if state.planner.due == ANSWERED:
+        heard = "a person has answered meanwhile"
+        return [_refused(state, [heard], early=True)], []
     found = _undroppable(state, drop, frozenset())
     bad = unsettled_failures(state, drop)
     if bad:
@@ -200,6 +211,8 @@ def _asked(state: State, answer: Doc, now: Now) -> Moves:
         choices = [GIVE, *choices]  # What is given otherwise would count for nothing.
     within_s = min(float(answer.get("within_s") or 0.0), SECONDS_MAX)
     default = str(answer.get("default", "")) if within_s else ""
+    if within_s and default == GIVE:
+        return [_refused(state, ["its default cannot give facts: a person must"])], []
     if within_s and choices and default not in choices:
         finding = f"{default!r}, its default, is none of: {', '.join(choices)}"
         return [_refused(state, [finding])], []
@@ -231,6 +244,9 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
     cancel: list[str] = answer.get("cancel", [])
     found = findings(state, add, cancel, answer.get("drop") or {}, final=bool(answer.get("final")))
     found = found or _gates(state, add)
+    if not found and (asked := _waits_for_person(state, _touched(answer))):
+        return [_refused(state, asked, early=True)], []
+    found = found or unseen_repeats(state, add) or _unfit_heirs(state, answer)
     if found:
         early = _too_soon(state, answer.get("drop") or {}, found)
         return [_refused(state, found, early=early)], []
@@ -238,6 +254,80 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
     if (add or cancel) and idle > state.policy.replans_idle_max and not state.tries_new(add):
         return out_of_ideas(state, f"stuck: {idle} revisions in a row tried nothing new")
     return propose(state, state.planner_name, answer, now)
+
+
+def _touched(answer: Doc) -> list[str]:
+    """The steps that a proposal takes out, gives up or replaces."""
+    return [
+        *answer.get("cancel", ()),
+        *(answer.get("drop") or ()),
+        *map(_replaced, answer.get("steps", ())),
+    ]
+
+
+def _waits_for_person(state: State, names: Iterable[str]) -> list[str]:
+    """Which of these steps a person is asked about: no planner answers in their place."""
+    asked = {q.step: q.id for q in state.questions.values() if q.kind in ("failure", "unseen")}
+    return [f"{name} waits for a person ({asked[name]})" for name in names if name in asked]
+
+
+def unseen_repeats(state: State, add: list[Doc]) -> list[str]:
+    """Which new steps would do again what may have happened, unless a person has looked."""
+    names = (
+        step
+        for step, _, _, failure in state.failed_attempts
+        if failure.get("effect", "none") != "none"
+    )
+    unseen = [
+        step for step in map(state.steps.__getitem__, dict.fromkeys(names)) if _is_unseen(step)
+    ]
+    found = []
+    for doc in add if unseen else ():
+        offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
+        if is_idempotent(doc, offer):
+            continue
+        does, gives = _does(state, doc), {*given(doc, offer)}
+        for old in unseen:
+            theirs = state.catalog.offer(old.worker, old.action)
+            open_ = not old.settled and not gives.isdisjoint(given(old.doc, theirs))
+            if open_ or _replaced(doc) == old.id or does == _does(state, old.doc):
+                what = f"{doc['id']} would do again what {old.id} may have done"
+                found.append(f"{what}, and no person has looked")
+                break
+    return found
+
+
+def _is_unseen(step: StepState) -> bool:
+    by_person = step.status == "skipped" and step.tolerated
+    return step.status != "succeeded" and not by_person and may_have_happened(step)
+
+
+def _does(state: State, doc: Doc) -> tuple[str, str, bytes]:
+    parameters = doc.get("parameters") or {}
+    with suppress(Unresolved):
+        parameters = resolve(parameters, state.lookup)
+    return doc["worker"], doc.get("action", ""), canonical(parameters)
+
+
+def _unfit_heirs(state: State, answer: Doc) -> list[str]:
+    """Steps that take a place they do not fill, or that are taken out without a word."""
+    found = []
+    for doc in answer.get("steps", ()):
+        old = state.steps.get(_replaced(doc))
+        if old is None or not old.dependents:
+            continue
+        theirs = given(old.doc, state.catalog.offer(old.worker, old.action), widened=old.widened)
+        own = given(doc, state.catalog.offer(doc["worker"], doc.get("action", "")))
+        if lacks := [fact for fact in theirs if fact not in own]:
+            waits = old.dependents[0][0]
+            what = f"{doc['id']} takes the place of {old.id} and does not give {lacks[0]}"
+            found.append(f"{what}, and {waits} waits for it")
+    for ident in answer.get("cancel", ()):
+        failed = state.steps.get(str(state.steps[ident].doc.get("supersedes") or ""))
+        if failed is not None and failed.failure and not answer.get("because"):
+            what = f"it cancels {ident}, which took the place of {failed.id}"
+            found.append(f"{what}: drop it by name with a reason")
+    return found
 
 
 def _gates(state: State, add: list[Doc]) -> list[str]:

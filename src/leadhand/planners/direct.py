@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core.catalog import stronger_ones
+from leadhand.core.facts import there as given_beforehand
 from leadhand.core.report import GiveUp, Propose, decision_doc
 from leadhand.planners.goal.operators import Operator, operators_of
 from leadhand.planners.goal.steps import Names, document, tidy
@@ -39,7 +40,7 @@ class DirectPlanner:
 
 def able(catalog: Catalog, goal: Goal) -> list[Operator]:
     """What gives everything that is wanted from nothing but what is there."""
-    wanted, there = set(goal.want), set(goal.have)
+    wanted, there = set(goal.want), {*given_beforehand(goal.have)}
     if wanted <= there:
         return []
     return [

@@ -84,12 +84,13 @@ class GoalPlanner:
 
     name = "goal"
     replans = True
-    splits = True
     consult = "every_report"
 
     def __init__(self, methods: Iterable[Method] = (), *, nodes_max: int = NODES_MAX) -> None:
         """`methods` say how to split what is too complex; `nodes_max` bounds each search."""
         self.methods = tuple(methods)
+        self.splits = bool(self.methods)
+        """Whether it can split a step: only a method says how."""
         self.nodes_max = nodes_max
         self.proposal: Doc | None = None
         self._known: tuple[Catalog, Operators] | None = None
@@ -98,6 +99,7 @@ class GoalPlanner:
         """The same planner, knowing these methods too."""
         made = copy(self)
         made.methods = tuple(dict.fromkeys((*self.methods, *methods)))
+        made.splits = bool(made.methods)
         return made
 
     async def decide(self, view: PlannerView) -> Decision:

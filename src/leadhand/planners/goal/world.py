@@ -92,6 +92,7 @@ def fold(view: PlannerView) -> World:
         if name in view.params or is_flag(name)
         else Fact(HAVE, literal(value))
         for name, value in view.goal.have.items()
+        if value or not is_flag(name)
     }
     answers = [answer for answer in view.answers if answer.get("facts")]
     failures: dict[str, list[FailedAttempt]] = {}
