@@ -65,8 +65,8 @@ class Log:
         deadline = self.at + 100 * SECOND
         return self.add(ev.PlannerAsked(self.calls, self.epoch, deadline, "start"))
 
-    def answer(self, kind="propose"):
-        return self.add(ev.PlannerAnswered(self.calls, self.epoch, {"kind": kind}))
+    def answer(self, kind="propose", **more):
+        return self.add(ev.PlannerAnswered(self.calls, self.epoch, {"kind": kind, **more}))
 
     def propose(self, *steps, final=True, cancel=(), risk="low", drop=None):
         add, cancel = [{"worker": "w", **step} for step in steps], list(cancel)
@@ -304,7 +304,12 @@ CLEAN = {
         .done("failed")
     ),
     "finish": lambda: (
-        Log(A, B).run("a").ask().answer("finish").add(ev.FinishAccepted(1, {"b": "enough"})).done()
+        Log(A, B)
+        .run("a")
+        .ask()
+        .answer("finish", drop={"b": "enough"})
+        .add(ev.FinishAccepted(1, {"b": "enough"}))
+        .done()
     ),
     "a fact from a person": lambda: (
         Log(A, goal={"text": "g", "want": ["x"]})
@@ -586,7 +591,7 @@ BAD = {
             Log(A, B)
             .run("a")
             .ask()
-            .answer("finish")
+            .answer("finish", drop={"b": "enough"})
             .add(ev.FinishAccepted(1, {"b": "enough"}))
             .start("b")
         ),
@@ -629,6 +634,25 @@ BAD = {
     "asked again though it waits": (
         "I52",
         lambda: Log(A).start("a").ask().answer("wait").add(ev.PlannerWaits(2)).ask(),
+    ),
+    "waits for nothing": (
+        "I52",
+        lambda: Log(A).run("a").ask().answer("wait").add(ev.PlannerWaits(2)),
+    ),
+    "asked while a person is asked about it": (
+        "L15",
+        lambda: Log(A).add(ev.QuestionAsked(id="q1", kind="planning", text="?")).ask(),
+    ),
+    "gives up what was not said": (
+        "L14",
+        lambda: (
+            Log(A, B)
+            .run("a")
+            .run("b")
+            .ask()
+            .answer("finish")
+            .add(ev.FinishAccepted(2, {"b": "so"}))
+        ),
     ),
     "finished by nobody": ("I6", lambda: Log(A).run("a").add(ev.FinishAccepted(1))),
     "waits by nobody": ("I6", lambda: Log(A).run("a").add(ev.PlannerWaits(1))),

@@ -149,6 +149,7 @@ class Book:
         """Steps that failed and were left to the planner, neither replaced nor given up since."""
         self.unanswered: list[Entry] = []
         """Those of them that failed since the last revision."""
+        self.said_last: Doc = {}
         self.answer = ""
         """The kind of the planner's last answer, until something follows from it."""
         self.by_people: set[str] = set()

@@ -41,6 +41,8 @@ def _planner_asked(book: Book, event: ev.PlannerAsked) -> None:
         book.wrong("I31", f"planner call {event.call} of at most {book.policy.planner_calls_max}")
     if book.paused or book.stopping:
         book.wrong("I18", f"planner call {event.call} while {book.stopping or 'paused'}")
+    if any(question.kind == "planning" for question in book.questions.values()):
+        book.wrong("L15", f"planner call {event.call}, and a person is asked what it should do")
     if book.waits and not book.changed:
         book.wrong("I52", f"planner call {event.call}, and nothing has changed since it waits")
     book.waits = book.changed = False
@@ -53,6 +55,7 @@ def _planner_answered(book: Book, event: ev.PlannerAnswered) -> None:
     _planner_ended(book, event.epoch, lost=False)
     book.spent += event.cost
     book.answer = "" if "revision" in event.decision else str(event.decision.get("kind"))
+    book.said_last = event.decision
 
 
 def _planner_failed(book: Book, event: ev.PlannerFailed) -> None:
@@ -82,12 +85,16 @@ def _planner_waits(book: Book, event: ev.PlannerWaits) -> None:
         book.wrong("I6", f"the planner waits after call {event.call}, and it did not say so")
     book.answer = ""
     book.waits = True
+    if not (book.changed or book.questions or any(not s.settled for s in book.steps.values())):
+        book.wrong("I52", f"the planner waits after call {event.call}, and nothing is open")
 
 
 def _finish_accepted(book: Book, event: ev.FinishAccepted) -> None:
     if book.answer != "finish":
         book.wrong("I6", f"a finish was accepted after call {event.call}, and none was given")
     book.answer = ""
+    if event.drop != (book.said_last.get("drop") or {}):
+        book.wrong("L14", "a finish gives up other steps, or for other reasons, than was said")
     _give_up(book, event.drop)
     left = [step.id for step in book.steps.values() if not step.settled or step.bad]
     if left:
