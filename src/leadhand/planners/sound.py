@@ -41,22 +41,22 @@ FOR_GOOD = frozenset({"permanent", "policy", "denied"})
 
 def refused(steps: list[Doc], view: PlannerView) -> list[str]:
     """Why lint refuses to add steps to the run."""
-    return [str(each) for each in _errors(steps, view)]
+    return [str(each) for each in errors(steps, view)]
 
 
 def first_wrong(steps: list[Doc], view: PlannerView, world: World) -> str:
     """The first step that cannot be carried out, and why, in words."""
-    errors = _errors(steps, view)
-    if not errors:
+    wrong = errors(steps, view)
+    if not wrong:
         return unmet(steps, view, world)
-    places = [_PLACE.match(each.place) for each in errors]
+    places = [_PLACE.match(each.place) for each in wrong]
     numbers = [int(place[1]) if place else 0 for place in places]
-    first = min(range(len(errors)), key=numbers.__getitem__)
+    first = min(range(len(wrong)), key=numbers.__getitem__)
     # A parameter that is missing is mostly a need that is not met yet: that is said instead.
-    end = numbers[first] + (errors[first].rule == "parameter-missing")
+    end = numbers[first] + (wrong[first].rule == "parameter-missing")
     sound = all("id" in step and "worker" in step for step in steps[:end])
     earlier = unmet(steps[:end], view, world) if sound else ""
-    return earlier or str(errors[first])
+    return earlier or str(wrong[first])
 
 
 def undroppable(drop: Mapping[str, str], view: PlannerView) -> str:
@@ -97,7 +97,8 @@ def too_dear(steps: Sequence[Doc], view: PlannerView) -> str:
     )
 
 
-def _errors(steps: list[Doc], view: PlannerView) -> list[Finding]:
+def errors(steps: list[Doc], view: PlannerView) -> list[Finding]:
+    """What lint refuses of steps that would be added to the run."""
     found = proposal(steps, _known(view), view.catalog, view.params)
     return [each for each in found if each.level == "error"]
 

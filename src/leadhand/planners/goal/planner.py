@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait
+from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait, decision_doc
 from leadhand.core.wording import listed
-from leadhand.planners.goal import explain, methods, notes
+from leadhand.planners.goal import explain, lint, methods, notes
 from leadhand.planners.goal.cheapest import cheapest, sequence
 from leadhand.planners.goal.exact import CLOSE, within
 from leadhand.planners.goal.memory import Past, Prices, advice, informed, past, priced, prices
@@ -57,6 +57,8 @@ ASKING = "asking"
 """The status of a step that waits for a person, who alone may give it up."""
 OTHERWISE = {HAVE: "the goal", ANSWER: "a person"}
 """Where facts come from that no step gave."""
+LINTS_MAX = 50
+"""How often a plan is made anew since lint refuses one of its steps."""
 WAY_MAX = 200
 """Steps of a plan that are shown and remembered."""
 
@@ -77,6 +79,10 @@ class Scene(msgspec.Struct):
     task: Task | None = None
     idle: tuple[StepView, ...] = ()
     """Steps of a whole plan that have not begun: they stand only if they still fit."""
+    refused: dict[str, str] = {}
+    """Operators whose steps lint refuses, each with the finding."""
+    owners: dict[str, str] = {}
+    """The operators of proposed steps that methods wrote, by step."""
 
 
 class GoalPlanner:
@@ -104,21 +110,51 @@ class GoalPlanner:
 
     async def decide(self, view: PlannerView) -> Decision:
         """What to do next."""
-        scene = self._scene(view)
-        early = _early(scene)
+        first = self._scene(view)
+        early = _early(first)
         if early is not None:
             return early
+        # What a refused step takes may come from another giver: that is tried if nothing else is.
+        decision, blamed = await self._linted(first, view, givers=False)
+        if blamed and not isinstance(decision, Propose):
+            other, _ = await self._linted(self._scene(view), view, givers=True)
+            return other if isinstance(other, Propose) else decision
+        return decision
+
+    async def _linted(
+        self, scene: Scene, view: PlannerView, *, givers: bool
+    ) -> tuple[Decision, bool]:
+        """The decision, without operators whose steps lint refuses; whether there were any."""
+        refused: dict[str, str] = {}
+        for _ in range(LINTS_MAX):
+            scene, way = await self._found(scene, view)
+            if isinstance(way, NoPlan):
+                return _no_way(scene, way), bool(refused)
+            wrong = _unsound(scene, way, givers=givers)
+            decision = _proposal(scene, way)
+            if not wrong and isinstance(decision, Propose):
+                wrong = lint.refused(
+                    decision_doc(decision)["steps"], view, scene.owners, givers=givers
+                )
+            if refused.keys() >= wrong.keys():
+                return decision, bool(refused)
+            refused = {**wrong, **refused}
+            scene = self._scene(view, refused=refused)
+        return decision, True
+
+    async def _found(
+        self, scene: Scene, view: PlannerView
+    ) -> tuple[Scene, list[Operator] | NoPlan]:
+        """A plan without the operators that are refused, or why there is none."""
         way = await self._way(scene)
         locked = self._locked(scene) if isinstance(way, NoPlan) else ()
         if locked and not scene.world.under_way:
             # Where there is no way but by splitting, nothing has to be too complex first.
-            wider = self._scene(view, locked)
+            wider = self._scene(view, locked, scene.refused)
             found = await self._way(wider)
             if not isinstance(found, NoPlan):
-                scene, way = wider, found
-        if isinstance(way, NoPlan):
-            return _no_way(scene, way)
-        return _proposal(scene, way)
+                return wider, found
+        return scene, way
 
     async def draft(self, view: PlannerView) -> Decision:
         """The whole plan as one final proposal; nothing is under way yet."""
@@ -135,11 +171,21 @@ class GoalPlanner:
         givers, price = scene.operators.givers, scene.prices.of
         facts = {each.fact for each in self.methods} - scene.past.split
         return sorted(
-            fact for fact in facts if all(price.get(n) != inf for n in givers.get(fact, ()))
+            fact
+            for fact in facts
+            if all(price.get(n) != inf or n in scene.refused for n in givers.get(fact, ()))
         )
 
-    def _scene(self, view: PlannerView, split: Iterable[str] = ()) -> Scene:
-        """Everything a decision is made from; `split` are facts whose methods may be used now."""
+    def _scene(
+        self,
+        view: PlannerView,
+        split: Iterable[str] = (),
+        refused: dict[str, str] | None = None,
+    ) -> Scene:
+        """Everything a decision is made from; `split` are facts whose methods may be used now.
+
+        `refused` are operators that are no way to the goal, each with the reason.
+        """
         if self._known is None or self._known[0] is not view.catalog:
             self._known = (view.catalog, operators_of(view.catalog))
         operators = self._known[1]
@@ -160,7 +206,9 @@ class GoalPlanner:
         changed = {**informed(operators, before.asked_for), **splits.operators}
         wanted = tuple(dict.fromkeys(view.goal.want))
         operators = operators.replaced(changed)
-        return Scene(view, kept, said, operators, world, before, splits, wanted, idle=idle)
+        made = Scene(view, kept, said, operators, world, before, splits, wanted, idle=idle)
+        made.refused = refused or {}
+        return made
 
     async def _way(self, scene: Scene) -> list[Operator] | NoPlan:
         """The plan, or why there is none."""
@@ -318,6 +366,8 @@ def _look(scene: Scene) -> None:
         found.of[name] = price
         if why:
             found.why[name] = why
+    for name in found.of.keys() & scene.refused.keys():
+        found.of[name], found.why[name] = inf, scene.refused[name]
     scene.prices = found
     rough = Task(relevant, found.of, world.coming, scene.wanted)
     reach = explore(rough, rough.start, rough.prices, whole=True)
@@ -379,12 +429,13 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
     if scene.world.under_way:
         names = ", ".join(each.id for each in scene.world.under_way[:5])
         return Wait(f"waiting for {names}; {why}", kept.to_doc())
-    failed = any(price == inf for price in scene.prices.of.values())
+    dear = {name for name, price in scene.prices.of.items() if price == inf}
+    failed, refused = bool(dear - scene.refused.keys()), bool(dear & scene.refused.keys())
     unknown = any(fact not in scene.operators.givers for fact in missing)
     question = f"There is no way to {', '.join(scene.wanted)}: {why}."
     if missing:
         question += f" Can you give {listed(missing)}?"
-    if proved and not (failed or unknown):
+    if proved and not (failed or unknown or refused):
         return GiveUp(why, kept.to_doc())
     if missing and notes.awaited(scene.view, missing):
         return Wait(f"waiting for an answer; {why}", kept.to_doc())
@@ -407,6 +458,17 @@ def _writer(scene: Scene) -> Writer:
     return Writer(scene.operators, scene.prices, names, failed, scene.wanted)
 
 
+def _unsound(scene: Scene, way: list[Operator], *, givers: bool) -> dict[str, str]:
+    """The operators of a new plan whose steps lint refuses, also of those that start later.
+
+    A plan that goes on as foreseen was looked at when it was made.
+    """
+    if {each.name for each in way} <= set(scene.notes.way):
+        return {}
+    docs, _ = _writer(scene).documents(way, scene.world.coming)
+    return lint.refused(lint.sound_part(docs, way), scene.view, {}, givers=givers)
+
+
 def _proposal(scene: Scene, way: list[Operator]) -> Decision:
     """What of the plan can start now, and the rest as outlook; or all of it."""
     world, view = scene.world, scene.view
@@ -424,6 +486,7 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
         elif operator.split:
             carried = _bearer(scene, writer.names).carry(scene.splits.ways[operator.name])
             scene.notes.splits |= carried.notes
+            scene.owners |= {step["id"]: operator.name for step in carried.steps}
             now += carried.steps
             running = running or not carried.steps
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from leadhand.core import refs
 from leadhand.core.plan import RISKS
 from leadhand.planners.goal.memory import bound, priced
 from leadhand.planners.goal.order import waits
@@ -72,7 +73,8 @@ class Writer(msgspec.Struct):
             doc = document(operator, ident, known)
             after = [found[j]["id"] for j in order[i]]
             doc["depends_on"] = list(dict.fromkeys([*doc.get("depends_on", ()), *after]))
-            doc["because"] = self._because(operator, plan[i + 1 :])
+            # It quotes messages of workers, and a reference among words is refused.
+            doc["because"] = self._because(operator, plan[i + 1 :]).replace(refs.MARK, "{{")
             found.append(doc)
             for fact in operator.drops:
                 known.pop(fact, None)
