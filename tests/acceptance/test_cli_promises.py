@@ -85,7 +85,7 @@ def test_an_approval_without_the_hash_leaves_it_out_and_says_so(folder):
     """A script that approves has been shown nothing."""
     waits = folder.run("run", "plan.json", "--review", "--json").doc["run"]
     done = folder.run("review", waits, "approve")
-    assert f"{CLAIM}; not shown, so it does not count. Fix: approve with --hash" in done.err
+    assert f"{CLAIM}; not shown, so it does not count. Fix: approve with leadhand review" in done.err
     done = folder.run("resume", waits)
     assert (done.code, calls(folder)) == (5, 1), done
     assert folder.run("verify", "--all").code == 0
@@ -147,3 +147,13 @@ def test_what_a_planner_wrote_never_widens(folder):
     assert calls(folder) == 1
     assert f"{CLAIM}" in log(folder, waits)
     assert folder.run("verify", "--all").code == 0
+
+
+def test_an_answer_that_approves_says_what_does_not_count(folder):
+    """As `review RUN approve` does: nothing was shown, so the claim is not covered."""
+    waiting = folder.run("run", "plan.json", "--review")
+    assert waiting.code == 5, waiting
+    run = folder.latest()["run"]
+    done = folder.run("answer", f"{run}/review-1", "approve")
+    assert done.code == 0, done
+    assert "not shown, so it does not count" in done.err

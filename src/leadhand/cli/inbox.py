@@ -92,8 +92,10 @@ def answer(
     if data is not None:
         details["data"] = read_value(data, "--data")
     if (row["kind"], chosen) in (("review", "approve"), ("hold", "release")):
-        from leadhand.cli.review import approval_words
+        from leadhand.cli.review import approval_words, say_not_shown
 
+        if row["kind"] == "review":
+            say_not_shown(console, state)
         details["approval"] = approval_words(settings, state, question=details["id"], choice=chosen)
     run, answered = say(settings, row["run"], "answer", **details)
     if console.json:

@@ -206,14 +206,22 @@ def _confirmed(console: Console, state: State, options: Doc) -> str | None:
 
 def _bound(console: Console, state: State, revision: Revision, seen: str) -> str:
     """The hash that is approved; says what is not, since it was not shown."""
-    from leadhand.core.approval import binding, claimed_by, was_shown
-    from leadhand.core.promises import in_words
+    from leadhand.core.approval import binding, was_shown
 
     if was_shown(state, revision, seen):
         return binding(state, revision, 0)
-    for line in in_words(claimed_by(state, revision)):
-        console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with --hash")
+    say_not_shown(console, state)
     return binding(state, revision, 0, widens=False)
+
+
+def say_not_shown(console: Console, state: State) -> None:
+    """Say what a plan claims beyond its workers: without its hash an approval does not cover it."""
+    from leadhand.core.approval import claimed_by
+    from leadhand.core.promises import in_words
+
+    way = console.command(f"review {state.run} approve --hash …")
+    for line in in_words(claimed_by(state, state.pending)) if state.pending else ():
+        console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with {way}")
 
 
 def _print_decided(console: Console, state: State, choice: str, answer: Doc, waits: str) -> None:
