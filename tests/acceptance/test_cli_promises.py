@@ -85,7 +85,9 @@ def test_an_approval_without_the_hash_leaves_it_out_and_says_so(folder):
     """A script that approves has been shown nothing."""
     waits = folder.run("run", "plan.json", "--review", "--json").doc["run"]
     done = folder.run("review", waits, "approve")
-    assert f"{CLAIM}; not shown, so it does not count. Fix: approve with leadhand review" in done.err
+    assert (
+        f"{CLAIM}; not shown, so it does not count. Fix: approve with leadhand review" in done.err
+    )
     done = folder.run("resume", waits)
     assert (done.code, calls(folder)) == (5, 1), done
     assert folder.run("verify", "--all").code == 0
