@@ -11,7 +11,6 @@ stands here and in `reviewing.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
@@ -303,9 +302,11 @@ def _is_unseen(step: StepState) -> bool:
 
 
 def _does(state: State, doc: Doc) -> tuple[str, str, bytes]:
-    parameters = doc.get("parameters") or {}
-    with suppress(Unresolved):
-        parameters = resolve(parameters, state.lookup)
+    template = doc.get("parameters") or {}
+    try:
+        parameters = resolve(template, state.lookup)
+    except Unresolved:  # What it would be is not known yet: its text stands for it.
+        parameters = template
     return doc["worker"], doc.get("action", ""), canonical(parameters)
 
 
