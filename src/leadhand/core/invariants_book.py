@@ -48,6 +48,7 @@ class Entry:
 
     __slots__ = (
         "attempts",
+        "broken",
         "depth",
         "doc",
         "done_by",
@@ -71,6 +72,8 @@ class Entry:
         self.worker: str = doc["worker"]
         self.status = "planned"
         self.attempts = 0
+        self.broken: list[Doc] = []
+        """Failures of attempts that did not give what was promised."""
         self.done_by = ""
         """Who said that it is done, if a person does it."""
         self.tries: dict[str, int] = {}
@@ -242,13 +245,13 @@ class Book:
             if (step.unseen or step.happened) and step.status != "succeeded"
         ]
 
-    def break_promise(self, step: Entry, failure: Doc) -> None:
-        """A result was not what it should be: what it should have given is not so."""
-        if failure.get("class") not in ("invalid_output", "criteria_unmet"):
+    def break_promise(self, step: Entry) -> None:
+        """A step ends whose result was not what it should be: what it should give is not so."""
+        if not step.broken:
             return
         offer = self.offer(step.worker, step.doc.get("action", ""))
         theirs = offer.gives if offer else ()
-        touched = failure.get("effect", "none") != "none"
+        touched = any(failure.get("effect", "none") != "none" for failure in step.broken)
         for fact in several(step.doc.get("gives", theirs)):
             if (step.widened or fact in theirs) and (touched or ":" in fact):
                 self.by_people.discard(fact)

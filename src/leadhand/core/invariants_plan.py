@@ -477,6 +477,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
                 book.wrong("I21", f"{ident} was left to a planner that cannot do that")
             step.status = "failed"
             step.unseen = step.happened = False  # They have looked.
+            book.break_promise(step)
             book.barred.pop(ident, None)  # A step that has ended is held no longer.
             book.left_to_planner(step)
         case "retry":

@@ -82,6 +82,7 @@ def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
             book.wrong("form", f"{event.strategy} is no decision")
     if step.settled:
         book.barred.pop(step.id, None)  # A step that has ended is held no longer.
+        book.break_promise(step)
 
 
 def _check_repeat(book: Book, step: Entry, event: ev.RecoveryDecided, kind: str) -> None:

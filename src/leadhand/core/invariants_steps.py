@@ -194,7 +194,8 @@ def _attempt_reported(book: Book, event: ev.AttemptReported) -> None:
         book.wrong("I21", f"attempt {event.attempt} of {event.step} failed without a class")
     step.tries[step.worker] = step.tries.get(step.worker, 0) + 1
     step.status, step.failure = "open", failure
-    book.break_promise(step, failure)
+    if failure.get("class") in ("invalid_output", "criteria_unmet"):
+        step.broken.append(failure)
     step.unseen = step.unseen or failure.get("effect") == "unknown"
     step.happened = step.happened or failure.get("effect") == "done"
 

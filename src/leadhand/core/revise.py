@@ -289,7 +289,9 @@ def unseen_repeats(state: State, add: list[Doc]) -> list[str]:
         for old in unseen:
             theirs = state.catalog.offer(old.worker, old.action)
             open_ = not old.settled and not gives.isdisjoint(given(old.doc, theirs))
-            if open_ or _replaced(doc) == old.id or does == _does(state, old.doc):
+            # A step that was left to the planner is the planner's to replace.
+            taken = _replaced(doc) == old.id and old.id not in state.forsaken
+            if open_ or taken or does == _does(state, old.doc):
                 what = f"{doc['id']} would do again what {old.id} may have done"
                 found.append(f"{what}, and no person has looked")
                 break
