@@ -67,7 +67,9 @@ def goes_on(state: State) -> bool:
     # Timers and calendar keep what no longer counts until it comes to the top.
     if any(timer[1] in SELF_TIMERS and state.timer_counts(*timer) for timer in state.timers):
         return True
-    if any(limit.startswith("circuit ") for limit in state.ready.parked):
+    parked = any(limit.startswith("circuit ") for limit in state.ready.parked)
+    # What was parked may have been taken out meanwhile.
+    if parked and any(s.status in STARTABLE and not s.held for s in state.steps.values()):
         return True
     waiting = [state.steps[step] for _, step in state.calendar]
     return any(step.status in STARTABLE and not step.held for step in waiting)
