@@ -17,8 +17,8 @@ from leadhand.stores.memory import MemoryStore
         (["price"], {"amount": 3, "currency": "EUR"}),
         (["price"], {}),
         (["a", "b"], {"a": 1}),
-        (["ok:table"], "yes"),
-        (["ok:table"], {"ok:table": False}),
+        (["ok:table"], True),
+        (["ok:table"], {"ok:table": True}),
         (["ok:table", "price"], 3),
     ],
 )
@@ -37,6 +37,9 @@ def test_what_can_be_meant_is_taken(facts, value):
         (["left", "right"], {}),
         (["left", "right"], [1, 2]),
         (["ok:table"], {"ok:tabel": False}),
+        (["ok:table"], {"ok:table": False}),
+        (["ok:table"], "yes"),
+        (["ok:table"], 1),
     ],
 )
 def test_a_slip_is_found(facts, value):

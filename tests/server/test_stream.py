@@ -142,6 +142,7 @@ def test_a_small_ring_loses_nothing(tmp_path, monkeypatch):
 def test_what_comes_while_readers_are_woken_in_turn_reaches_all(tmp_path, monkeypatch):
     """Also those whose turn was over, and without a later event."""
     monkeypatch.setattr(stream, "TICK_S", 0.1)
+    monkeypatch.setattr(stream, "ROUND_S", 2.0)  # A busy machine must not end the turn too soon.
     project(tmp_path)
     found = [[] for _ in range(12)]
 
@@ -165,7 +166,7 @@ def test_what_comes_while_readers_are_woken_in_turn_reaches_all(tmp_path, monkey
         within(5, lambda: any(map(seen, found)))
         client.post("/runs", json={"plan": plan_of(SAY)})
         assert not all(map(seen, found)), "no turn is under way any more: the test shows nothing"
-        within(8, lambda: all(seen(each) == 2 for each in found))
+        within(30, lambda: all(seen(each) == 2 for each in found))
         server.call(end(tasks))
 
 
