@@ -32,7 +32,7 @@ from leadhand.core.effects import (
     StartProbe,
     VerifyGoal,
 )
-from leadhand.core.facts import closed_gates, missing
+from leadhand.core.facts import gates, missing, true_facts
 from leadhand.core.fault import origin_of
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.holds import lapsed
@@ -213,7 +213,7 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     if step.worker in state.down:
         reason = f"worker {step.worker} {left_alone(state.down, step.worker)}"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
-    if closed := closed_gates(state, step, goal_of(state)):
+    if (needed := gates(doc, offer, widened=step.widened)) and (closed := _closed(state, needed)):
         reason = f"it needs {', '.join(closed)}, which is not true"
         return Move([ev.StepRefused(step.id, "permanent", reason)], [])
     template = doc.get("parameters") or {}
@@ -234,6 +234,12 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     )
     effect = StartAttempt(step.id, attempt, epoch, step.worker, step.action, parameters, deadline)
     return Move([started], [effect])
+
+
+def _closed(state: State, needed: list[str]) -> list[str]:
+    """Return the flags among `needed` that are not true now."""
+    true = true_facts(state, goal_of(state))
+    return [flag for flag in needed if flag not in true]
 
 
 def _task(

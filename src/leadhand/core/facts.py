@@ -16,6 +16,7 @@ from leadhand.core.wording import closest, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from leadhand.core.catalog import Offer
     from leadhand.core.plan import Doc, Goal, Json
     from leadhand.core.state import State, StepState
 
@@ -162,12 +163,15 @@ def _answered(state: State, fact: str) -> Json:
 
 
 def unmet_flags(state: State, add: Sequence[Doc], goal: Goal) -> list[str]:
-    """Which new steps need a flag that is not true, and that nothing they wait for gives.
+    """Return a finding for each new step that needs a flag which is neither true nor coming.
 
-    Flags are gates (`approved:table`): whoever plans, no step goes round one. A fact with data
-    is a matter of the step's parameters, which are judged elsewhere.
+    A flag (`approved:table`) is a gate, and no planner may propose a step that passes it closed.
+    Facts with data are checked where the step's parameters are.
     """
-    needs = {doc["id"]: _flags(state, doc) for doc in add}
+    needs = {
+        doc["id"]: gates(doc, state.catalog.offer(doc["worker"], doc.get("action", "")))
+        for doc in add
+    }
     if not any(needs.values()):
         return []
     true, by_id = true_facts(state, goal), {doc["id"]: doc for doc in add}
@@ -180,16 +184,9 @@ def unmet_flags(state: State, add: Sequence[Doc], goal: Goal) -> list[str]:
     return found
 
 
-def closed_gates(state: State, step: StepState, goal: Goal) -> list[str]:
-    """The flags that a step needs to start, and that are not true now."""
-    flags = _flags(state, {**step.doc, "worker": step.worker}, widened=step.widened)
-    true = true_facts(state, goal) if flags else {}
-    return [flag for flag in flags if flag not in true]
-
-
-def _flags(state: State, doc: Doc, *, widened: bool = False) -> list[str]:
-    offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
-    return [fact for fact in joined(doc, offer, "needs", widened=widened) if is_flag(fact)]
+def gates(step: Doc, offer: Offer | None, *, widened: bool = False) -> list[str]:
+    """Return the flags that a step needs to be true when it starts."""
+    return [fact for fact in joined(step, offer, "needs", widened=widened) if is_flag(fact)]
 
 
 def _coming(state: State, ident: str, new: dict[str, Doc]) -> set[str]:

@@ -378,6 +378,10 @@ def test_standing_still_twice_is_stuck():
         "stuck: nothing has changed since the last decision; "
         "the last proposal was refused: it is too risky"
     )
+    run.notes = stuck.notes
+    run.findings = (f"it waits, and nothing is under way ({stuck.because})",)
+    again = asyncio.run(GoalPlanner().decide(run.view()))
+    assert again.because == stuck.because, "the reason is told once"
 
 
 def test_a_new_planner_decides_as_the_old_one_would():

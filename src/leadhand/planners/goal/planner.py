@@ -53,6 +53,7 @@ STICKY = 1.05
 """How much dearer than a new plan the last one may be and still be kept."""
 WHOLE, NEXT_STEP = "whole", "next_step"
 IDLE = ("waiting", "ready")
+STUCK = "stuck: nothing has changed since the last decision"
 ASKING = "asking"
 """The status of a step that waits for a person, who alone may give it up."""
 OTHERWISE = {HAVE: "the goal", ANSWER: "a person"}
@@ -594,10 +595,12 @@ def _progress(scene: Scene) -> str:
     stages = msgspec.to_builtins(scene.notes.splits)
     mark = _digest([facts, len(view.failed_attempts), len(view.answers), len(view.results), stages])
     if mark in scene.notes.seen:
+        # A refused wait quotes this text: quote what it says once, not inside itself.
+        inner = [each for each in view.findings if STUCK in each]
+        if inner:
+            return STUCK + inner[0].partition(STUCK)[2].removesuffix(")")
         refused = f"; the last proposal was refused: {'; '.join(view.findings)}"
-        return (
-            f"stuck: nothing has changed since the last decision{refused if view.findings else ''}"
-        )
+        return f"{STUCK}{refused if view.findings else ''}"
     scene.notes.seen = [*scene.notes.seen[1 - notes.SEEN_MAX :], mark]
     return ""
 
