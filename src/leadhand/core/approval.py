@@ -40,7 +40,7 @@ FORM = "leadhand approval 1"
 LIMITS_SINCE = 4
 """The version of decisions whose bindings cover the limits that a run was started with."""
 SHOWN_MIN = 12
-"""How many digits of a hash show that somebody saw it: fewer could be guessed."""
+"""How many digits of a hash prove that a person saw it: fewer could be guessed."""
 PART_CHARS = 16
 """How much of a part's digest is kept: it explains, and binds nothing."""
 

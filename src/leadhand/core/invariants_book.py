@@ -238,7 +238,7 @@ class Book:
                 self.by_people.add(fact)
 
     def unseen_steps(self) -> list[Entry]:
-        """Steps that may have had an effect nobody knows of, and that no person has looked at."""
+        """Return steps with a possible effect of unknown outcome that no person has settled."""
         return [
             step
             for step in self.steps.values()

@@ -174,7 +174,7 @@ class Plan:
     consult: str | None = None
     base: str | None = None
     planner: str | None = None
-    """The planner that may revise it when a step fails or surprises; None: nobody may."""
+    """The planner that may revise it when a step fails or surprises; None: never revised."""
     outlook: Json = None
 
     @classmethod

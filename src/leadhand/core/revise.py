@@ -42,7 +42,7 @@ GIVE = "give"
 GO_ON, HAND_OVER, ABORT, ROLLBACK = "go_on", "hand_over", "abort", "rollback"
 """What a person may say to a planner that is out of ideas."""
 GOAL = "goal"
-"""The planner that a run can be handed over to: it needs no model and no code of anybody's."""
+"""The planner that a run can be handed over to: it needs neither a model nor user code."""
 ANSWERED = "answer"
 """Why a planner is to be asked when a person has answered it."""
 NAMED_MAX = 5

@@ -14,7 +14,7 @@ step of that worker has brought before is progress, and so is the first try of a
 
     Idle.count   what the revisions since the last progress count, kept in a planner's notes
 
-After `limit` a planner is told, after twice as much somebody else has to go on. Waiting is no
+After `limit` a planner is told; after twice as much another planner or a person takes over. Waiting is no
 revision and counts nothing. All of it is computed from the view and two numbers in the notes.
 """
 
@@ -77,7 +77,7 @@ class Progress:
         return idle.count >= self.limit
 
     def is_over(self, idle: Idle) -> bool:
-        """Whether somebody else has to go on."""
+        """Return whether another planner or a person must take over."""
         return idle.count >= 2 * self.limit
 
     def _made(self, view: PlannerView, operators: Operators) -> int:
@@ -157,7 +157,7 @@ def warning(idle: Idle, limit: int, view: PlannerView, world: World, operators: 
 
 
 def over(idle: Idle) -> str:
-    """Return why somebody else has to go on."""
+    """Return why another planner or a person must take over."""
     return f"its revisions bring nothing nearer to the goal (they count {idle.count})"
 
 

@@ -91,7 +91,7 @@ class Deputy:
         self.report: ev.AttemptReported | None = None
 
     def planner_now(self) -> Planner | None:
-        """The planner to ask; whoever made this run has looked whether it was handed over."""
+        """Return the planner to ask. The caller sets the successor where a run was handed over."""
         return self.planner
 
     def say(self, what: Callable[[State, Now], Move]) -> None:
