@@ -14,8 +14,9 @@ step of that worker has brought before is progress, and so is the first try of a
 
     Idle.count   what the revisions since the last progress count, kept in a planner's notes
 
-After `limit` a planner is told; after twice as much another planner or a person takes over. Waiting is no
-revision and counts nothing. All of it is computed from the view and two numbers in the notes.
+After `limit` a planner is told; after twice as much another planner or a person takes over.
+Waiting is no revision and counts nothing. All of it is computed from the view and
+two numbers in the notes.
 """
 
 from __future__ import annotations
