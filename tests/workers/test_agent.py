@@ -285,6 +285,40 @@ async def test_calls_of_one_answer_run_in_order_and_none_after_the_end():
     assert seen == ["a", "b"]
 
 
+async def test_calls_of_one_answer_are_bounded():
+    """A thousand calls in one answer: the first few are made, and the model is told of the rest."""
+    seen = []
+
+    async def note(text: str) -> str:
+        seen.append(text)
+        return f"noted {text}"
+
+    many = [calls("note", text=str(n)) for n in range(1000)]
+    model = scripted([several(*many), calls("finish", result="ok")])
+    outcome = await run(Agent("hand", model, tools=[note]))
+    assert outcome.result == "ok"
+    assert seen == [str(n) for n in range(16)]
+    told = [turn for turn in model.requests[1].turns if isinstance(turn, Result)]
+    assert len(told) == 1000
+    assert all("one answer may make 16 calls" in turn.text for turn in told[16:])
+
+
+async def test_calls_of_one_attempt_are_bounded():
+    """Over all answers; then it is to finish with what it has."""
+    seen = []
+
+    async def note(text: str) -> str:
+        seen.append(text)
+        return f"noted {text}"
+
+    answers = [several(*(calls("note", text=f"{n}.{m}") for m in range(3))) for n in range(3)]
+    model = scripted([*answers, calls("finish", result="ok")])
+    outcome = await run(Agent("hand", model, tools=[note], answer_calls=2, max_calls=5))
+    assert outcome.result == "ok"
+    assert seen == ["0.0", "0.1", "1.0", "1.1", "2.0"]
+    assert "this task may make 5 calls" in model.requests[-1].turns[-1].text
+
+
 async def test_turns_are_bounded():
     model = scripted([lambda request: calls("look", at=str(len(request.turns)))])
     outcome = await run(Agent("hand", model, tools=[look], max_turns=4))
@@ -486,8 +520,10 @@ def test_effects_risk_and_version_follow_from_the_tools():
         Agent("hand", "hand", tools=[save, send], instructions="Hurry."),
         Agent("hand", "hand", tools=[save, send], returns=Finding),
         Agent("hand", "hand", tools=[save, send], max_turns=5),
+        Agent("hand", "hand", tools=[save, send], max_calls=5),
+        Agent("hand", "hand", tools=[save, send], answer_calls=5),
     ]
-    assert len({both.version, *(each.spec.version for each in others)}) == 6
+    assert len({both.version, *(each.spec.version for each in others)}) == 8
     assert Agent("hand", "hand", tools=[save, send]).spec.version == both.version
 
 
@@ -499,6 +535,8 @@ def test_effects_risk_and_version_follow_from_the_tools():
         ({"instructions": "missing.md"}, "missing.md cannot be read"),
         ({"returns": object}, "has no form that JSON knows"),
         ({"max_turns": 0}, "max_turns: must be a whole number"),
+        ({"max_calls": 0}, "max_calls: must be a whole number"),
+        ({"answer_calls": True}, "answer_calls: must be a whole number"),
         ({"budget": -1}, "budget: must be a number above 0"),
         ({"timeout": "soon"}, "timeout"),
         ({"risk": "none"}, "risk: must be one of"),

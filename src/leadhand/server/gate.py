@@ -75,7 +75,7 @@ class Limits:
     requests: int = 64
     streams: int = 256
     sign_ins: int = 8
-    """Of strangers: counted apart, so that they keep nobody out who has come in."""
+    """Of strangers: counted apart, and from when their body is there: they keep nobody out."""
     connections: int = 512
     body_bytes: int = 10 << 20
 
@@ -210,22 +210,28 @@ class Gate:
         return found[0]
 
     def sign_in(self, token: str, scope: Scope) -> Person:
-        """Whose token it is; Refusal when nobody's, or when too many were wrong."""
-        address = str((scope.get("client") or ("",))[0])
-        wait = self._tries.wait_s(address, token)
+        """Return whose token it is. Raise Refusal if it is nobody's: 401, and 429 after too many.
+
+        A right token is let in whatever came before it, from the same address or another.
+        """
+        person = self._people.by_token(token)
+        if person is not None:
+            return person
+        wait = self._tries.wrong(str((scope.get("client") or ("",))[0]), token)
         if wait:
             raise Refusal(429, "too many wrong tokens", headers={"Retry-After": str(wait)})
-        person = self._people.by_token(token)
-        if person is None:
-            self._tries.wrong(address)
-            raise _unknown("this token is nobody's")
-        self._tries.right(person)
-        return person
+        raise _unknown("this token is nobody's")
 
     # What is let in.
 
     async def _counted(self, rule: Rule, scope: Scope, receive: Receive, answer: _Answer) -> None:
         kind = "streams" if rule.stream else "sign_ins" if rule.signs_in else "requests"
+        if rule.signs_in:
+            try:
+                receive = replayed(await read_body(receive, self._limits.of(rule)), receive)
+            except Refusal as refused:
+                await answer.refuse(refused)
+                return
         if getattr(self, kind) >= getattr(self._limits, kind):
             what = kind.replace("_", "-")
             await answer.refuse(Refusal(503, f"too many {what} at once; come again"))
@@ -237,7 +243,7 @@ class Gate:
             setattr(self, kind, getattr(self, kind) - 1)
 
     async def _pass(self, rule: Rule, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        if rule.has_body:
+        if rule.has_body and not rule.signs_in:
             try:
                 body = await read_body(receive, self._limits.of(rule))
             except Refusal as refused:

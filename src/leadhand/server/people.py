@@ -33,9 +33,9 @@ SESSION_S = 7 * 24 * 3600
 LOOK_S = 1.0
 """How often the settings are looked at again for people who were added or taken out."""
 TRIES_MAX = 10
-"""Wrong tokens from one address before it must wait."""
+"""Wrong tokens from one address, or of one spelling, before the next must wait."""
 TRIES_S = 60.0
-ADDRESSES_MAX = 4096
+TRIED_MAX = 8192
 _COOKIE = re.compile(r"[0-9a-f]{20}\.[0-9]{1,12}\.[0-9a-f]{16}\.[0-9a-f]{64}", re.ASCII)
 
 
@@ -126,8 +126,7 @@ class People:
         self._refresh()
         found = self._holder_of(token)
         if found is None:
-            # It may have been added a moment ago; whoever guesses is slowed down before this.
-            self._look()
+            self._look()  # it may have been added a moment ago
             found = self._holder_of(token)
         return found
 
@@ -191,31 +190,29 @@ def _short(digest: str) -> str:
 
 
 class Tries:
-    """Wrong tokens by address: after a few, an address waits. Who came in before is not held up."""
+    """Wrong tokens, counted by address and by token: after a few, the next wrong one waits.
+
+    A right token is never counted and never waits, since strangers may share an address with
+    anybody: behind a proxy everybody has the proxy's.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._known: set[str] = set()
         self._wrong: dict[str, tuple[int, float]] = {}
 
-    def wait_s(self, address: str, token: str) -> int:
-        """How long this address must wait before it may try this token; 0 for not at all."""
-        count, since = self._wrong.get(address, (0, 0.0))
-        left = since + TRIES_S - self._now()
-        if count < TRIES_MAX or left <= 0 or digest_of(token) in self._known:
-            return 0
-        return int(left) + 1
+    def wrong(self, address: str, token: str) -> int:
+        """Count a token that nobody has.
 
-    def right(self, person: Person) -> None:
-        """A token that was right is known from now on."""
-        self._known.add(person.digest)
+        Returns: for how many seconds to wait with the next one; 0 while there were few.
+        """
+        return max(self._counted(f"from {address}"), self._counted(digest_of(token)))
 
-    def wrong(self, address: str) -> None:
-        """A token that nobody has."""
+    def _counted(self, what: str) -> int:
         now = self._now()
-        count, since = self._wrong.pop(address, (0, now))
+        count, since = self._wrong.pop(what, (0, now))
         if now - since > TRIES_S:
             count, since = 0, now
-        if len(self._wrong) >= ADDRESSES_MAX:
+        if len(self._wrong) >= TRIED_MAX:
             self._wrong.pop(next(iter(self._wrong)))
-        self._wrong[address] = (count + 1, since)
+        self._wrong[what] = (count + 1, since)
+        return int(since + TRIES_S - now) + 1 if count >= TRIES_MAX else 0

@@ -4,15 +4,24 @@ uvicorn waits for a request as long as it takes. So whoever sends half a head, a
 would keep a connection for nothing, and a thousand of them would leave the process no file to open,
 the database's among them. Here a head has a deadline from its first byte on, a connection that says
 nothing has the same from its beginning, and when there are too many the one that has been idle for
-longest makes room. If all are at work, the new one is told to come again.
+longest makes room, or else a stranger's whose body does not come. If all are at work, the new one
+is told to come again.
+
+A head that two readers could take apart differently is refused with 400, and the connection is
+closed: behind a proxy, what follows a body whose end is ambiguous would be read as somebody's next
+request. h11 is as lenient as RFC 9112 allows; current clients and proxies need none of that.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from leadhand.server.gate import PERSON
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,6 +32,53 @@ FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
 )
+_BLANK = re.compile(rb"\n\r?\n")
+"""Where h11 sees the end of a head."""
+
+
+class AmbiguousHead(h11.RemoteProtocolError):
+    """A request head that two readers could take apart differently."""
+
+
+def check_head(head: bytes) -> None:
+    """Raise AmbiguousHead unless a request head can be read in one way only.
+
+    Args:
+        head: from the request line to the blank line.
+    """
+    head = head.lstrip(b"\r\n")
+    if b"\n" in head.replace(b"\r\n", b"") or b"\r" in head.replace(b"\r\n", b""):
+        raise AmbiguousHead("lines of the head must end with CR LF")
+    if b"\0" in head:
+        raise AmbiguousHead("the head holds a NUL")
+    first, *lines = head.rstrip(b"\r\n").split(b"\r\n")
+    lengths, codings = [], []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if line[:1] in (b" ", b"\t"):
+            raise AmbiguousHead("a header is folded over lines")
+        if name.strip().lower() == b"content-length":
+            lengths.append(value.strip(b" \t"))
+        elif name.strip().lower() == b"transfer-encoding":
+            codings.append(value.strip(b" \t").lower())
+    if lengths and codings:
+        raise AmbiguousHead("Content-Length and Transfer-Encoding exclude each other")
+    if len(lengths) > 1 or any(not each.isdigit() for each in lengths):
+        raise AmbiguousHead("Content-Length must be one number")
+    if codings and (codings != [b"chunked"] or not first.endswith(b"HTTP/1.1")):
+        raise AmbiguousHead("the only Transfer-Encoding is chunked, in HTTP/1.1")
+
+
+class StrictConnection(h11.Connection):
+    """h11's reading of requests, without heads that are ambiguous."""
+
+    def next_event(self) -> Any:
+        """Return h11's next event. Raise AmbiguousHead for a head that is refused."""
+        if self.their_state is h11.IDLE:
+            waiting = self.trailing_data[0]
+            if end := _BLANK.search(waiting, len(waiting) - len(waiting.lstrip(b"\r\n"))):
+                check_head(waiting[: end.end()])
+        return super().next_event()
 
 
 class Wire(H11Protocol):
@@ -32,6 +88,7 @@ class Wire(H11Protocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.conn = StrictConnection(h11.SERVER, self.config.h11_max_incomplete_event_size)
         self._deadline: asyncio.TimerHandle | None = None
         self.idle_since = time.monotonic()
 
@@ -39,6 +96,11 @@ class Wire(H11Protocol):
     def idle(self) -> bool:
         """Whether nothing is asked or answered on it."""
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def dawdles(self) -> bool:
+        """Whether a stranger's body is still awaited."""
+        return self.cycle is not None and self.cycle.more_body and not self.scope.get(PERSON)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody is there."""
@@ -87,7 +149,8 @@ class Wire(H11Protocol):
             self.transport.close()
 
     def _made_room(self) -> bool:
-        idle = [each for each in self.connections if isinstance(each, Wire) and each.idle]
+        wires = [each for each in self.connections if isinstance(each, Wire)]
+        idle = [each for each in wires if each.idle] or [each for each in wires if each.dawdles]
         if not idle:
             return False
         oldest = min(idle, key=lambda each: each.idle_since)

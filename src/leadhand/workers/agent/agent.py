@@ -100,9 +100,15 @@ class Agent:
         answer_tokens: int = 4096,
         budget: float | None = None,
         timeout: float | str | None = None,
+        answer_calls: int = 16,
+        max_calls: int = 200,
         **options: Unpack[Options],
     ) -> None:
-        """`model` is a tier, a model by name, or a model; `max_tokens` is for a whole attempt."""
+        """`model` is a tier, a model by name, or a model.
+
+        `max_tokens` and `max_calls` are for a whole attempt, `answer_tokens` and `answer_calls`
+        for one answer; calls of tools beyond `answer_calls` are refused.
+        """
         self.name = name
         place = f"agent {name!r}"
         if not NAME.match(name):
@@ -116,6 +122,8 @@ class Agent:
             _count(answer_tokens, f"{place}: answer_tokens"),
             None if timeout is None else _seconds(timeout, f"{place}: timeout"),
             None if budget is None else _money(budget, f"{place}: budget"),
+            _count(answer_calls, f"{place}: answer_calls"),
+            _count(max_calls, f"{place}: max_calls"),
         )
         self._returns, own = schema_of(returns, place)
         self._options = options

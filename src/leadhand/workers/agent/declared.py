@@ -53,6 +53,8 @@ PASSED = (
     "max_turns",
     "max_tokens",
     "answer_tokens",
+    "max_calls",
+    "answer_calls",
     "budget",
     "timeout",
 )

@@ -7,8 +7,9 @@
 3. What tools give back is data: without secrets, between marks, cut to a length.
 4. Calls of one answer run one after the other. The first ending that is valid ends the attempt;
    calls behind it are not made.
-5. Every way out is bounded: turns, tokens, money, time, one correction of the result, and the
-   same call with the same result a third time.
+5. Every way out is bounded: turns, calls of tools in one answer and in all, tokens, money, time,
+   one correction of the result, and the same call with the same result a third time. A call beyond
+   these bounds is not made, and the model is told so.
 6. What a failure leaves behind is said as it is: once a tool ran that may change something, the
    effect is "done", or "unknown" when that tool did not say how it ended; never "none" again.
 """
@@ -70,6 +71,10 @@ class Bounds(NamedTuple):
     answer_tokens: int = 4096
     timeout_s: float | None = None
     budget: float | None = None
+    answer_calls: int = 16
+    """Calls of tools in one answer; those beyond are refused."""
+    calls: int = 200
+    """Calls of tools in the whole attempt."""
 
 
 class Loop:
@@ -91,6 +96,7 @@ class Loop:
         self._used = Usage()
         self._corrected = False
         self._seen: Counter[str] = Counter()
+        self._calls = 0
 
     async def run(self, task: Task, context: Context) -> Report:
         """Until it ended; raises ModelFailure when the model cannot be asked."""
@@ -143,13 +149,18 @@ class Loop:
                 return report
             self._turns.append(Told(f"{wanted[0].upper()}{wanted[1:]}. Call one of the tools."))
             return None
+        room = min(self._bounds.answer_calls, self._bounds.calls - self._calls)
         for call in answer.calls:
             if call.tool in ENDINGS:
                 found = self._ending(call, hide)
                 if isinstance(found, Report):
                     self.log.called(call, found.error.message if found.error else "done")
                     return found
+            elif room <= 0:
+                self._refuse(call)
+                continue
             else:
+                room, self._calls = room - 1, self._calls + 1
                 context.progress(f"turn {number}: {call.tool}")
                 found = await self._call(call, context, hide)
             self.log.called(call, found)
@@ -160,6 +171,16 @@ class Loop:
                 words = f"it called {call.tool} {SAME_CALLS_MAX} times with the same result"
                 return self._too_much(words)
         return None
+
+    def _refuse(self, call: ToolCall) -> None:
+        """Tell the model that a call is not made, since there were too many."""
+        bounds = self._bounds
+        if self._calls >= bounds.calls:
+            why = f"this task may make {bounds.calls} calls of tools. Finish with what you have."
+        else:
+            why = f"one answer may make {bounds.answer_calls} calls. Make it in your next answer."
+        self.log.called(call, f"error: not called: {why}")
+        self._turns.append(Result(call.id, call.tool, f"error: not called: {why}"))
 
     # Endings.
 
