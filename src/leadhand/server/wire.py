@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 HEAD_S = 15.0
 """How long a request may take to say what it wants."""
+HEAD_BYTES = 16 << 10
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
@@ -88,7 +89,8 @@ class Wire(H11Protocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.conn = StrictConnection(h11.SERVER, self.config.h11_max_incomplete_event_size)
+        most = self.config.h11_max_incomplete_event_size or HEAD_BYTES
+        self.conn = StrictConnection(h11.SERVER, most)
         self._deadline: asyncio.TimerHandle | None = None
         self.idle_since = time.monotonic()
 
