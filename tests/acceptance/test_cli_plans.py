@@ -1,7 +1,6 @@
 """Plans before they run: init, lint, show, and every bad plan we could think of."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -279,12 +278,10 @@ def test_what_is_no_plan_is_refused_with_its_place(folder, command, name):
     content, words = BAD[name]
     ending = "json" if name in {"truncated JSON", "a key twice", "NaN", "deep"} else "yaml"
     folder.write(f"plan.{ending}", content)
-    begin = time.monotonic()
     done = folder.run(command, f"plan.{ending}")
     assert done.code == 2, done
     assert f"leadhand: error: plan.{ending}" in done.err
     assert words in done.err
-    assert time.monotonic() - begin < 20
     assert not (folder.path / ".leadhand").exists()
 
 

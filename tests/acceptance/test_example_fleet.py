@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -33,11 +32,9 @@ def test_an_epic_in_words_becomes_commits_on_a_branch_of_its_own(folder):
     """Three tasks fail in three ways, and no person is needed for any of them."""
     notes = folder.path / "notes"
     before = every_byte(notes)
-    began = time.monotonic()
     assert folder.run("fleet", "submit", "search.md").code == 0
     done = folder.run("fleet", "start", "--no-serve", "--until-idle")
     assert done.code == 0, done
-    assert time.monotonic() - began < 120, "it takes half a minute where nothing else is running"
     figures = folder.run("fleet", "status", "--json").doc
     assert figures["disagreements"] == []
     assert {each["task"] for each in figures["commits"]} == TASKS

@@ -104,8 +104,23 @@ async def test_a_conflict_goes_back_with_both_sides(hub, slots, judge):
     first = await change(slots, "first", {"a.txt": "first\n", "f1": "x\n"}, base=start)
     second = await change(slots, "second", {"a.txt": "second\n"}, base=start)
     third = await change(slots, "third", {"f3": "x\n"}, base=start)
-    async with Conductor(hub, judge, Rules(slots=3)) as conductor:
-        told = await asyncio.gather(*(conductor.land(each) for each in (first, second, third)))
+    notes, waiting, check, go = [], [], judge.check, asyncio.Event()
+
+    async def held(sha, acceptance=()):
+        await go.wait()
+        return await check(sha, acceptance)
+
+    judge.check = held
+    async with Conductor(
+        hub, judge, Rules(slots=3), note=lambda what, **_: notes.append(what)
+    ) as conductor:
+        # Each is examined by git before it joins the queue, so that places are taken one by one.
+        for position, each in enumerate((first, second, third), start=1):
+            waiting.append(asyncio.create_task(conductor.land(each)))
+            while notes.count("queued") < position:
+                await asyncio.sleep(0.001)
+        go.set()
+        told = await asyncio.gather(*waiting)
     assert isinstance(told[0], Landed)
     assert isinstance(told[2], Landed)
     assert told[1].kind == "conflict"

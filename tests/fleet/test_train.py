@@ -368,7 +368,7 @@ def test_ten_thousand_changes_are_no_burden():
         changes = [f"c{n}" for n in range(count)]
         bad = {change for change in changes if chance.random() < 0.01}
         train = Train(Rules(slots=16))
-        began, tests, events = time.perf_counter(), {}, count
+        began, tests, events = time.thread_time(), {}, count
         for change in changes:
             for action in train.step(Added(change)):
                 if isinstance(action, Probe):
@@ -379,7 +379,7 @@ def test_ten_thousand_changes_are_no_burden():
             for action in train.step(Verdict(test, green=not bad & set(tests[test]))):
                 if isinstance(action, Probe):
                     tests[action.test] = action.changes
-        return (time.perf_counter() - began) / events
+        return (time.thread_time() - began) / events
 
     assert min(cost(20_000) for _ in range(2)) < 8 * max(cost(1_000) for _ in range(3))
 

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -38,9 +37,7 @@ def test_the_first_signal_ends_the_wait_for_an_engine(project, number):
         assert "nobody serves runs" in waits.stderr.readline()
         known = waits.stderr.readline().split()[1]
         waits.send_signal(number)
-        began = time.monotonic()
         done = finished(waits)
-        assert time.monotonic() - began < 3
     assert done.code == 128 + number, done
     assert "no longer waiting" in done.err, done
     assert done.doc == {"run": known, "status": "queued"}

@@ -153,7 +153,7 @@ async def test_a_failing_listener_does_not_stop_the_reading(processes):
 
 
 async def test_300_commands_with_8_in_flight(processes):
-    """No thread per command, no descriptor lost. Prints the rate."""
+    """No thread per command, no descriptor lost."""
     await run(processes, ["true"])
     threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
     todo = iter(range(300))
@@ -163,9 +163,7 @@ async def test_300_commands_with_8_in_flight(processes):
             finished = await run(processes, ["/bin/echo", str(number)])
             assert finished.stdout.data == f"{number}\n".encode()
 
-    start = time.perf_counter()
     await asyncio.gather(*(take() for _ in range(8)))
-    print(f"{300 / (time.perf_counter() - start):.0f} spawns/s")
     # Fewer is fine: threads of tests before this one may end while it runs.
     assert threading.active_count() <= threads
     assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
@@ -178,9 +176,8 @@ async def test_end_asks_first(processes):
     """A command that obeys TERM ends as it likes, and the grace is not waited out."""
     script = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done"
     process = await start_ready(processes, ["sh", "-c", script])
-    start = time.monotonic()
-    assert (await process.end(30)).exit_code == 7
-    assert time.monotonic() - start < 5
+    async with asyncio.timeout(120):
+        assert (await process.end(3600)).exit_code == 7
 
 
 async def test_term_ignored_then_killed(processes):
@@ -188,7 +185,7 @@ async def test_term_ignored_then_killed(processes):
     process = await start_ready(processes, ["sh", "-c", script])
     start = time.monotonic()
     assert (await process.end(0.2)).signal == signal.SIGKILL
-    assert 0.2 <= time.monotonic() - start < 5
+    assert time.monotonic() - start >= 0.2
 
 
 async def test_a_stopped_command_can_be_ended(processes):

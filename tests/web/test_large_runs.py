@@ -1,0 +1,52 @@
+"""Large runs on the page: a thousand steps that change all the time, ten thousand collapsed.
+
+How quick the page is while they change is measured by `python -m bench.page`.
+"""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web import scenes
+from tests.web.busy import STEPS, Busy, opened
+from tests.web.fake import Fake
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+UPDATES = 400
+
+
+@pytest.fixture
+def fake():
+    with Fake(scenes.large("big", STEPS) | scenes.large("huge", 10_000)) as made:
+        yield made
+
+
+def test_a_thousand_steps_show_what_was_sent_last(pages, fake):
+    """However many updates come while it is drawn."""
+    page = opened(pages, fake, "big")
+    expect(page.locator(".node")).to_have_count(STEPS)
+    expect(page.locator(".line-live")).to_be_visible()
+    with Busy(fake, "big") as busy:
+        while busy.sent < UPDATES:
+            page.wait_for_timeout(50)
+    shown = page.locator(f'[data-step="{busy.ids[((busy.sent - 1) // 2) % STEPS]}"]')
+    expect(shown).to_contain_text("succeeded" if (busy.sent - 1) % 2 else "running")
+
+
+def test_ten_thousand_steps_open_collapsed(pages, fake):
+    """A few bundles instead of ten thousand nodes; one is opened; a step in it is found."""
+    page = opened(pages, fake, "huge")
+    page.wait_for_selector(".node.bundle")
+    elements = int(page.evaluate("document.querySelectorAll('*').length"))
+    bundles = page.locator(".node.bundle").count()
+    assert bundles <= 120
+    assert elements < 3000
+    with Busy(fake, "huge"):
+        page.locator(".node.bundle").first.click()
+        expect(page.locator(".node:not(.bundle)").first).to_be_visible()
+        page.locator(".node:not(.bundle)").first.click()
+        expect(page.get_by_role("complementary")).to_have_count(2)  # the frame's, and the step
+    page.goto(f"{fake.url}#/runs/huge/timeline")
+    expect(page.get_by_text("10,000 of 10,000 steps")).to_be_visible()
+    assert page.locator(".timeline-row").count() < 100
+    page.get_by_label("Find steps").fill("id:report-9999")
+    expect(page.locator(".timeline-row")).to_have_count(1)
