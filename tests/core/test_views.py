@@ -337,6 +337,7 @@ def test_the_summary():
         "settled": 1,
         "succeeded": 1,
         "failed": 0,
+        "replaced": 0,
         "waiting": 1,
         "cost": 2.0,
     }

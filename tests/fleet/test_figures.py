@@ -126,6 +126,12 @@ def test_what_nobody_is_waited_for_is_no_dead_letter():
     assert found["tasks"]["dead letter"] == 1
 
 
+def test_a_question_of_the_planner_is_counted_though_no_task_is_dead():
+    found = sources([task("a")])
+    found.epics[0].questions = ["q1"]
+    assert (figures(found)["questions"], figures(found)["dead_letters"]) == (1, [])
+
+
 def test_what_was_spent_is_what_the_days_limit_counts():
     """The log knows nothing of what lost, cancelled and broken attempts cost; the journal does."""
     notes = [

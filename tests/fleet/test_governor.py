@@ -165,3 +165,19 @@ def test_what_this_machine_has(tmp_path):
     assert room.disk_mb > 0
     assert room.load >= 0
     assert Needs().memory_mb > 0
+
+
+async def test_a_short_distance_between_starts_is_no_alarm():
+    """Whoever waits for that starts in a moment; and what held one back that left is over."""
+    chief, log = governor(2, stagger_s=30.0), []
+    await hold(chief, log, "first")
+    task = asyncio.create_task(hold(chief, log, "second"))
+    await asyncio.sleep(0.05)
+    assert (log, chief.waiting, chief.held_back) == (["first"], 1, "")
+    chief.stop()
+    chief.heard("a", "")
+    while not chief.held_back:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (chief.waiting, chief.held_back) == (0, "")

@@ -16,7 +16,7 @@ from leadhand.core.moments import iso
 from leadhand.core.recoveries import Answer, rate_row, recoveries, win_rates
 from leadhand.core.refusals import refusals
 from leadhand.core.reviewed import review_doc
-from leadhand.core.rollback import rollback_id, to_roll_back
+from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
 from leadhand.core.spans import span_row, spans
 from leadhand.core.views import ENDED, fresh, inbox_row, outcome_doc, run_status, summary
 from leadhand.engine.results import result_of
@@ -91,7 +91,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> Doc:
             row |= summary(state)
             pid = driver.drives(state)
         except StoreError as error:
-            row |= said or dict.fromkeys(("steps", "settled", "succeeded", "failed"))
+            row |= said or dict.fromkeys(("steps", "settled", "succeeded", "failed", "replaced"))
             row |= {"status": UNREADABLE, "trouble": str(error).partition(" Fix: ")[0]}
         else:
             if said is None and header.summary:
@@ -105,7 +105,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> Doc:
 def queued_rows(driver: Driver, rows: list[Doc]) -> list[Doc]:
     """Runs that a Temporal server has and the log, of which `rows` are all, does not know yet."""
     waiting = (driver.runs or frozenset()) - {row["run"] for row in rows}
-    unknown = ("steps", "settled", "succeeded", "failed", "waiting", "cost")
+    unknown = ("steps", "settled", "succeeded", "failed", "replaced", "waiting", "cost")
     when = dict.fromkeys(("created", "updated", "started"))
     row = {**dict.fromkeys(unknown), **when, "goal": "", "plan": "", "host": driver.pid}
     return [{"run": run, "status": QUEUED, **row} for run in sorted(waiting)]
@@ -202,7 +202,9 @@ def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
     doc["plan"] = state.started.plan if state.started else {}
     doc["params"] = fresh(state.params)
     doc["revision"] = state.revision
+    doc["proposed_revision"] = state.pending.number if state.pending else None
     doc["planner"] = state.started.planner if state.started else ""
+    doc["can_roll_back"] = can_roll_back(state) and any(s.attempts for s in state.steps.values())
     doc["seq"] = state.seq
     for row, step in zip(doc["steps"], state.steps.values(), strict=False):
         row |= {"action": step.action, "reason": step.reason, "findings": list(step.findings)}

@@ -76,7 +76,10 @@ class Evidence:
             older=await self._before(epics, landings),
         )
         flaky = await asyncio.to_thread(flaky_tests, self.folder)
-        return {**figures(sources), "flaky": flaky, "live": live, "folder": str(self.folder)}
+        found = figures(sources)
+        if live is not None:  # the fleet itself knows best; notes of it come a little later
+            found["agents"]["now"] = len(live["agents"])
+        return {**found, "flaky": flaky, "live": live, "folder": str(self.folder)}
 
     def _epics(self) -> list[EpicFacts]:
         reader = Reader(self.folder / FLEET_DATABASE)

@@ -28,13 +28,12 @@ TAIL_CHARS = 4000
 
 
 def graph_document(state: State) -> Doc:
-    """All steps with what depends on what; those that are only proposed or expected are marked."""
+    """All steps with what depends on what; those that are only proposed or expected are marked.
+
+    `replaces` holds pairs of steps: the one that was given up, and the one in its place.
+    """
     nodes = [node_row(step) for step in state.steps.values()]
-    edges = [
-        [_heir(state, name), step.id]
-        for step in state.steps.values()
-        for name in dependencies(step.doc)
-    ]
+    edges = [[name, ident] for ident, names in run_edges(state).items() for name in names]
     known = {node["id"] for node in nodes}
     for status, steps in (
         ("proposed", state.pending.add if state.pending else []),
@@ -47,7 +46,42 @@ def graph_document(state: State) -> Doc:
                 nodes.append(_planned_row(doc, status))
                 edges += [[_heir(state, name), ident] for name in dependencies(doc)]
     edges = [edge for edge in edges if edge[0] in known]
-    return {"run": state.run, "nodes": nodes, "edges": edges, "revision": state.revision}
+    replaces = [list(pair) for pair in replacements(state)]
+    rest = {"replaces": replaces, "revision": state.revision}
+    return {"run": state.run, "nodes": nodes, "edges": edges, **rest}
+
+
+def run_edges(state: State) -> dict[str, list[str]]:
+    """What each step of a run waited for, or waits for now.
+
+    A step that was given up keeps the edges of its plan. One that outlived the replacement of a
+    step before it waits for the replacement.
+    """
+    return {
+        step.id: list(dict.fromkeys(_waited(state, step, name) for name in dependencies(step.doc)))
+        for step in state.steps.values()
+    }
+
+
+def replacements(state: State) -> list[tuple[str, str]]:
+    """Each step that another one took the place of, and that other one."""
+    steps = state.steps.values()
+    return [(step.id, step.superseded_by) for step in steps if step.superseded_by]
+
+
+def _waited(state: State, step: StepState, name: str) -> str:
+    """The step behind a name that `step` waits for, by what can be known to have been so."""
+    found = state.steps.get(name)
+    while found is not None and found.superseded_by:
+        heir = state.steps[found.superseded_by]
+        if step.superseded_by and state.steps[step.superseded_by].revision <= heir.revision:
+            break  # it was given up before there was anything else to wait for
+        if step.started and not (heir.ended and heir.ended <= step.started):
+            break
+        if step.settled and not step.started and not heir.started:
+            break
+        found = heir
+    return found.id if found is not None else name
 
 
 def node_row(step: StepState) -> Doc:
@@ -65,6 +99,7 @@ def node_row(step: StepState) -> Doc:
         "reason": step.reason or str(failure.get("message", "")),
         "outlook": False,
         "held": step.held or None,
+        "superseded_by": step.superseded_by or None,
     }
 
 
@@ -81,6 +116,7 @@ def _planned_row(doc: Doc, status: str) -> Doc:
         "reason": str(doc.get("because", "")),
         "outlook": status == "outlook",
         "held": None,
+        "superseded_by": None,
     }
 
 
@@ -94,6 +130,7 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
     log = [(e, event) for e, event in reader.events(state.run) if _concerns(event, step.id)]
     failure = step.failure
     tally = state.models.by_step.get(step.id)
+    edges = run_edges(state)
     questions = [each.id for each in state.questions.values() if each.step == step.id]
     if step.held:
         questions.append(step.held)
@@ -102,9 +139,9 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
         "run": state.run,
         "planned": fresh(step.doc),
         "revision": step.revision,
-        "depends_on": list(dependencies(step.doc)),
-        "dependents": [s.id for s in state.steps.values() if step.id in dependencies(s.doc)],
-        "superseded_by": step.superseded_by or None,
+        "depends_on": edges[step.id],
+        "dependents": [name for name, waited in edges.items() if step.id in waited],
+        "replaces": [old for old, new in replacements(state) if new == step.id],
         "error": fresh(failure) if failure else None,
         "findings": list(step.findings),
         "recommendations": list(step.recommendations),

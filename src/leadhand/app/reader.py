@@ -33,6 +33,7 @@ class Summary(TypedDict):
     settled: int
     succeeded: int
     failed: int
+    replaced: int
     waiting: int
     cost: float
     library: NotRequired[str]

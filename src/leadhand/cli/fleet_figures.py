@@ -116,8 +116,8 @@ def _lists(doc: Doc) -> Iterator[str]:
         asked = f"{letter['run']}/{letter['question']}" if letter["question"] else letter["run"]
         first = clean(letter["why"].partition("\n")[0])[:100]
         yield f"dead       {letter['task']} ({letter['class']}): {first}  [{asked}]"
-    if doc["dead_letters"]:
-        yield "           `leadhand inbox` says what can be answered"
+    if doc["questions"]:
+        yield f"questions  {doc['questions']} wait for a person: `leadhand inbox`"
     for each in doc["flaky"]:
         yield f"flaky      {clean(each['name'])[:100]}: {count(each['times'], 'time')}"
     for each in doc["disagreements"]:

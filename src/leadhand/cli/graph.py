@@ -15,16 +15,26 @@ from leadhand.core.plan import Doc
 LABEL_MAX = 60
 
 
-def draw(steps: Sequence[Doc], form: str, statuses: Mapping[str, str] | None = None) -> list[str]:
-    """The lines of a picture; `statuses` adds a word to each step."""
-    edges = graph.edges(steps)
+def draw(
+    steps: Sequence[Doc],
+    form: str,
+    statuses: Mapping[str, str] | None = None,
+    edges: Mapping[str, Sequence[str]] | None = None,
+    replaces: Sequence[tuple[str, str]] = (),
+) -> list[str]:
+    """The lines of a picture; `statuses` adds a word to each step.
+
+    `edges` says what each step waits for, where that is not what the steps themselves say.
+    `replaces` holds pairs: a step, and the one that took its place.
+    """
+    edges = graph.edges(steps) if edges is None else edges
     by_id = {step["id"]: step for step in steps}
     labels = {ident: _label(step, (statuses or {}).get(ident, "")) for ident, step in by_id.items()}
     if form == "mermaid":
-        return _mermaid(edges, labels)
+        return _mermaid(edges, labels, replaces)
     if form == "dot":
-        return _dot(edges, labels)
-    return _ascii(edges, labels)
+        return _dot(edges, labels, replaces)
+    return _ascii(edges, labels, replaces)
 
 
 def _label(step: Doc, status: str) -> str:
@@ -33,7 +43,14 @@ def _label(step: Doc, status: str) -> str:
     return clean(f"{text} [{status}]" if status else text, LABEL_MAX)
 
 
-def _ascii(edges: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> list[str]:
+Edges = Mapping[str, Sequence[str]]
+Pairs = Sequence[tuple[str, str]]
+
+
+def _ascii(edges: Edges, labels: Mapping[str, str], replaces: Pairs) -> list[str]:
+    instead: dict[str, list[str]] = {}
+    for old, new in replaces:
+        instead.setdefault(new, []).append(old)
     order = graph.order(edges)
     place = {ident: number for number, ident in enumerate(order)}
     below: dict[str | None, list[str]] = {}
@@ -50,7 +67,8 @@ def _ascii(edges: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> lis
         parent = max(known, key=place.__getitem__, default=None)
         others = [name for name in known if name != parent]
         also = f"  (and after {', '.join(others)})" if others else ""
-        lines.append(f"{lead}{labels[ident]}{also}")
+        of = f"  (in place of {', '.join(instead[ident])})" if ident in instead else ""
+        lines.append(f"{lead}{labels[ident]}{also}{of}")
         if len(children) == 1 and len(rest) >= 40:
             stack.append((children[0], f"{rest}", rest))  # deep chains stay readable
             continue
@@ -62,7 +80,7 @@ def _ascii(edges: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> lis
     return lines
 
 
-def _mermaid(edges: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> list[str]:
+def _mermaid(edges: Edges, labels: Mapping[str, str], replaces: Pairs) -> list[str]:
     names = {ident: f"s{number}" for number, ident in enumerate(edges)}
     lines = ["flowchart TD"]
     for ident, name in names.items():
@@ -74,10 +92,11 @@ def _mermaid(edges: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> l
         for other in waits_for
         if other in names
     ]
+    lines += [f"    {names[old]} -. replaced by .-> {names[new]}" for old, new in replaces]
     return lines
 
 
-def _dot(edges: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> list[str]:
+def _dot(edges: Edges, labels: Mapping[str, str], replaces: Pairs) -> list[str]:
     def quoted(text: str) -> str:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -89,4 +108,6 @@ def _dot(edges: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> list[
         for other in waits_for
         if other in labels
     ]
+    dashed = '[style=dashed, label="replaced by"]'
+    lines += [f"    {quoted(old)} -> {quoted(new)} {dashed};" for old, new in replaces]
     return [*lines, "}"]

@@ -115,7 +115,8 @@ def _counts(row: Doc) -> str:
     if row["status"] in (QUEUED, UNREADABLE):
         return "?"
     failed = f", {row['failed']} failed" if row["failed"] else ""
-    return f"{row['succeeded']}/{row['steps']}{failed}"
+    steps = row["steps"] - (row.get("replaced") or 0)  # others stand in for those
+    return f"{row['succeeded']}/{steps}{failed}"
 
 
 def _took(row: Doc) -> str:

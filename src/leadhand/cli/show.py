@@ -325,12 +325,14 @@ def _show_run(
                 doc["timeline"] = timeline_document(reader, state)
             console.document(doc)
         elif form is not None:
+            from leadhand.app.graphs import replacements, run_edges
             from leadhand.cli.rows import status_of
 
             steps = state.steps.values()
             now = now_of(state, hosted=bool(driver))
             statuses = {step.id: status_of(step, now) for step in steps}
-            for line in draw([step.doc for step in state.steps.values()], form, statuses):
+            docs, edges = [step.doc for step in state.steps.values()], run_edges(state)
+            for line in draw(docs, form, statuses, edges, replacements(state)):
                 console.out(line)
         else:
             if timeline:

@@ -249,4 +249,5 @@ def _last(state: State, step: StepState, kind: str, message: str) -> Recovery:
         case "replan" if replans:
             return Recovery("replan", message)
         case _:
-            return Recovery("ask", f"{message} ({kind}); nothing else is left to try")
+            apart = "\n" if "\n" in message else " "  # what was printed stays as it was printed
+            return Recovery("ask", f"{message}{apart}({kind}); nothing else is left to try")

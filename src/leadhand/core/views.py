@@ -414,20 +414,26 @@ def summary(state: State) -> Doc:
         "goal": goal_of(state).text[:500],
         "plan": str(state.started.plan.get("plan_id", "")) if state.started else "",
         "steps": len(state.steps),
-        "settled": len(state.steps) - state.unsettled,
+        "settled": settled(state),
         "succeeded": state.succeeded,
-        "failed": _failed(state),
+        "failed": _ended_as(state, "failed"),
+        "replaced": _ended_as(state, "superseded"),
         "waiting": len(state.questions),
         "cost": round(state.spent, 6),
         **({"library": library} if library else {}),
     }
 
 
-def _failed(state: State) -> int:
-    """How many steps failed; they are only looked through when some did not succeed."""
-    if state.succeeded == len(state.steps) - state.unsettled:
+def settled(state: State) -> int:
+    """How many steps have come to an end: all of them, once the run has."""
+    return len(state.steps) - (state.unsettled if state.ended is None else 0)
+
+
+def _ended_as(state: State, status: str) -> int:
+    """How many steps ended like this; they are only looked through when some did not succeed."""
+    if state.succeeded == settled(state):
         return 0
-    return sum(step.status == "failed" for step in state.steps.values())
+    return sum(step.status == status for step in state.steps.values())
 
 
 def progress(state: State) -> Doc:

@@ -81,6 +81,8 @@ class EpicFacts(msgspec.Struct, kw_only=True):
     """Every answer to a failure, with when it was given."""
     ladder: list[dict[str, Any]] = []
     """What each line of tasks took (`ladder.py`)."""
+    questions: list[str] = []
+    """The ids of everything that waits for a person: of tasks, of the planner, reviews."""
 
 
 def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
@@ -89,6 +91,7 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
     title = str(goal.get("text", "")) if isinstance(goal, dict) else str(goal)
     found = EpicFacts(run=state.run, title=title, status=run_status(state))
     found.started = log[0][0] if log else 0
+    found.questions = list(state.questions)
     found.tasks = {
         step.id: _task(state, step)
         for step in state.steps.values()

@@ -69,6 +69,7 @@ def figures(sources: Sources) -> Doc:
         "recovery": _recovery(sources, tasks),
         "ladder": _ladder(sources, tasks),
         "spend": _spend(sources),
+        "questions": sum(len(epic.questions) for epic in sources.epics),
         "dead_letters": [_letter(task) for task in tasks if _is_dead(task)][:SHOWN_MAX],
         "commits": [_commit(each) for each in sources.landings[-50:][::-1]],
         "others": sources.others,

@@ -87,7 +87,8 @@ class Governor:
         self.most, self.limit = most, float(most)
         self.busy = self.peak = 0
         self.stopped = False
-        self.held_back = ""
+        self._kept = ""
+        """Why the first in line was not let go when it was last looked at."""
         """Why nobody starts right now, if so."""
         self._needs = needs or Needs()
         self._folder, self._room = folder, room or room_of
@@ -135,10 +136,10 @@ class Governor:
             first = self._first() == ticket
             why = self._not_now(ticket.kind) if first else ""
             if first and not why and self.busy < int(self.limit):
-                self.held_back = ""
+                self._kept = ""
                 return
             if first:
-                self.held_back = why
+                self._kept = why
             soon = self._last + self._stagger_s - time.monotonic() if why == STAGGERED else LOOK_S
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
@@ -154,6 +155,15 @@ class Governor:
         seen = self._outcomes.get(kind, ())
         bad = len(seen) >= SAMPLES_MIN and sum(seen) > BAD_SHARE * len(seen)
         return bad and self._at_work[kind] > 0
+
+    @property
+    def held_back(self) -> str:
+        """Why an agent that waits for a place does not get one; empty while starts go on.
+
+        Starts that follow each other at a short distance are no reason: the next one comes by
+        itself in a moment.
+        """
+        return self._kept if self._line and self._kept != STAGGERED else ""
 
     @property
     def waiting(self) -> int:

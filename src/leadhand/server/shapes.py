@@ -63,6 +63,7 @@ class RunRow(Shape):
     settled: int | None
     succeeded: int | None
     failed: int | None
+    replaced: int | None = Field(description="Steps that others took the place of.")
     waiting: int | None
     cost: float | None
     created: str
@@ -144,6 +145,7 @@ class Node(Shape):
     reason: str
     outlook: bool
     held: str | None
+    superseded_by: str | None
 
 
 class Graph(Shape):
@@ -151,7 +153,10 @@ class Graph(Shape):
 
     run: str
     nodes: list[Node]
-    edges: list[tuple[str, str]]
+    edges: list[tuple[str, str]] = Field(description="The second one waits for the first.")
+    replaces: list[tuple[str, str]] = Field(
+        description="A step that was given up, and the one that took its place."
+    )
     revision: int
 
 
@@ -178,6 +183,7 @@ class Step(Node):
     planned: Doc
     depends_on: list[str]
     dependents: list[str]
+    replaces: list[str]
     error: Doc | None
     findings: list[str]
     recommendations: list[str]

@@ -10,7 +10,8 @@ bytes. A reader has a position and nothing else: it takes what comes after it fr
 when that has moved on, from the store. What it has not taken yet is not kept for it; one that does
 not take anything for a while is let go, and comes back with the position it had.
 
-`patch` says how the run stands: as of that event or later, never earlier. So a page that takes
+`patch` says how the run stands: as of that event or later, never earlier. It carries every step
+that the event touched, or says `whole`: then the run is to be looked at again. So a page that takes
 patches in the order they come ends with the truth, also when it was away for a while.
 """
 
@@ -18,25 +19,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from leadhand.app.graphs import node_row
 from leadhand.codec.events import decode
+from leadhand.core import events as ev
+from leadhand.core.events import Event, QuestionAnswered
 from leadhand.core.evolve import evolve
+from leadhand.core.evolve_steps import STEP_HANDLERS
 from leadhand.core.ledger import describe, ledger_of
 from leadhand.core.moments import iso
 from leadhand.core.state import State
-from leadhand.core.views import run_status, shown_status
+from leadhand.core.views import run_status, settled, shown_status
 from leadhand.engine.fold import fold
 from leadhand.errors import LeadhandError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from leadhand.core.events import Event
     from leadhand.core.plan import Doc
     from leadhand.ports import Entry
     from leadhand.server.desks import Desk, Desks
@@ -62,6 +65,29 @@ STATES_MAX = 2000
 STEPS_MAX = 200_000
 TEXT_MAX = 2000
 CHANGED_MAX = 200
+NARROW = frozenset(STEP_HANDLERS) | {ev.ModelCalled}
+"""Events that touch the step they name and those that wait for it, and nothing else."""
+SILENT: frozenset[type[Event]] = frozenset(
+    (
+        ev.RunHosted,
+        ev.RunPaused,
+        ev.RunResumed,
+        ev.CancelRequested,
+        ev.StopDecided,
+        ev.PlannerAsked,
+        ev.PlannerAnswered,
+        ev.PlannerFailed,
+        ev.ProposalRefused,
+        ev.ReviewRequested,
+        ev.RevisionExamined,
+        ev.ApprovalGiven,
+        ev.WorkersChanged,
+        ev.GoalCheckStarted,
+        ev.GoalChecked,
+        ev.DraftRefused,
+    )
+)
+"""Events that touch no step. What is neither this nor narrow may touch any: its patch says so."""
 
 
 class Frame(NamedTuple):
@@ -71,77 +97,124 @@ class Frame(NamedTuple):
     data: bytes
 
 
+class Standing:
+    """How one run stands, and how many of its steps stand in which way."""
+
+    __slots__ = ("state", "tally")
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.tally = Counter(step.status for step in state.steps.values())
+
+    def evolve(self, event: Event, at: int) -> list[str] | None:
+        """Fold one event; the steps that it touched, or None when it may have touched any."""
+        state, kind = self.state, type(event)
+        name = _subject(state, event)
+        if kind in SILENT or (kind in NARROW and not name):
+            evolve(state, event, at)
+            return []
+        subject = state.steps.get(name) if kind in NARROW else None
+        if subject is None or len(subject.dependents) > CHANGED_MAX:
+            evolve(state, event, at)
+            self.tally = Counter(step.status for step in state.steps.values())
+            return None
+        touched = [subject.id, *(name for name, _ in subject.dependents)]
+        for name in touched:
+            self.tally[state.steps[name].status] -= 1
+        evolve(state, event, at)
+        for name in touched:
+            self.tally[state.steps[name].status] += 1
+        return touched
+
+
+def _subject(state: State, event: Event) -> str:
+    """The step that an event is about; empty for what is about none."""
+    name = getattr(event, "step", None) or ""
+    if not name and isinstance(event, QuestionAnswered):
+        question = state.questions.get(event.id)
+        name = question.step if question is not None else ""
+    return str(name)
+
+
 class Board:
     """How the runs stand whose events go by."""
 
     def __init__(self, desks: Desks) -> None:
         self._desks = desks
-        self._states: OrderedDict[str, State] = OrderedDict()
+        self._runs: OrderedDict[str, Standing] = OrderedDict()
 
     async def patch(self, entry: Entry, event: Event) -> Doc | None:
-        """What changed for somebody who shows the run; None for what belongs to no run."""
+        """What changed for somebody who shows the run; None for what belongs to no run.
+
+        `step` and `dependents` are the steps that the event touched. With `whole` it may have
+        touched others too: whoever shows the run looks at all of it again.
+        """
         if entry.run.startswith("$"):
             return None
         try:
-            state, after = await self._at(entry, event)
+            standing, touched = await self._at(entry, event)
         except LeadhandError:
             return None  # a log that does not verify is shown by `verify`, not by a stream
+        state, tally = standing.state, standing.tally
         found: Doc = {
             "status": run_status(state),
             "counts": {
                 "steps": len(state.steps),
-                "settled": len(state.steps) - state.unsettled,
+                "settled": settled(state),
                 "succeeded": state.succeeded,
-                "failed": state.bad,
+                "failed": tally["failed"],
+                "replaced": tally["superseded"],
                 "running": len(state.in_flight),
             },
             "cost": round(state.spent, 6),
             "waiting": len(state.questions),
             "revision": state.revision,
+            "whole": touched is None,
         }
-        step = state.steps.get(getattr(event, "step", None) or "")
-        if step is not None:
-            found["step"] = node_row(step)
-            others = (state.steps[name] for name in after if name in state.steps)
+        if touched is None:
+            name = _subject(state, event)
+            touched = [name] if name in state.steps else []
+        if touched:
+            found["step"] = node_row(state.steps[touched[0]])
+            others = (state.steps[name] for name in touched[1:])
             found["dependents"] = [{"id": s.id, "status": shown_status(s)} for s in others]
         if state.ended is not None:
             found["reason"] = state.ended.reason
         return found
 
-    async def _at(self, entry: Entry, event: Event) -> tuple[State, list[str]]:
-        """The run's state at this event or after it, and the steps that waited for its step."""
+    async def _at(self, entry: Entry, event: Event) -> tuple[Standing, list[str] | None]:
+        """The run at this event or after it, and the steps it touched where that is known."""
         run = entry.run
-        state = self._states.pop(run, None)
-        step = state.steps.get(getattr(event, "step", None) or "") if state is not None else None
-        after = [name for name, _ in step.dependents[:CHANGED_MAX]] if step is not None else []
-        if state is None and entry.seq == 1:
-            state = State()
-        if state is not None and state.seq == entry.seq - 1:
-            evolve(state, event, entry.at)
-        elif state is None or state.seq < entry.seq:
+        standing = self._runs.pop(run, None)
+        touched: list[str] | None = None
+        if standing is None and entry.seq == 1:
+            standing = Standing(State())
+        if standing is not None and standing.state.seq == entry.seq - 1:
+            touched = standing.evolve(event, entry.at)
+        elif standing is None or standing.state.seq < entry.seq:
 
             def look(desk: Desk) -> State:
                 return fold(desk.verified(run))
 
-            state = await self._desks.read(look)
-        self._states[run] = state
-        if state.ended is not None or len(self._states) > STATES_MAX:
+            standing = Standing(await self._desks.read(look))
+        self._runs[run] = standing
+        if standing.state.ended is not None or len(self._runs) > STATES_MAX:
             self._trim()
-        return state, after
+        return standing, touched
 
     def _trim(self) -> None:
         """Let go of runs that ended, and of those that were quiet for longest."""
-        steps = sum(len(state.steps) for state in self._states.values())
-        ended = [run for run, state in self._states.items() if state.ended is not None]
-        for run in (*ended[:-8], *self._states):
-            if len(self._states) <= STATES_MAX and steps <= STEPS_MAX and run not in ended:
+        steps = sum(len(each.state.steps) for each in self._runs.values())
+        ended = [run for run, each in self._runs.items() if each.state.ended is not None]
+        for run in (*ended[:-8], *self._runs):
+            if len(self._runs) <= STATES_MAX and steps <= STEPS_MAX and run not in ended:
                 break
-            if (state := self._states.pop(run, None)) is not None:
-                steps -= len(state.steps)
+            if (standing := self._runs.pop(run, None)) is not None:
+                steps -= len(standing.state.steps)
 
     def forget(self) -> None:
         """Nobody listens."""
-        self._states.clear()
+        self._runs.clear()
 
 
 class Hub:

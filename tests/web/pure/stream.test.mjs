@@ -2,7 +2,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { parser } from "../../../src/leadhand/server/web/js/sse.js";
-import { concernsPeople, isStructural, patchHead, patchNode, patchRow, tally } from "../../../src/leadhand/server/web/js/patch.js";
+import { changesMore, concernsPeople, patchHead, patchNode, patchRow, tally } from "../../../src/leadhand/server/web/js/patch.js";
 
 const TEXT = "retry: 2000\n: listening\nid: 4\n\nid: 5\nevent: AttemptStarted\ndata: {\"a\":\ndata: 1}\n\n: ping\r\nid: 6\r\ndata: x\r\n\r\ndata: y\n\n";
 const WANTED = [
@@ -47,9 +47,10 @@ test("counts are of what is shown", () => {
   assert.deepEqual(tally([{ status: "failed" }, { status: "pending", outlook: true }, { status: "proposed", outlook: true }]), { failed: 1, outlook: 1, proposed: 1 });
 });
 
-test("which events change the shape, and which concern people", () => {
-  assert.equal(isStructural({ type: "RevisionApproved" }), true);
-  assert.equal(isStructural({ type: "AttemptReported" }), false);
+test("which events are looked at again, and which concern people", () => {
+  assert.equal(changesMore({ type: "RunEnded", patch: { whole: true } }), true);
+  assert.equal(changesMore({ type: "AttemptReported", patch: { whole: false } }), false);
+  assert.equal(changesMore({ type: "AttemptReported", patch: null }), true);
   for (const type of ["QuestionAsked", "ApprovalGiven", "ReviewRequested", "StepsHeld", "RunEnded"]) assert.equal(concernsPeople({ type }), true, type);
   assert.equal(concernsPeople({ type: "AttemptStarted" }), false);
 });

@@ -1,7 +1,7 @@
 // What people read: texts of others shown as they are, and figures that say what they mean.
 import test from "node:test";
 import assert from "node:assert/strict";
-import { ago, clock, duration, hashed, money, pieces, short, visible } from "../../../src/leadhand/server/web/js/text.js";
+import { ago, beyond, clock, duration, hashed, headed, iso, money, pieces, repeated, short, visible } from "../../../src/leadhand/server/web/js/text.js";
 import { byStep } from "../../../src/leadhand/server/web/js/diff.js";
 import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/wish.js";
 import { filter } from "../../../src/leadhand/server/web/js/run/filter.js";
@@ -30,6 +30,27 @@ test("durations, money, times", () => {
   assert.equal(clock("nonsense"), "–");
   assert.equal(hashed("5804a4ca0a62bd89ffff"), "5804 a4ca 0a62 bd89");
   assert.equal(short("a  b\n c", 4), "a b…");
+});
+
+test("a time to come is said to come, to the minute and in full", () => {
+  const now = Date.parse("2026-11-17T04:00:00Z");
+  const told = (at) => ago(at, now);
+  assert.equal(told("2026-11-17T07:00:00Z"), "in 3h");
+  assert.equal(told("2026-11-17T07:59:30Z"), "in 4h");
+  assert.equal(told("2026-11-17T04:00:30Z"), "in 30s");
+  assert.equal(told("2027-11-17T04:00:00Z"), "on Nov 17, 2027");
+  assert.equal(told("2026-11-17T04:00:01Z"), "just now"); // clocks differ
+  assert.equal(told("2026-11-17T03:59:58Z"), "just now");
+  assert.equal(iso("2026-11-17T02:00:00-05:00"), "2026-11-17T07:00:00.000Z");
+});
+
+test("what was printed is kept apart from what is said about it, and no text is told twice", () => {
+  assert.deepEqual(headed("it failed\n\n  line 1\n    line 2\n"), { head: "it failed", body: "  line 1\n    line 2" });
+  assert.deepEqual(headed("just this"), { head: "just this", body: "" });
+  assert.equal(repeated("no key", ["Step a failed: no key. What now?"]), true);
+  assert.equal(repeated("", ["x"]), false);
+  assert.equal(beyond("no key; try 2 of 3", ["no key"]), "try 2 of 3");
+  assert.equal(beyond("no key", ["no key"]), "");
 });
 
 test("changes are told step by step", () => {

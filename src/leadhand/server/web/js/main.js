@@ -3,14 +3,15 @@ import { html, render, useEffect } from "./lib.js";
 import { api, signedOut } from "./api.js";
 import { listen as listenKeys } from "./keys.js";
 import { listen as listenRoute, parse, route } from "./router.js";
-import { inbox, session, signIn, start } from "./store.js";
+import { notice } from "./say.js";
+import { inbox, refetch, session, signIn, start } from "./store.js";
 import { close, open } from "./stream.js";
 import { Frame } from "./ui/frame.js";
 import { Loading } from "./ui/parts.js";
 import { Inbox } from "./screens/inbox.js";
 import { Runs } from "./screens/runs.js";
 import { Run } from "./screens/run.js";
-import { SignIn } from "./screens/signin.js";
+import { SignIn, refusal } from "./screens/signin.js";
 import { Later } from "./screens/later.js";
 
 const TITLES = { inbox: "Inbox", runs: "Runs", new: "New run", fleet: "Fleet", workers: "Workers", library: "Library", settings: "Settings" };
@@ -52,15 +53,39 @@ function App() {
   return html`<${Frame}><${Screen} /></${Frame}>`;
 }
 
-/** `leadhand serve` prints an address that ends in `#token=…`: what follows # is never sent or logged. */
-async function arrive() {
-  const token = location.hash.match(/^#token=(.+)$/)?.[1];
-  if (token) {
-    history.replaceState(null, "", location.pathname);
-    route.value = parse("");
-    await signIn(decodeURIComponent(token)).catch(() => (signedOut.value = true));
-    return;
+/** The token of an address that ends in `#token=…`, which is taken out of the address at once. */
+function handed() {
+  const token = location.hash.match(/^#token=(.*)$/)?.[1];
+  if (token === undefined) return "";
+  history.replaceState(null, "", location.pathname);
+  try {
+    return decodeURIComponent(token);
+  } catch {
+    return token;
   }
+}
+
+/** `leadhand serve` prints an address that ends in `#token=…`: what follows # is never sent or logged. */
+async function enter(token) {
+  route.value = parse("");
+  const before = session.value;
+  try {
+    await signIn(token);
+  } catch (error) {
+    signedOut.value = !before; // who was signed in still is
+    if (before) notice(`That address signs nobody in: ${error.message}`, "bad");
+    else refusal.value = error;
+    return undefined;
+  }
+  if (!before) return undefined;
+  close(); // another person may hear other things
+  open();
+  return refetch();
+}
+
+async function arrive() {
+  const token = handed();
+  if (token) return void (await enter(token));
   try {
     session.value = await api.session();
   } catch (error) {
@@ -71,6 +96,10 @@ async function arrive() {
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("main")?.focus();
+});
+addEventListener("hashchange", () => {
+  const token = handed();
+  if (token) enter(token); // the printed address, pasted into a tab that is open
 });
 listenRoute();
 listenKeys();

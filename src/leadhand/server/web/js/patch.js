@@ -1,7 +1,7 @@
 // What an event changes of what a page holds. Pure: values in, values out, the old ones untouched.
 import { shown } from "./status.js";
 
-const STEP_FIELDS = ["status", "attempts", "started", "ended", "cost", "reason", "worker", "action", "outlook", "error", "held"];
+const STEP_FIELDS = ["status", "attempts", "started", "ended", "cost", "reason", "worker", "action", "outlook", "error", "held", "superseded_by"];
 
 /** A node with what a patch says of its step; the same object when nothing is new. */
 export function patchNode(node, step) {
@@ -31,7 +31,7 @@ function counted(row, counts) {
   if (!counts) return row;
   if ("steps" in counts || "total" in counts) {
     row.steps = counts.steps ?? counts.total;
-    for (const field of ["settled", "succeeded", "failed"]) if (field in counts) row[field] = counts[field];
+    for (const field of ["settled", "succeeded", "failed", "replaced"]) if (field in counts) row[field] = counts[field];
     return counts.counts ? fromStates(row, counts.counts) : row;
   }
   return fromStates(row, counts);
@@ -64,9 +64,9 @@ export function tally(nodes) {
   return counts;
 }
 
-/** Whether an event changes which steps there are, and not only how they stand. */
-export function isStructural(event) {
-  return /^(Revision|StepsHeld|StepsReleased|RedoRequested|PlanAmended|RunReopened|RunStarted|Planner|StepCancelled|StepSuperseded)/.test(event.type ?? "");
+/** Whether an event may have changed more than the steps that its patch holds. */
+export function changesMore(event) {
+  return event.patch ? Boolean(event.patch.whole) : true;
 }
 
 /** Whether an event changes what waits for a person. */

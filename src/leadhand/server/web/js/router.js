@@ -30,7 +30,7 @@ export const route = signal(parse(globalThis.location?.hash ?? ""));
 
 export function listen() {
   addEventListener("hashchange", () => {
-    if (location.hash === "#main") return;
+    if (location.hash === "#main" || /^#token=/.test(location.hash)) return;
     route.value = parse(location.hash);
   });
 }

@@ -74,12 +74,27 @@ export function millis(at) {
   return typeof at === "number" ? at / 1000 : Date.parse(at);
 }
 
+const SKEW_S = 2; // clocks of browser and server differ a little
+
+/** When something was, or will be, seen from now. */
 export function ago(at, now) {
   const seconds = (now - millis(at)) / 1000;
   if (!Number.isFinite(seconds)) return "–";
+  if (seconds < -SKEW_S) return ahead(-seconds, at);
   if (seconds < 5) return "just now";
   if (seconds < 86400 * 14) return `${duration(coarse(seconds))} ago`;
   return day(at);
+}
+
+function ahead(seconds, at) {
+  if (seconds >= 86400 * 14) return `on ${day(at)}`;
+  return `in ${duration(seconds < 60 ? Math.ceil(seconds) : Math.ceil(seconds / 60) * 60)}`;
+}
+
+/** The exact instant, ISO 8601 in UTC. */
+export function iso(at) {
+  const date = new Date(millis(at));
+  return Number.isNaN(+date) ? "" : date.toISOString();
 }
 
 function coarse(seconds) {
@@ -105,7 +120,7 @@ export function clock(at, digits = 3) {
 
 export function full(at) {
   const date = new Date(millis(at));
-  return Number.isNaN(+date) ? "–" : date.toLocaleString("en", { dateStyle: "medium", timeStyle: "medium" });
+  return Number.isNaN(+date) ? "–" : date.toLocaleString("en", { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" });
 }
 
 /** `snake_case` words as people write them. */
@@ -123,6 +138,26 @@ export function label(text) {
 export function pretty(value) {
   if (typeof value === "string") return value;
   return JSON.stringify(value, null, 2) ?? "";
+}
+
+/** A text in two: its first line, which says what it is, and the lines after it as they were printed. */
+export function headed(value) {
+  const text = String(value ?? "").replace(/\s+$/, "");
+  const cut = text.indexOf("\n");
+  return cut < 0 ? { head: text, body: "" } : { head: text.slice(0, cut).trimEnd(), body: text.slice(cut + 1).replace(/^\n+/, "") };
+}
+
+/** Whether a text stands on the screen already, as a part of another. */
+export function repeated(text, shown) {
+  const wanted = String(text ?? "").trim();
+  return wanted !== "" && shown.some((each) => String(each ?? "").includes(wanted));
+}
+
+/** What a sentence adds to what stands on the screen already: without the text that is repeated in it. */
+export function beyond(text, known) {
+  let rest = String(text ?? "");
+  for (const said of known) if (said && String(said).trim()) rest = rest.replace(String(said), "…");
+  return /[\p{L}\p{N}]/u.test(rest) ? rest.replace(/^…[;:,.]?\s*/, "").trim() : "";
 }
 
 /** The first part of a hash, in groups that can be read aloud. */

@@ -2,8 +2,8 @@
 import { html, useMemo } from "../lib.js";
 import { to } from "../router.js";
 import { Chart } from "../ui/chart.js";
-import { Ago, Copy, Empty, Meter, Status, Tag, Txt } from "../ui/parts.js";
-import { duration, money, percent, words } from "../text.js";
+import { Ago, Copy, Empty, Meter, Said, Status, Tag, Txt } from "../ui/parts.js";
+import { count, duration, money, percent, words } from "../text.js";
 import { Agents } from "./agents.js";
 
 const START = "leadhand fleet start --repo ../shop";
@@ -37,11 +37,12 @@ function Tiles({ fleet }) {
   const { agents, landed, queue, recovery, spend, live } = fleet;
   const tile = (label, value, note) => html`<div class="card tile"><dt>${label}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`;
   const cap = live?.daily_spend ? `of ${money(live.daily_spend)} a day` : "";
+  const waits = fleet.questions ? html`<a href=${to(["inbox"])}>${count(fleet.questions, "question")} for a person</a>` : "no question is open";
   const each = spend.per_landed == null ? "" : `${money(spend.per_landed)} for each commit`;
   return html`<dl class="tiles four">${tile("Agents now", agents.now, `${agents.peak} at most, ${agents.runs} in all`)}${tile("Landed in an hour", landed.last_hour, `${landed.best_hour} in the best hour`)}
     ${tile("Landed in a week", landed.last_week, `${landed.total} in all`)}${tile("At the train", queue.waiting, queue.waiting ? `the oldest ${duration(queue.oldest_s)}` : `half landed within ${duration(queue.wait_s.p50)}`)}
     ${tile("Recovered", percent(recovery.rate), `${recovery.recovered} of ${recovery.recovered + recovery.people} that failed${recovery.open ? `, ${recovery.open} open` : ""}`)}${tile("First pass", percent(recovery.first_pass), "tasks that needed one attempt")}
-    ${tile("Spent today", money(spend.today), [cap, each].filter(Boolean).join(", "))}${tile("Dead letters", fleet.dead_letters.length, fleet.dead_letters.length ? "wait for a person" : "nobody is needed")}</dl>`;
+    ${tile("Spent today", money(spend.today), [cap, each].filter(Boolean).join(", "))}${tile("Dead letters", fleet.dead_letters.length, waits)}</dl>`;
 }
 
 const PLACES = [
@@ -67,7 +68,7 @@ function Flow({ flow }) {
 function Letters({ letters }) {
   if (!letters.length) return null;
   return html`<section><h2>Dead letters</h2><ul class="card lines">${letters.map((each) => html`<li class="pad letter"><div><a class="mono" href=${to(["runs", each.run, "graph"], { step: each.task })}><${Txt} v=${each.task} /></a> <${Tag} tone="bad">${words(each.class)}</${Tag}> <span class="muted">${each.attempts} attempts${each.since ? html`, <${Ago} at=${each.since} />` : ""}</span></div>
-    <p><${Txt} v=${each.why.split("\n")[0]} /></p>${each.question && html`<div class="actions"><a class="button small" href=${to(["inbox"])}>Answer in the inbox</a></div>`}</li>`)}</ul></section>`;
+    <${Said} v=${each.why} />${each.question && html`<div class="actions"><a class="button small" href=${to(["inbox"])}>Answer in the inbox</a></div>`}</li>`)}</ul></section>`;
 }
 
 function Landed({ landed }) {

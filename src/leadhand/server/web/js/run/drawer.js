@@ -6,9 +6,9 @@ import { ask } from "../router.js";
 import { attempt } from "../say.js";
 import { confirm } from "../ui/dialog.js";
 import { Answer } from "../screens/inbox.js";
-import { Copy, Facts, Findings, Glyph, Money, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
+import { Copy, Facts, Findings, Glyph, Money, Said, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
 import { ENDED, SETTLED, shown } from "../status.js";
-import { clock, count, money, words } from "../text.js";
+import { beyond, clock, count, money, repeated, words } from "../text.js";
 import { artifacts } from "./outputs.js";
 
 export function Drawer({ live, step, onClose }) {
@@ -21,7 +21,7 @@ export function Drawer({ live, step, onClose }) {
   }, [found]);
   const touched = live.touched.value;
   useEffect(() => {
-    if (touched.step === step) found.soon();
+    if (touched.whole || touched.step === step) found.soon();
   }, [touched]);
   const node = live.shape.value && live.nodes.get(step)?.value; // it may come after this was opened
   return html`<aside class="drawer" ref=${box} tabindex="-1" aria-label=${`Step ${step}`}>
@@ -63,7 +63,7 @@ function Acts({ live, step, node, found }) {
   return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry</button>`}
     ${movable && html`<button type="button" onClick=${reassign}>Reassign</button>`}
     ${status === "held" ? html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
-    ${asked && html`<div class="card pad asked"><p><${Txt} v=${asked.text} /></p><${Answer} row=${asked} onDone=${live.soonHead} /></div>`}`;
+    ${asked && html`<div class="card pad asked"><${Said} v=${asked.text} /><${Answer} row=${asked} onDone=${live.soonHead} /></div>`}`;
 }
 
 function questionOf(live, step, found) {
@@ -74,26 +74,40 @@ function questionOf(live, step, found) {
 function Detail({ live, step, node, doc }) {
   const planned = doc.planned ?? doc.step ?? doc.plan ?? {};
   const attempts = doc.attempts_made ?? (Array.isArray(doc.attempts) ? doc.attempts : []);
-  const reason = doc.reason || node.reason;
   const result = doc.data ?? null;
-  return html`${reason && html`<p class="note tone-${node.status === "failed" ? "bad" : "warn"}"><${Glyph} shape=${node.status === "failed" ? "cross" : "loop"} /><span><${Txt} v=${reason} /></span></p>`}
-    <${Findings} findings=${doc.findings} />
+  // Each text stands once, at the first place where it is read.
+  const asked = may("operator") ? (doc.questions ?? []).filter((each) => each.kind !== "review").map((each) => each.text) : [];
+  const reason = repeated(doc.reason || node.reason, asked) ? "" : doc.reason || node.reason;
+  const above = reason ? [...asked, reason] : asked;
+  const made = [...attempts].reverse();
+  const known = (place) => [...above, ...made.slice(0, place).map((each) => each.failure?.message)];
+  return html`${reason && html`<div class="note tone-${node.status === "failed" ? "bad" : "warn"}"><${Glyph} shape=${node.status === "failed" ? "cross" : "loop"} /><${Said} v=${reason} /></div>`}
+    <${Instead} doc=${doc} />
+    <${Findings} findings=${(doc.findings ?? []).filter((each) => !repeated(each, [...above, ...attempts.map((one) => one.failure?.message)]))} />
     ${doc.recommendations?.length > 0 && html`<section class="recommends"><h3>Recommends</h3><ul>${doc.recommendations.map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></section>`}
     <dl class="figures"><div><dt>Cost</dt><dd><${Money} v=${doc.cost ?? node.cost} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length || node.attempts || 0}</dd></div></dl>
-    ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${[...attempts].reverse().map((each, place) => html`<${Attempt} key=${each.attempt ?? each.number ?? place} live=${live} step=${step} made=${each} open=${place === 0} tail=${place === 0 ? doc.output : null} />`)}</ol></section>`}
+    ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${made.map((each, place) => html`<${Attempt} key=${each.attempt ?? place} live=${live} step=${step} made=${each} known=${known(place)} open=${place === 0} tail=${place === 0 ? doc.output : null} />`)}</ol></section>`}
     ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<a class="mono" href=${`/api/v1/artifacts/${encodeURIComponent(ref)}`} download>Download ${ref.slice(0, 12)}</a>`)}</section>`}
     <section><h3>As planned</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id"))} /></section>`;
 }
 
-function Attempt({ live, step, made, open, tail }) {
-  const number = made.attempt ?? made.number;
-  const failure = made.failure ?? made.error;
+/** What took the place of what, if so. */
+function Instead({ doc }) {
+  const link = (id) => html`<button type="button" class="small plain mono" onClick=${() => ask({ step: id })}><${Txt} v=${id} /></button> `;
+  return html`${doc.superseded_by && html`<p class="instead">Replaced by ${link(doc.superseded_by)}</p>`}
+    ${doc.replaces?.length > 0 && html`<p class="instead">In place of ${doc.replaces.map(link)}</p>`}`;
+}
+
+function Attempt({ live, step, made, known, open, tail }) {
+  const number = made.attempt;
+  const failure = made.failure;
   const status = made.status ?? (failure ? "failed" : made.ended ? "succeeded" : "running");
   const recovery = made.recovery;
+  const why = recovery && !repeated(recovery.reason, known) ? beyond(recovery.reason, [failure?.message]) : "";
   return html`<li class="attempt tone-edge-${failure ? "bad" : status === "running" ? "live" : "good"}"><div class="attempt-head"><b>${number}</b><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} /><span class="muted"><${Txt} v=${made.worker} /></span>
       <span class="push muted figure" title=${clock(made.started)}><${Took} from=${made.started} to=${made.ended} />${made.cost ? ` · ${money(made.cost)}` : ""}</span></div>
-    ${failure && html`<p><${Tag} tone="bad">${words(failure.class)}</${Tag}> <${Txt} v=${failure.message} /></p>`}
-    ${recovery && html`<p class="recovery"><${Glyph} shape="loop" /><span><b>${words(recovery.strategy ?? recovery.kind ?? recovery)}</b>${recovery.worker ? ` to ${recovery.worker}` : ""}${recovery.reason ? html`: <${Txt} v=${recovery.reason} />` : ""}</span></p>`}
+    ${failure && html`<div><${Tag} tone="bad">${words(failure.class)}</${Tag}> ${repeated(failure.message, known) ? html`<span class="muted">as said above</span>` : html`<${Said} v=${failure.message} />`}</div>`}
+    ${recovery && html`<p class="recovery"><${Glyph} shape="loop" /><span><b>${words(recovery.strategy)}</b>${recovery.worker ? ` to ${recovery.worker}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</span></p>`}
     ${made.models?.length > 0 && html`<p class="muted">${count(made.models.length, "model call")}: ${made.models.map((call) => `${call.model}${call.cost != null ? ` ${money(call.cost)}` : ""}`).join(", ")}</p>`}
     <${Output} live=${live} step=${step} number=${number} open=${open} tail=${tail} /></li>`;
 }

@@ -1,7 +1,7 @@
 // The live graph of a run. Layout happens when the shape changes; a change of state touches one node.
 import { html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { ask, route } from "../router.js";
-import { SIZE, curve, layout } from "./layout.js";
+import { SIZE, bridge, curve, layout } from "./layout.js";
 import { PLAIN_MAX, bundled, part } from "./bundle.js";
 import { Camera } from "./camera.js";
 import { BundleNode, StepNode } from "./node.js";
@@ -89,13 +89,18 @@ function Drawing({ live, world, selected, dim }) {
   }, [world]);
 }
 
-/** All edges are two paths in a layer of their own: a step that changes does not have them drawn again. */
+/** All edges are three paths in a layer of their own: a step that changes does not have them drawn again. */
 function Edges({ live, world }) {
   return useMemo(() => {
     const { drawn, keys } = world;
     const at = (node) => [drawn.x[node], drawn.y[node]];
     const paths = { edge: "", "edge faint": "" };
     for (const { from, to, points } of drawn.edges) paths[faint(live, world, keys[to]) ? "edge faint" : "edge"] += curve(at(from), at(to), points);
+    const places = new Map(keys.map((key, place) => [key, place]));
+    for (const pair of world.bundles ? [] : live.shape.peek().replaces) {
+      const [old, heir] = pair.map((id) => places.get(id));
+      if (old !== undefined && heir !== undefined) paths["edge replaced"] = (paths["edge replaced"] ?? "") + bridge(at(old), at(heir));
+    }
     return Object.entries(paths).map(([kind, path]) => path && html`<path class=${kind} d=${path} />`);
   }, [world]);
 }

@@ -5,8 +5,8 @@ import { route, to } from "../router.js";
 import { may } from "../store.js";
 import { attempt } from "../say.js";
 import { confirm } from "../ui/dialog.js";
-import { Ago, Meter, Money, Status, Took, Txt, Glyph } from "../ui/parts.js";
-import { count, duration, goalText, money } from "../text.js";
+import { Ago, Glyph, Meter, Money, Said, Status, Took, Txt } from "../ui/parts.js";
+import { beyond, count, duration, goalText, headed, money, repeated } from "../text.js";
 import { COUNTED, ENDED, stepState } from "../status.js";
 
 const ACTS = {
@@ -35,7 +35,7 @@ export function Head({ live }) {
 function Acts({ live, head }) {
   if (!may("operator")) return null;
   const button = (verb, label, tone = "") => html`<button type="button" class=${tone} onClick=${() => act(live, verb)}>${label}</button>`;
-  if (ENDED.has(head.status)) return html`${!head.rollback && head.status !== "rejected" && button("rollback", "Roll back")}`;
+  if (ENDED.has(head.status)) return html`${!head.rollback && head.can_roll_back && button("rollback", "Roll back")}`;
   return html`${head.status === "paused" ? button("resume", "Resume", "primary") : button("pause", "Pause")}${button("cancel", "Cancel")}`;
 }
 
@@ -46,16 +46,27 @@ function Figures({ live, head }) {
     <div class="wide"><dt>Steps</dt><dd><${Progress} live=${live} /></dd></div>
     <div><dt>Cost</dt><dd><${Money} v=${head.cost} />${budget ? html`<span class="muted"> of ${money(budget)}</span>` : ""}</dd></div>
     <div><dt>Took</dt><dd class="figure">${ENDED.has(head.status) && head.duration != null ? duration(head.duration) : html`<${Took} from=${head.started} />`}${head.estimated_duration ? html`<span class="muted"> of ${duration(head.estimated_duration)}</span>` : ""}</dd></div>
-    <div class="less"><dt>Revision</dt><dd><a href=${to(["runs", live.run, "plan"])}>${head.revision ?? 0}</a>${head.planner ? html`<span class="muted"> by ${head.planner}</span>` : ""}</dd></div>
+    <div class="less"><dt>Revision</dt><dd><${Revision} live=${live} head=${head} /></dd></div>
     <div class="less"><dt>Started</dt><dd><${Ago} at=${head.started} /></dd></div></dl>`;
 }
 
-const TONES = [["good", ["succeeded"]], ["bad", ["failed"]], ["live", ["running", "probing", "starting"]], ["warn", ["retrying", "parked"]], ["ask", ["waiting_for_person", "held", "proposed"]]];
+/** The revision that is in force; and the one that waits for a person, if there is one. */
+function Revision({ live, head }) {
+  const review = live.review.state.value.data;
+  const proposed = review?.waiting ? review.revision : head.proposed_revision;
+  const link = (number) => html`<a href=${to(["runs", live.run, "plan"])}>${number}</a>`;
+  if (proposed) return html`${link(proposed)}<span class="muted"> waits for approval${review?.author ? ` (by ${review.author})` : ""}${head.revision ? `; ${head.revision} is in force` : ""}</span>`;
+  return html`${link(head.revision ?? 0)}${head.planner ? html`<span class="muted"> by ${head.planner}</span>` : ""}`;
+}
+
+const TONES = [["good", ["succeeded"]], ["bad", ["failed"]], ["live", ["running", "probing", "starting"]], ["warn", ["retrying", "parked"]], ["ask", ["waiting_for_person", "held", "proposed"]], ["quiet", ["skipped", "cancelled"]]];
+/** What is no part of the work: steps that others took the place of, and those that may never come. */
+const ASIDE = new Set(["superseded", "outlook"]);
 
 function Progress({ live }) {
   const counts = live.counts.value;
   const told = COUNTED.filter((status) => counts[status] > 0);
-  const total = told.reduce((sum, status) => sum + (status === "outlook" ? 0 : counts[status]), 0);
+  const total = told.reduce((sum, status) => sum + (ASIDE.has(status) ? 0 : counts[status]), 0);
   const parts = TONES.map(([tone, states]) => [tone, states.reduce((sum, status) => sum + (counts[status] ?? 0), 0)]);
   const words = told.map((status) => `${counts[status]} ${stepState(status).word}`).join(", ") || "no steps yet";
   return html`<${Meter} label=${words} parts=${parts} total=${total} /><span class="counts">${told.length ? told.slice(0, 6).map((status) => html`<span class="tone-${stepState(status).tone}"><${Glyph} shape=${stepState(status).shape} />${counts[status].toLocaleString("en")} ${stepState(status).word}</span>`) : "none yet"}</span>`;
@@ -65,11 +76,13 @@ function Progress({ live }) {
 function Notes({ live, head }) {
   const review = live.review.state.value.data;
   const waiting = head.waiting_for ?? head.questions ?? [];
-  const asked = waiting.filter((each) => each.kind !== "review");
+  // What is asked about the step that is open stands beside it.
+  const asked = waiting.filter((each) => each.kind !== "review" && !(each.step && each.step === route.value.query.step));
+  const fault = head.fault && beyond(head.fault.why, [head.reason]);
   return html`
     ${review?.waiting && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} waits for ${review.people > 1 ? count(review.people, "person", "people") : "a person"}. <a href=${to(["runs", live.run, "plan"])}>Review it</a></span></p>`}
-    ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${each.text} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
-    ${head.reason && html`<p class="note tone-${head.status === "succeeded" ? "good" : "bad"}"><${Glyph} shape=${head.status === "succeeded" ? "check" : "cross"} /><span><${Txt} v=${head.reason} />${head.fault && html` <span class="muted">(${FAULTS[head.fault.where] ?? head.fault.where}: <${Txt} v=${head.fault.why} />)</span>`}</span></p>`}
+    ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
+    ${head.reason && html`<p class="note tone-${head.status === "succeeded" ? "good" : "bad"}"><${Glyph} shape=${head.status === "succeeded" ? "check" : "cross"} /><span><${Said} v=${head.reason} />${head.fault && !repeated(head.fault.why, [head.reason]) && html` <span class="muted">(${FAULTS[head.fault.where] ?? head.fault.where}: <${Txt} v=${headed(fault).head} />)</span>`}</span></p>`}
     ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Taken back in run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }

@@ -207,6 +207,12 @@ export function curve(from, to, points, size = SIZE) {
   return path;
 }
 
+/** From a step to the one that took its place: between their middles, and nodes cover the ends. */
+export function bridge(from, to, size = SIZE) {
+  const middle = ([x, y]) => `${fixed(x + size.width / 2)} ${fixed(y)}`;
+  return `M${middle(from)}L${middle(to)}`;
+}
+
 function fixed(value) {
   return Math.round(value * 10) / 10;
 }

@@ -2,10 +2,15 @@
 import { batch, signal } from "../lib.js";
 import { api } from "../api.js";
 import { follow, onRefetch, resource, soon } from "../store.js";
-import { concernsPeople, isStructural, patchHead, patchNode, tally } from "../patch.js";
+import { changesMore, concernsPeople, patchHead, patchNode, tally } from "../patch.js";
 import { shown } from "../status.js";
 
 const LINES_MAX = 5000;
+
+/** Whether two lists hold the same pairs in the same order. */
+function alike(one, other) {
+  return one.length === other.length && one.every((pair, place) => pair[0] === other[place][0] && pair[1] === other[place][1]);
+}
 
 export class LiveRun {
   /** @param {string} run */
@@ -16,13 +21,13 @@ export class LiveRun {
     this.review = resource((control) => api.review(run, control));
     this.counts = signal({});
     /** Changes when there are other steps than before. */
-    this.shape = signal({ ids: [], edges: [], revision: null });
+    this.shape = signal({ ids: [], edges: [], replaces: [], revision: null });
     /** @type {Map<string, ReturnType<typeof signal>>} */
     this.nodes = new Map();
     /** Events of this run since it was opened. */
     this.lines = signal([]);
     /** The step that something last happened to, for what shows one step. */
-    this.touched = signal({ step: "", at: 0 });
+    this.touched = signal({ step: "", whole: false, at: 0 });
     this.changes = new Set();
     this.turns = {};
     /** For each document on its way: the events that came since it was asked for. */
@@ -85,10 +90,10 @@ export class LiveRun {
     }
     const kept = new Set(ids);
     for (const id of this.nodes.keys()) if (!kept.has(id)) this.nodes.delete(id);
-    const same = known.ids.length === ids.length && known.edges.length === graph.edges.length
-      && ids.every((id, place) => id === known.ids[place])
-      && graph.edges.every((edge, place) => edge[0] === known.edges[place][0] && edge[1] === known.edges[place][1]);
-    if (!same || known.revision === null) this.shape.value = { ids, edges: graph.edges, revision: graph.revision ?? 0 };
+    const replaces = graph.replaces ?? [];
+    const same = known.ids.length === ids.length && ids.every((id, place) => id === known.ids[place])
+      && alike(known.edges, graph.edges) && alike(known.replaces, replaces);
+    if (!same || known.revision === null) this.shape.value = { ids, edges: graph.edges, replaces, revision: graph.revision ?? 0 };
     this.counts.value = tally(this.all());
   }
 
@@ -116,16 +121,17 @@ export class LiveRun {
     const counts = { ...this.counts.peek() };
     let head = this.head.peek();
     let touched = null;
+    let whole = false;
     for (const event of mine) {
       if (head) head = patchHead(head, event);
       touched = this.readStep(event, counts) ?? touched;
-      if (isStructural(event)) this.soonGraph();
+      if (changesMore(event)) (this.soonGraph(), this.soonHead(), (whole = true));
       if (concernsPeople(event)) (this.review.soon(), this.soonHead());
     }
     if (head && head.status !== this.head.peek()?.status) this.soonHead();
     this.head.value = head;
     this.counts.value = counts;
-    if (touched) this.touched.value = { step: touched, at: Date.now() };
+    if (touched || whole) this.touched.value = { step: touched, whole, at: Date.now() };
     const lines = [...this.lines.peek(), ...mine.filter((event) => event.text)];
     this.lines.value = lines.length > LINES_MAX ? lines.slice(-LINES_MAX) : lines;
   }

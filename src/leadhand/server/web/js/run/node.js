@@ -21,7 +21,7 @@ export function StepNode({ signal, x, y, selected, dim, focusable }) {
 }
 
 function detail(node) {
-  const word = stepState(shown(node)).word;
+  const word = node.superseded_by ? `replaced by ${node.superseded_by}` : stepState(shown(node)).word;
   const tries = node.attempts > 1 ? ` ×${node.attempts}` : "";
   const by = node.worker && !node.id.startsWith(node.worker) ? ` · ${node.worker}` : "";
   return short(`${word}${tries}${by}`, 19);

@@ -1,15 +1,15 @@
 // The review of what waits: all of it, the hash that the word is given for, and four answers.
 import { html, useState } from "../lib.js";
 import { api } from "../api.js";
-import { inbox, may } from "../store.js";
+import { inbox, may, now } from "../store.js";
 import { attempt, notice } from "../say.js";
 import { useKeys } from "../keys.js";
 import { confirm } from "../ui/dialog.js";
 import { Changes } from "../ui/changes.js";
 import { Steps } from "../ui/steps.js";
-import { Ago, Effects, Facts, Findings, Glyph, Hash, Risk, Tag, Txt } from "../ui/parts.js";
+import { Effects, Facts, Findings, Glyph, Hash, Instant, Risk, Tag, Txt } from "../ui/parts.js";
 import { Amend } from "./amend.js";
-import { count, duration, money } from "../text.js";
+import { count, duration, millis, money } from "../text.js";
 
 const EXPIRES = [["", "does not expire"], ["3600", "1 hour"], ["28800", "8 hours"], ["86400", "1 day"], ["604800", "1 week"]];
 
@@ -74,8 +74,13 @@ function Reach({ review }) {
     ${review.widens?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Claims more than its workers promise; to approve is to believe it: <${Findings} findings=${review.widens} /></div></div>`}
     ${review.overclaims?.length > 0 && html`<div class="note"><${Glyph} shape="broken" /><div>A planner claims more than its workers promise, and that does not count: <${Findings} findings=${review.overclaims} /></div></div>`}
     ${review.revisable && html`<p class="muted">May be revised by <${Txt} v=${review.revisable.planner} /> within what you allow: ${(review.revisable.envelope.workers ?? []).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</p>`}
-    ${Object.keys(review.instants ?? {}).length > 0 && html`<p class="muted">Starts: ${Object.entries(review.instants).map(([step, at]) => html`<span><${Txt} v=${step} /> <${Ago} at=${at} /></span> `)}</p>`}
+    ${Object.keys(review.instants ?? {}).length > 0 && html`<p class="starts">Starts: ${Object.entries(review.instants).map(([step, at], place) => html`${place ? "; " : ""}<span><${Txt} v=${step} /> <${Starts} at=${at} /></span>`)}</p>`}
     ${given.length > 0 && html`<p class="muted">Approved so far by ${given.map((each) => `${each.actor}${each.reason ? ` (${each.reason})` : ""}`).join(", ")}; ${review.people - given.length} more needed.</p>`}</section>`;
+}
+
+/** When a step may start: an instant that has passed keeps nothing waiting. */
+function Starts({ at }) {
+  return html`${millis(at) > now.value ? "" : "as soon as it is allowed, since "}<${Instant} at=${at} />${millis(at) > now.value ? " or later" : ""}`;
 }
 
 function Bar({ review, acts, allowed, expires, setExpires }) {

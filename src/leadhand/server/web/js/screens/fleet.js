@@ -86,5 +86,5 @@ function Recovery({ metrics }) {
 
 function Circuits({ circuits }) {
   if (!circuits.length) return null;
-  return html`<section><h2>Left alone for now</h2><ul class="card lines">${circuits.map((each) => html`<li class="pad"><${Txt} v=${each.worker} /> <span class="muted">until <${Ago} at=${each.until} />, ${each.times} times</span></li>`)}</ul></section>`;
+  return html`<section><h2>Left alone for now</h2><ul class="card lines">${circuits.map((each) => html`<li class="pad"><${Txt} v=${each.worker} /> <span class="muted">tried again <${Ago} at=${each.until} />, failed ${each.times} times</span></li>`)}</ul></section>`;
 }

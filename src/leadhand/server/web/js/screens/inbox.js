@@ -5,7 +5,7 @@ import { to } from "../router.js";
 import { inbox, loadRuns, may, runs } from "../store.js";
 import { attempt } from "../say.js";
 import { useKeys } from "../keys.js";
-import { Ago, Copy, Empty, Glyph, Shown, Status, Title, Txt } from "../ui/parts.js";
+import { Ago, Copy, Empty, Glyph, Said, Shown, Status, Title, Txt } from "../ui/parts.js";
 import { label } from "../text.js";
 
 const KINDS = {
@@ -37,7 +37,7 @@ function Ask({ row }) {
   return html`<li class="card ask" data-item tabindex="-1">
     <div class="ask-head"><span class="status tone-ask"><${Glyph} shape=${shape} />${kind}</span>
       <a href=${where} class="muted">run ${row.run}${row.step ? html` · step <${Txt} v=${row.step} />` : ""}</a><span class="push muted"><${Ago} at=${row.since} /></span></div>
-    <p class="ask-text"><${Txt} v=${row.text} /></p>
+    <div class="ask-text"><${Said} v=${row.text} /></div>
     ${review ? html`<div class="actions"><a class="button primary" href=${where}>Review the plan</a></div>` : html`<${Answer} row=${row} />`}
   </li>`;
 }

@@ -49,7 +49,8 @@ function List({ filtered }) {
 }
 
 function Row({ row }) {
-  const { steps = 0, succeeded = 0, failed = 0 } = row;
+  const { succeeded = 0, failed = 0 } = row;
+  const steps = (row.steps ?? 0) - (row.replaced ?? 0); // others stand in for those
   const words = `${succeeded} of ${steps} steps succeeded${failed ? `, ${failed} failed` : ""}`;
   return html`<tr><td><${Status} status=${row.status} />${row.waiting && row.status !== "waiting" ? html` <span class="tag tone-ask">${row.waiting} for you</span>` : ""}</td>
     <td class="goal"><a data-item href=${to(["runs", row.run])}><${Txt} v=${row.goal || row.plan || "(no goal)"} /></a><span class="muted mono">${row.run}${row.library ? ` · ${row.library}` : ""}${!row.host && !ENDED.has(row.status) ? " · no host" : ""}</span></td>

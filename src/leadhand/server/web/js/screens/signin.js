@@ -1,7 +1,12 @@
 // Sign-in: a token that `leadhand serve` made and told the person who started it.
-import { html, useRef, useState } from "../lib.js";
+import { html, signal, useRef, useState } from "../lib.js";
 import { signIn } from "../store.js";
 import { Trouble } from "../ui/parts.js";
+
+/** Why the address that the page was opened with signs nobody in. */
+export const refusal = signal(null);
+
+const told = (problem) => (problem.status === 401 || problem.status === 403 ? { title: "Not signed in", message: "That token is not known here. It may be of another server, or replaced." } : problem);
 
 export function SignIn() {
   const field = useRef(null);
@@ -11,10 +16,11 @@ export function SignIn() {
     event.preventDefault();
     setBusy(true);
     setError(null);
+    refusal.value = null;
     try {
       await signIn(field.current.value.trim());
     } catch (problem) {
-      setError(problem.status === 401 || problem.status === 403 ? { title: "Not signed in", message: "That token is not known here. It may be of another server, or replaced." } : problem);
+      setError(told(problem));
       field.current.select();
     }
     setBusy(false);
@@ -25,7 +31,7 @@ export function SignIn() {
       <h1>Sign in to Leadhand</h1>
       <p class="muted">The address that <code>leadhand serve</code> prints signs you in. The token from it does the same here.</p>
       <label class="field">Token<input ref=${field} type="password" autocomplete="current-password" required autofocus /></label>
-      <${Trouble} error=${error} />
+      <${Trouble} error=${error ?? (refusal.value && told(refusal.value))} />
       <button type="submit" class="primary" disabled=${busy}>${busy ? "Signing in" : "Sign in"}</button>
     </form></main>`;
 }

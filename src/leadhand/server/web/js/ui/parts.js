@@ -1,6 +1,6 @@
 // Small parts that every screen is made of.
 import { html, useEffect, useState } from "../lib.js";
-import { ago, duration, full, hashed, millis, money, pieces, pretty, words } from "../text.js";
+import { ago, duration, full, hashed, headed, iso, millis, money, pieces, pretty, words } from "../text.js";
 import { RISKS, SHAPES, state, stepState } from "../status.js";
 import { now } from "../store.js";
 import { notice } from "../say.js";
@@ -10,6 +10,12 @@ export function Txt({ v }) {
   const found = pieces(v);
   if (found.length === 1 && !found[0].hidden) return found[0].text;
   return found.map((piece) => (piece.hidden ? html`<span class="hidden-char" title="a character that cannot be seen">${piece.text}</span>` : piece.text));
+}
+
+/** A text that may hold what a program printed: its lines stay lines, in type of one width. */
+export function Said({ v }) {
+  const { head, body } = headed(v);
+  return html`<span class="said"><${Txt} v=${head} />${body && html`<pre class="value printed" tabindex="0"><${Txt} v=${body} /></pre>`}</span>`;
 }
 
 export function Glyph({ shape, spin = false }) {
@@ -39,7 +45,12 @@ export function Effects({ of }) {
 }
 
 export function Ago({ at }) {
-  return html`<time title=${full(at)}>${ago(at, now.value)}</time>`;
+  return html`<time datetime=${iso(at)} title=${`${full(at)} (${iso(at)})`}>${ago(at, now.value)}</time>`;
+}
+
+/** The same with the exact time in view, where a person decides about it. */
+export function Instant({ at }) {
+  return html`<${Ago} at=${at} /> (<time datetime=${iso(at)}>${full(at)}</time>)`;
 }
 
 /** How long something took, or has taken until now. */

@@ -1,0 +1,199 @@
+"""The page says what is so: of times to come, ends, revised plans, texts and possible acts."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.cli import PROGRAM, environment
+from tests.web.conftest import ROOT, Served, free_port, shot, wait_for
+from tests.web.steering import patient, project, publishing
+from tests.web.test_steering import act
+from tests.web.test_stories import enter, state_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+
+MORE = """
+
+@worker(idempotent=True)
+def tested(what: str) -> str:
+    raise ValueError("2 tests failed\\nTraceback (most recent call last):\\n"
+                     "  File \\"a.py\\", line 3\\n    assert     x == 1\\nAssertionError")
+"""
+
+
+@pytest.fixture
+def served(tmp_path):
+    folder = project(tmp_path / "project")
+    with (folder / "workers.py").open("a") as file:
+        file.write(MORE)
+    made = Served(folder)
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def rivals(tmp_path):
+    """The example whose plan is revised at a surprise, with the pages that it reads."""
+    folder = tmp_path / "competitors"
+    shutil.copytree(ROOT / "examples" / "competitors", folder)
+    port = free_port()
+    source = subprocess.Popen([sys.executable, "server.py", str(port)], cwd=folder)
+    made = Served(folder)
+    try:
+        wait_for(port)
+        yield made.start(), f"http://127.0.0.1:{port}"
+    finally:
+        made.stop()
+        source.kill()
+        source.wait()
+
+
+def test_a_time_to_come_is_said_to_come(pages, served):
+    """The card of a review says when its steps start, exactly."""
+    plan = publishing("abort")
+    plan["steps"][1]["not_before"] = "2099-01-02T03:04:05+00:00"
+    run = served.call("POST", "/runs", {"plan": plan, "review": True})["run"]
+    page = enter(pages, served, timezone_id="UTC")
+    page.goto(f"{served.url}#/runs/{run}/plan")
+    starts = page.locator(".starts")
+    expect(starts).to_contain_text("publish on Jan 2, 2099 (Jan 2, 2099, 03:04:05 UTC) or later")
+    expect(starts.locator("time").first).to_have_attribute(
+        "title", re.compile(r"\(2099-01-02T03:04:05\.000Z\)")
+    )
+    shot(page, "truth-starts")
+
+
+@pytest.mark.parametrize("way", ["Abort", "Cancel"])
+def test_after_an_end_nothing_is_offered_and_every_step_is_told(pages, served, way):
+    """Without a reload, counts, steps, drawer and buttons are those of a run that has ended."""
+    plan = publishing("escalate")
+    plan["steps"].append({"id": "after", "worker": "prepare", "depends_on": ["publish"]})
+    run = served.call("POST", "/runs", {"plan": plan})["run"]
+    served.until(run, "waiting")
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/graph?step=publish")
+    drawer = page.get_by_role("complementary", name="Step publish")
+    expect(drawer.get_by_role("button", name="Abort")).to_be_visible()
+    page.evaluate("window.stillThere = 1")
+    if way == "Abort":
+        drawer.get_by_role("button", name="Abort").click()
+        expect(state_of(page)).to_contain_text("failed")
+    else:
+        act(page, "Cancel", "Cancel the run")
+        expect(state_of(page)).to_contain_text("cancelled")
+    expect(page.locator(".counts")).to_have_text(re.compile("1 failed.*1 succeeded.*1 cancelled"))
+    expect(page.locator("[data-step=after]")).to_contain_text("cancelled")
+    expect(page.locator("[data-step=publish]")).to_have_class(re.compile("tone-bad"))
+    for name in ("Abort", "Skip", "Hold"):
+        expect(drawer.get_by_role("button", name=name)).to_have_count(0)
+    expect(page.get_by_role("button", name="Roll back")).to_have_count(0)  # nothing says how
+    shot(page, f"truth-{way.lower()}")
+    assert page.evaluate("window.stillThere") == 1
+    counted = page.locator(".counts").inner_text()
+    page.reload()
+    expect(page.locator(".counts")).to_have_text(counted, use_inner_text=True)
+
+
+def test_an_emergency_stop_and_a_plan_that_aborts_show_too(pages, served):
+    """A plan that aborts by itself leaves cancelled steps, not steps that have not started."""
+    page = enter(pages, served)
+    plan = publishing("abort")
+    plan["steps"][0] |= {"depends_on": ["wait-0"]}
+    waits = patient(1)["steps"][:1]
+    last = {"id": "after", "worker": "prepare", "depends_on": ["publish"]}
+    run = served.call("POST", "/runs", {"plan": plan | {"steps": [*waits, *plan["steps"], last]}})
+    page.goto(f"{served.url}#/runs/{run['run']}")
+    expect(page.locator("[data-step=wait-0]")).to_contain_text("running")
+    (served.folder / "go").touch()
+    expect(page.locator("[data-step=after]")).to_contain_text("cancelled")
+    expect(page.locator(".counts")).to_have_text(re.compile("1 failed.*2 succeeded.*1 cancelled"))
+
+
+def test_a_revised_run_has_the_edges_that_were(pages, rivals):
+    """API, terminal and page agree, and say which step took the place of which."""
+    served, site = rivals
+    goal = {"text": "Compare two firms", "have": {"site": site, "a": "Nordwind", "b": "Kestrel"}}
+    run = served.call("POST", "/runs", {"goal": goal})["run"]
+    served.until(run, "succeeded")
+    graph = served.call("GET", f"/runs/{run}/graph")
+    edges = {tuple(edge) for edge in graph["edges"]}
+    assert {("read_a", "read_b"), ("read_b", "write")} <= edges
+    assert not {("brochure_a", "read_b"), ("brochure_a", "write"), ("brochure_b", "write")} & edges
+    replaced = {tuple(pair) for pair in graph["replaces"]}
+    assert replaced == {
+        ("read_a", "brochure_a"),
+        ("read_b", "brochure_b"),
+        ("write", "write_brochures"),
+    }
+    drawn = subprocess.run(
+        [*PROGRAM, "show", run, "--graph", "dot"],
+        cwd=served.folder,
+        env=environment(served.folder),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    lines = re.findall(r'"(\w+)" -> "(\w+)"( \[style=dashed)?', drawn)
+    assert {(one, other) for one, other, dashed in lines if not dashed} == edges
+    assert {(one, other) for one, other, dashed in lines if dashed} == replaced
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}")
+    expect(page.locator(".edge.replaced")).to_have_count(1)
+    expect(page.locator("[data-step=read_a]")).to_contain_text("replaced by broch")
+    shot(page, "truth-revised")
+    page.locator("[data-step=brochure_a]").click()
+    expect(page.locator(".instead")).to_contain_text("In place of read_a")
+    # Replaced steps are no part of the work: the bar of a run that succeeded is full.
+    rest = page.locator(".run-head .meter .rest")
+    expect(rest).to_have_css("flex-grow", "0")
+    page.goto(f"{served.url}#/runs")
+    expect(page.locator(".runs .progress .figure")).to_have_text("5/5")
+
+
+def test_the_printed_address_signs_in_where_the_page_is_open(pages, served):
+    """Pasted into an open tab; the token is nowhere in the address or behind the back button."""
+    page = pages(served.url)
+    expect(page.get_by_role("heading", name="Sign in to Leadhand")).to_be_visible()
+    page.evaluate("location.hash = '#token=wrong'")
+    expect(page.get_by_role("alert")).to_contain_text("Not signed in")
+    assert "token" not in page.url
+    page.evaluate("token => (location.hash = `#token=${token}`)", served.token)
+    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    assert page.evaluate("location.href") == served.url
+    page.evaluate("location.hash = '#token=wrong'")  # who is signed in stays so
+    expect(page.locator(".notice")).to_contain_text("signs nobody in")
+    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    page.go_back()
+    assert "token" not in page.evaluate("location.href")
+
+
+def test_what_a_program_printed_keeps_its_lines_and_stands_once(pages, served):
+    """In the inbox and in a step: type of one width, lines as printed, no text twice."""
+    step = {"id": "check", "worker": "tested", "parameters": {"what": "all"}, "retry": 1}
+    run = served.call("POST", "/runs", {"plan": {"goal": "Test it", "steps": [step]}})["run"]
+    served.until(run, "waiting")
+    page = enter(pages, served)
+    printed = page.locator(".ask .printed")
+    assert "    assert     x == 1\nAssertionError" in printed.text_content()
+    expect(printed).to_have_css("white-space", "pre-wrap")
+    expect(printed).to_have_css("font-family", re.compile("mono"))
+    shot(page, "truth-printed-inbox")
+    page.goto(f"{served.url}#/runs/{run}/graph?step=check")
+    expect(page.locator(".attempt")).to_contain_text("as said above")
+    shot(page, "truth-printed-step")
+    assert page.locator("main").text_content().count("2 tests failed") == 1
+
+
+def test_the_head_names_the_revision_that_waits(pages, served):
+    run = served.call("POST", "/runs", {"plan": publishing("abort"), "review": True})["run"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}")
+    figures = page.locator(".run-head .figures")
+    expect(figures).to_contain_text("1 waits for approval")
+    expect(figures).not_to_contain_text("0 by document")
