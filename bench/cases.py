@@ -83,6 +83,7 @@ CASES = [
     _ours("growth", 100_000, 10_000, "growth"),
     _ours("resume", 10_000, 2000, "resume"),
     _ours("coldstart", 21, 7, "coldstart"),
+    _ours("sources", 11, 5, "sources"),
     _ours("memory", 10_000, 2000, "memory"),
     _ours("streaming", 200, 50, "streaming"),
     _ours("postgres", 300, 100, "postgres_commits"),
@@ -138,6 +139,7 @@ GOALS = [
     Goal("growth", "cost per event, large plan to small", "alone", most=1.5, field="ratio"),
     Goal("resume", "resume, to reading the log", "alone", most=2, field="ratio"),
     Goal("coldstart", "leadhand --help, to python -c pass", "alone", most=6, field="ratio"),
+    Goal("sources", "a script, its environment inside", "alone", most=1.2, field="ratio"),
     Goal("memory", "memory at its highest", "alone", most=150, field="peak_mb", unit="MB"),
     Goal(
         *("streaming", "a commit beside 200 stream readers, to one alone", "alone"),

@@ -199,7 +199,7 @@ def test_the_version_follows_the_source():
         return 1
 
     assert spec_of(one).version == spec_of(one).version != spec_of(one_checked).version
-    assert len(spec_of(one).version) == 16
+    assert len(spec_of(one).version) == 32
 
 
 async def test_one_worker_with_several_actions():

@@ -1,120 +1,353 @@
-"""What the version of a worker covers: all that it runs of its own project."""
+"""What the version of a Python worker covers, and that what was hashed is what runs."""
 
+import importlib
+import json
+import os
+import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from leadhand.ports import Task
+from leadhand.workers import snapshot
 from leadhand.workers.loading import load_file
 from leadhand.workers.registry import Registry
+from leadhand.workers.snapshot import SOURCES
 
-FILE = """
-from leadhand import worker
-import os
-from helping import assist
-LIMIT = 5
-UNUSED = 1
-if os.name:
-    SHIFT = 1
-
-
-def inner(x):
-    return x + SHIFT
-
-
-class Tool:
-    RATE = 2
-
-    def use(self, x):
-        return x * self.RATE
-
+WORKER = """from leadhand import worker
+{top}
 
 @worker(effects=[])
-def one(x: int) -> int:
-    return assist(inner(x)) + LIMIT + Tool().use(x)
-
-
-@worker(effects=[])
-def other(x: int) -> int:
-    from late import slow
-
-    return slow(x)
+async def one() -> int:
+    {body}
 """
-FILES = {
-    "workers.py": FILE,
-    "helping.py": "from deeper import dig\n\n\ndef assist(x):\n    return dig(x)\n",
-    "deeper.py": "def dig(x):\n    return x\n",
-    "late.py": "def slow(x):\n    return x\n",
-}
+CACHING = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+HELPER = "def go():\n    return 1\n"
+
+
+def project(**more: str) -> dict[str, str]:
+    """Files that every project of these tests has, and some more."""
+    return {"helper.py": HELPER, "unused.py": "x = 1\n", **more}
+
+
+def written(place: Path, files: dict[str, str | bytes]) -> Path:
+    for name, text in files.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return place
 
 
 @pytest.fixture
-def versions(tmp_path, monkeypatch):
-    """The versions of both workers, with some texts in their files changed."""
+def loaded(monkeypatch):
+    """Loads worker files as a new process would, and forgets them afterwards."""
     monkeypatch.setattr(sys, "path", [*sys.path])
+    before, path = set(sys.modules), [*sys.path]
 
-    def found(folder, **changes):
-        place = tmp_path / folder
-        place.mkdir()
-        for name, text in FILES.items():
-            for old, new in changes.get(name.removesuffix(".py"), ()):
-                assert old in text
-                text = text.replace(old, new)  # noqa: PLW2901 - one change after the other
-            (place / name).write_text(text)
-        specs = Registry([load_file(str(place / "workers.py"))]).catalog().workers
-        for name in ("helping", "deeper", "late"):
-            sys.modules.pop(name, None)
-        sys.path.remove(str(place))
-        return specs["one"].version, specs["other"].version
+    def load(*files: Path) -> Registry:
+        for name in set(sys.modules) - before:
+            if snapshot.is_project(snapshot.file_of(sys.modules[name])):
+                del sys.modules[name]
+        sys.path[:] = path
+        SOURCES.files.clear()
+        SOURCES.met.clear()
+        SOURCES.covered.clear()
+        importlib.invalidate_caches()
+        return Registry([load_file(str(each)) for each in files])
 
-    return found
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "changed"),
-    [
-        ("workers", "LIMIT = 5", "LIMIT = 6", (True, False)),
-        ("workers", "SHIFT = 1", "SHIFT = 2", (True, False)),
-        ("workers", "return x + SHIFT", "return x - SHIFT", (True, False)),
-        ("workers", "RATE = 2", "RATE = 3", (True, False)),
-        ("workers", "UNUSED = 1", "UNUSED = 2", (False, False)),
-        ("helping", "return dig(x)", "return dig(x) + 1", (True, False)),
-        ("deeper", "return x", "return -x", (True, False)),
-        ("late", "return x", "return -x", (False, True)),
-        ("workers", "return slow(x)", "return slow(x + 1)", (False, True)),
-    ],
-)
-def test_the_version_follows_all_that_runs(versions, file, old, new, changed):
-    """And nothing else: what a worker does not use may change."""
-    before, after = versions("before"), versions("after", **{file: [(old, new)]})
-    assert tuple(a != b for a, b in zip(before, after, strict=True)) == changed
+    yield load
+    load()
 
 
-def test_the_same_files_elsewhere_are_the_same_version(versions):
-    """An approval is of what runs, not of where it stands."""
-    assert versions("here") == versions("there")
+def version(registry: Registry, name: str = "one") -> str:
+    return registry.catalog().workers[name].version
 
 
-def test_methods_cover_their_class(tmp_path):
-    """Whatever else is called on self stands in it."""
-    text = """
-from leadhand import worker
+TOP = ("workers.py", WORKER.format(top="import helper", body="return helper.go()"))
+WAYS = {
+    "its own body": (project(**dict([TOP])), "workers.py", "helper.go()", "helper.go() + 1"),
+    "imported at the top": (project(**dict([TOP])), "helper.py", "1", "2"),
+    "imported inside the function": (
+        project(**{
+            "workers.py": WORKER.format(top="", body="from pack.core import go; return go()"),
+            "pack/__init__.py": "",
+            "pack/core.py": HELPER,
+        }),
+        "pack/core.py", "1", "2",
+    ),
+    "a package's __init__": (
+        project(**{
+            "workers.py": WORKER.format(top="import pack.core", body="return pack.A"),
+            "pack/__init__.py": "A = 1\n",
+            "pack/core.py": HELPER,
+        }),
+        "pack/__init__.py", "1", "2",
+    ),
+    "imported relatively": (
+        project(**{
+            "workers.py": WORKER.format(top="from pack import core", body="return core.go()"),
+            "pack/__init__.py": "from . import other\n",
+            "pack/core.py": "from .other import go\n",
+            "pack/other.py": HELPER,
+        }),
+        "pack/other.py", "1", "2",
+    ),
+    "import *": (
+        project(**{"workers.py": WORKER.format(top="from helper import *", body="return go()")}),
+        "helper.py", "1", "2",
+    ),
+    "import * of a package's modules": (
+        project(**{
+            "workers.py": WORKER.format(top="from pack import *", body="return core.go()"),
+            "pack/__init__.py": "__all__ = ['core']\n",
+            "pack/core.py": HELPER,
+        }),
+        "pack/core.py", "1", "2",
+    ),
+    "a helper that is not UTF-8": (
+        {"workers.py": TOP[1], "helper.py": b"# coding: latin-1\n# \xe9\n" + HELPER.encode()},
+        "helper.py", "return 1", "return 2",
+    ),
+    "a dict changed at module level": (
+        project(**{"workers.py": WORKER.format(
+            top="T = {}\nT['prod'] = 1", body="return T['prod']")}),
+        "workers.py", "= 1\n", "= 2\n",
+    ),
+    "a list changed at module level": (
+        project(**{"workers.py": WORKER.format(top="H = []\nH.append(1)", body="return H[0]")}),
+        "workers.py", "append(1)", "append(2)",
+    ),
+    "a module patched at module level": (
+        project(**{"workers.py": WORKER.format(
+            top="import helper\nhelper.go = lambda: 1", body="return helper.go()")}),
+        "workers.py", "lambda: 1", "lambda: 2",
+    ),
+    "a closure": (
+        project(**{"workers.py": WORKER.format(
+            top="def make(n):\n    return lambda: n\ngo = make(1)", body="return go()")}),
+        "workers.py", "make(1)", "make(2)",
+    ),
+    "a global set by a call": (
+        project(**{"workers.py": WORKER.format(
+            top="import helper\nhelper.setup(1)", body="return helper.N"),
+            "helper.py": "def setup(n):\n    global N\n    N = n\n"}),
+        "workers.py", "setup(1)", "setup(2)",
+    ),
+    "imported by a computed name at the top": (
+        project(**{"workers.py": WORKER.format(
+            top="import importlib\nh = importlib.import_module('hel' + 'per')",
+            body="return h.go()")}),
+        "helper.py", "1", "2",
+    ),
+    "a helper in a folder above": (
+        {"sub/workers.py": WORKER.format(
+            top="import sys, pathlib\n"
+            "sys.path.append(str(pathlib.Path(__file__).parent.parent))\nimport above",
+            body="return above.go()"), "above.py": HELPER},
+        "above.py", "1", "2",
+    ),
+}  # fmt: skip
 
 
-class Shop:
-    def price(self):
-        return 1
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_change_of_what_runs_is_another_version(loaded, tmp_path, way):
+    """Table 3.2 of the field report: each of these ran with the approval of the old version."""
+    files, name, old, new = WAYS[way]
+    found, answers = [], []
+    for place in (tmp_path / "a", tmp_path / "b", tmp_path / "c"):
+        written(place, files)
+        if place.name == "c":
+            path = place / name
+            raw = path.read_bytes()
+            assert old.encode() in raw
+            path.write_bytes(raw.replace(old.encode(), new.encode()))
+        main = next(place.rglob("workers.py"))
+        registry = loaded(main)
+        found.append(version(registry))
+        function = next(iter(registry)).perform.__self__._all[0].function
+        answers.append(await function())
+    assert answers == [1, 1, 2]
+    assert found[0] == found[1] != found[2]
 
-    @worker(effects=[])
-    def buy(self) -> int:
-        return self.price()
+
+async def test_harmless_changes_are_the_same_version(loaded, tmp_path):
+    """Files no worker uses, caches, times, an environment inside the project, moving it."""
+    place = written(tmp_path / "here", dict(project(**dict([TOP]))))
+    before = version(loaded(place / "workers.py"))
+    (place / "unused.py").write_text("x = 2\n")
+    (place / "notes.txt").write_text("n")
+    os.utime(place / "helper.py", (1, 1))
+    written(place, {".venv/pyvenv.cfg": "", ".venv/lib/python3/site-packages/other.py": "y = 1"})
+    (place / "__pycache__").mkdir(exist_ok=True)
+    (place / "__pycache__" / "helper.cpython-311.pyc").write_bytes(b"anything")
+    assert version(loaded(place / "workers.py")) == before
+    place.rename(tmp_path / "there")
+    assert version(loaded(tmp_path / "there" / "workers.py")) == before
 
 
-shop = Shop()
-"""
+def test_another_worker_file_that_patches_counts(loaded, tmp_path):
+    """It shares the process: by a module of the project, or by one of Python's own."""
+    other = "from leadhand import worker\n{top}\n\n@worker(effects=[])\nasync def two(): ...\n"
+    for number, (top, changed) in enumerate((
+        ("import helper\nN = 1", True),
+        ("import json\njson.dumps = lambda v: '1'", True),
+        ("N = 1", False),
+    )):  # fmt: skip
+        place = written(tmp_path / str(number), project(**dict([TOP])))
+        found = []
+        for word in ("1", "2"):
+            (place / "other.py").write_text(other.format(top=top.replace("1", word)))
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(json, "dumps", json.dumps)
+                found.append(version(loaded(place / "workers.py", place / "other.py")))
+        assert (found[0] != found[1]) is changed, top
+
+
+async def test_what_is_imported_late_is_what_was_hashed(loaded, tmp_path):
+    """The file is changed under the living process, before the function imports it."""
+    body = "import helper; return helper.go()"
+    place = written(tmp_path, project(**{"workers.py": WORKER.format(top="", body=body)}))
+    registry = loaded(place / "workers.py")
+    before = version(registry)
+    (place / "helper.py").write_text(HELPER.replace("1", "2"))
+    function = next(iter(registry))._all[0]
+    assert await function.function() == 1
+    assert version(registry) == before != version(loaded(place / "workers.py"))
+
+
+def test_a_poisoned_cache_is_not_read(loaded, tmp_path):
+    """Its source says 1, its bytecode 2, times and sizes as Python wants them."""
+    place = written(tmp_path, project(**dict([TOP])))
+    stat = (place / "helper.py").stat()
+    (place / "helper.py").write_text(HELPER.replace("1", "2"))
+    os.utime(place / "helper.py", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    subprocess.run([sys.executable, "-c", "import helper"], cwd=place, env=CACHING, check=True)
+    (place / "helper.py").write_text(HELPER)
+    os.utime(place / "helper.py", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    said = subprocess.run(
+        [sys.executable, "-c", "import helper; print(helper.go())"],
+        cwd=place, env=CACHING, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert said.stdout == "2\n", "Python itself falls for it"
+    loaded(place / "workers.py")
+    assert sys.modules["helper"].go() == 1
+
+
+def test_a_module_from_a_poisoned_cache_is_another_version(loaded, tmp_path, monkeypatch):
+    """Where a program imported its workers itself, Python's own loader read the cache."""
+    code = "import workers; from leadhand.workers.registry import Registry as R; "
+    code += "print(R([workers]).catalog().workers['one'].version)"
+    place = written(tmp_path, project(**dict([TOP])))
+
+    def said() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=place, env=CACHING, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        return done.stdout
+
+    path = place / "helper.py"
+    before, stat = said(), path.stat()
+    assert said() == before
+    path.write_text(HELPER.replace("1", "2"))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    for each in (place / "__pycache__").glob("helper*"):
+        each.unlink()
+    subprocess.run([sys.executable, "-c", "import helper"], cwd=place, env=CACHING, check=True)
+    path.write_text(HELPER)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert said() != before
+
+
+async def test_a_module_that_no_version_covers_is_refused(loaded, tmp_path):
+    """Written later, or found by a computed name: no approval is of it."""
+    body = "import importlib; return importlib.import_module('la' + 'te').go()"
+    place = written(tmp_path, project(**{"workers.py": WORKER.format(top="", body=body)}))
+    registry = loaded(place / "workers.py")
+    assert version(registry)
+    (place / "late.py").write_text(HELPER)
+    importlib.invalidate_caches()
+    task = Task("run", "step", 1, 1, "", {}, 0)
+    report = await next(iter(registry)).perform(task, SimpleNamespace(cancelled=False))
+    assert report.error is not None
+    assert "no worker's version covers it" in report.error.message
+
+
+def test_an_installed_worker_is_covered_by_its_distribution(tmp_path):
+    """Whose files change counts; what else is installed does not."""
+    site = tmp_path / "lib" / "site-packages"
+    written(site, {
+        "tools/__init__.py": "",
+        "tools/workers.py": "from leadhand import worker\nfrom tools import inner\n"
+        "@worker(effects=[])\nasync def one(): return inner.N\n",
+        "tools/inner.py": "N = 1\n",
+        "tools-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: tools\nVersion: 1\n",
+        "tools-1.dist-info/RECORD": "tools/__init__.py,,\ntools/workers.py,,\ntools/inner.py,,\n",
+        "other/__init__.py": "N = 1\n",
+    })  # fmt: skip
+    code = "import tools.workers as w; from leadhand.workers.registry import Registry as R; "
+    code += "f = next(iter(R([w]))); print(f.spec.version); print(*f.coverage.files)"
+
+    def said() -> list[str]:
+        env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=env, cwd=tmp_path, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    first = said()
+    assert "tools 1: tools/inner.py" in first[1]
+    (site / "other" / "__init__.py").write_text("N = 2\n")
+    assert said() == first
+    (site / "tools" / "inner.py").write_text("N = 2\n")
+    assert said()[0] != first[0]
+
+
+def test_methods_cover_their_class(loaded, tmp_path):
+    """Whatever else is called on self stands in it, or in a class below it."""
+    base = (
+        "from leadhand import worker\n\n\nclass Shop:\n    @worker(effects=[])\n"
+        "    async def buy(self) -> int:\n        return self.price()\n"
+    )
+    for word in ("1", "2"):
+        written(tmp_path / word, {
+            "base.py": base,
+            "shop.py": "from base import Shop\n\n\nclass Mine(Shop):\n"
+            f"    def price(self):\n        return {word}\n\n\nshop = Mine()\n",
+        })  # fmt: skip
     found = []
-    for number in ("1", "2"):
-        path = tmp_path / f"shop{number}.py"
-        path.write_text(text.replace("return 1", f"return {number}"))
-        module = load_file(str(path))
-        found.append(Registry([module.shop]).catalog().workers["buy"].version)
+    for word in ("1", "2"):
+        loaded()
+        module = load_file(str(tmp_path / word / "shop.py"))
+        found.append(version(Registry([module.shop]), "buy"))
     assert found[0] != found[1]
+
+
+def test_a_child_runs_what_was_hashed(tmp_path):
+    """Attack 1: the module of a function with effects is swapped under a living host."""
+    text = (
+        "from leadhand import worker\n\n\n@worker(effects=['x'], name='one')\n"
+        "def one() -> int:\n    import helper\n    return helper.go()\n"
+    )
+    place = written(tmp_path, project(**{"workers.py": text}))
+    code = """
+import asyncio, pathlib
+from leadhand import Lead
+from leadhand.workers.registry import Registry, load_workers
+
+registry = Registry(load_workers("workers.py"))
+lead = Lead(registry, store="a.db")
+print(lead.run_sync({"goal": "g", "steps": [{"id": "a", "worker": "one"}]}, approve=True).result)
+for name in ("workers.py", "helper.py"):
+    path = pathlib.Path(name)
+    path.write_text(path.read_text().replace("return 1", "return 2").replace(".go()", ".go() + 5"))
+print(lead.run_sync({"goal": "g", "steps": [{"id": "a", "worker": "one"}]}, approve=True).result)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=place, env=CACHING, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "1\n1\n", done.stderr

@@ -29,13 +29,13 @@ from leadhand.stores.places import home
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc
     from leadhand.core.records import Question
     from leadhand.core.state import Now, State
     from leadhand.ports import RunHeader
     from leadhand.settings import Settings
     from leadhand.stores.places import Place
+    from leadhand.workers.registry import Registry
 
 UNREADABLE = "unreadable"
 QUEUED = "queued"
@@ -140,8 +140,9 @@ def wants_words(state: State, question: Question) -> bool:
     return bool(step and step.failure and step.failure.get("class") == "needs_info")
 
 
-def worker_rows(catalog: Catalog) -> list[Doc]:
-    """What every worker offers, a row each."""
+def worker_rows(registry: Registry) -> list[Doc]:
+    """What every worker offers, a row each, and what its version covers."""
+    catalog, covers = registry.catalog(), registry.coverage()
     return [
         {
             "worker": spec.name,
@@ -156,6 +157,7 @@ def worker_rows(catalog: Catalog) -> list[Doc]:
             "checks": list(offer.checks),
             "parameters": offer.parameters,
             "description": spec.description,
+            "covers": covers[spec.name].to_doc() if spec.name in covers else None,
         }
         for spec in catalog.workers.values()
         for action, offer in spec.offers.items()

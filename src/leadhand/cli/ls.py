@@ -41,6 +41,9 @@ STATUSES = (*OPEN, *ENDED, QUEUED, UNREADABLE)
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="The latest N."
 )
+@click.option(
+    "--verbose", "-v", is_flag=True, help="With workers: what each version covers, file by file."
+)
 @workers_option
 @store_option
 def ls(
@@ -48,13 +51,14 @@ def ls(
     what: str,
     status: str | None,
     limit: int,
+    verbose: bool,  # noqa: FBT001 - an option
     workers: tuple[str, ...],
     store: str | None,
 ) -> int:
     """List runs (the latest first), or the workers that are configured."""
     settings = settings_of(store, workers)
     if what == "workers":
-        return _workers(console, registry_of(settings))
+        return _workers(console, registry_of(settings), verbose=verbose)
     return _runs(console, settings, status, limit)
 
 
@@ -127,11 +131,10 @@ def _took(row: Doc) -> str:
     return duration((updated - created) / 1e6) if created and updated else "?"
 
 
-def _workers(console: Console, registry: Registry) -> int:
-    catalog = registry.catalog()
-    rows = worker_rows(catalog)
+def _workers(console: Console, registry: Registry, *, verbose: bool) -> int:
+    rows = worker_rows(registry)
     if console.json:
-        console.document({"digest": catalog.digest(), "workers": rows})
+        console.document({"digest": registry.catalog().digest(), "workers": rows})
         return 0
     if not rows:
         console.say("no workers are configured. Give --workers MODULE, or see `leadhand init`.")
@@ -153,7 +156,23 @@ def _workers(console: Console, registry: Registry) -> int:
     )
     for line in lines:
         console.row(line)
+    for name in dict.fromkeys(row["worker"] for row in rows) if verbose else ():
+        row = next(each for each in rows if each["worker"] == name)
+        console.row("")
+        console.row(f"{clean(name)}  version {clean(row['version'])} covers")
+        for line in _covered(row["covers"]):
+            console.row(f"  {line}")
     return 0
+
+
+def _covered(covers: Doc | None) -> list[str]:
+    """What a version covers, a line each: files with their digests, and the names of values."""
+    if covers is None:
+        return ["nothing: it is a person"]
+    if covers["declared"]:
+        return ["what its author says with `version`, and nothing else"]
+    files = [f"{digest[:12]}  {clean(path, 200)}" for path, digest in covers["files"].items()]
+    return [*files, *(f"value         {clean(each, 200)}" for each in covers["values"])]
 
 
 def _parameters(schema: Doc | None) -> str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -30,11 +29,12 @@ from leadhand.errors import UsageError
 from leadhand.ports import ends_us
 from leadhand.workers.capture import Sink, current
 from leadhand.workers.checks import holds
+from leadhand.workers.coverage import Coverage
 from leadhand.workers.decorator import Declaration
 from leadhand.workers.isolation import Target, run_isolated, target_of, told
 from leadhand.workers.reports import report_from, report_of
 from leadhand.workers.signature import BadParameters, Signature
-from leadhand.workers.source import source_of
+from leadhand.workers.source import covered, files_of, source_bytes
 from leadhand.workers.threads import Lane, Threads
 
 if TYPE_CHECKING:
@@ -93,11 +93,17 @@ class FunctionAction:
             drops=declared.drops,
         )
 
-    def version(self) -> str:
-        """As declared, or a digest of the source of all that decides about a result."""
+    @property
+    def parts(self) -> list[Any]:
+        """All that decides about a result: the function, its checks, its probe."""
         declared = self.declaration
-        parts = [declared.function, declared.check, declared.probe, *declared.checks.values()]
-        return declared.version or digest(b"".join(source_of(each) for each in parts if each))
+        others = (declared.function, declared.check, declared.probe, *declared.checks.values())
+        return [self.function, *(each for each in others if each)]
+
+    @cached_property
+    def sources(self) -> dict[str, tuple[str, bool, bytes]]:
+        """The modules that a child process loads it from."""
+        return source_bytes(self.function)
 
     async def run_async(self, task: Task, context: Context) -> Report:
         """Await an async function here."""
@@ -217,6 +223,8 @@ class FunctionWorker:
                     )
                 self._actions[action] = each
         limits = [each.declaration.max_concurrency for each in self._all]
+        self.beside: dict[str, str] = {}
+        """The files of the workers that were loaded with it, with the names of their modules."""
         self._limit = min((limit for limit in limits if limit), default=None)
         self._lane = Lane(self._limit)
 
@@ -228,16 +236,34 @@ class FunctionWorker:
     @cached_property
     def spec(self) -> WorkerSpec:
         """Its description, made when first asked for: reading sources takes time."""
-        versions = [each.version() for each in self._all]
+        for each in self._all:
+            if each.target is not None:
+                each.sources  # noqa: B018 - read with the version: what is hashed is what runs
         described = (each.declaration.description for each in self._all)
         return WorkerSpec(
             name=self.name,
             kind="function",
-            version=versions[0] if len(versions) == 1 else digest("\n".join(versions).encode()),
+            version=self.coverage.version,
             description=next((text for text in described if text), ""),
             offers={action: each.offer() for action, each in self._actions.items()},
             max_concurrency=self._limit,
         )
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """What its version covers: see `source`."""
+        declared = [each.declaration.version for each in self._all]
+        if len(declared) == 1 and declared[0]:
+            return Coverage(declared=declared[0])
+        parts = [part for each in self._all if not each.declaration.version for part in each.parts]
+        found = covered(parts, self.beside) if parts else Coverage()
+        said = {f"version of action {n}": text for n, text in enumerate(declared) if text}
+        return Coverage(found.files, {**found.values, **said})
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files that its functions stand in, with the names of their modules."""
+        return files_of([part for each in self._all for part in each.parts])
 
     @property
     def abandoned(self) -> int:
@@ -267,7 +293,9 @@ class FunctionWorker:
     ) -> Report:
         assert self.processes is not None
         wants = bool(action.signature.context)
-        return await run_isolated(self.processes, target, task, context, wants=wants)
+        return await run_isolated(
+            self.processes, target, task, context, wants=wants, sources=action.sources
+        )
 
     async def probe(self, task: Task, context: Context) -> Report | None:
         """Whether an earlier attempt happened."""
@@ -321,11 +349,6 @@ class Watched:
 
 async def _awaited(value: Any) -> Any:
     return await value
-
-
-def digest(source: bytes) -> str:
-    """A short digest for versions."""
-    return hashlib.sha256(source).hexdigest()[:16]
 
 
 def _place(action: FunctionAction) -> str:

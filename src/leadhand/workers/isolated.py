@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+from base64 import b64decode
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from leadhand.workers.decorator import MARK
 from leadhand.workers.function import FunctionAction
 from leadhand.workers.loading import load_file
 from leadhand.workers.reports import report_doc, report_of
+from leadhand.workers.snapshot import SOURCES
 
 
 @dataclass(slots=True)
@@ -79,6 +81,13 @@ def main() -> None:
     os.environ.pop("PYTHONPATH", None)
     if request["pythonpath"] is not None:
         os.environ["PYTHONPATH"] = request["pythonpath"]
+    SOURCES.restore(
+        {
+            name: (path, package, b64decode(data))
+            for name, (path, package, data) in request["sources"].items()
+        }
+    )
+    SOURCES.install()
     try:
         function = _find(module, request["file"], qualname)
         context = None

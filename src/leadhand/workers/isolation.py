@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,6 +33,10 @@ GRACE_S = 5.0
 PACKAGE_FOLDER = Path(__file__).parents[2]
 LOADED_PREFIX = "leadhand_loaded_"
 """How modules are named that were loaded from a path; a child must load them the same way."""
+
+
+Sources = Mapping[str, tuple[str, bool, bytes]]
+"""Modules by name: path, whether a package, content."""
 
 
 class Target(NamedTuple):
@@ -66,9 +70,19 @@ def target_of(function: Callable[..., Any]) -> Target | None:
 
 
 async def run_isolated(
-    processes: Processes, target: Target, task: Task, context: Context, *, wants: bool
+    processes: Processes,
+    target: Target,
+    task: Task,
+    context: Context,
+    *,
+    wants: bool,
+    sources: Sources | None = None,
 ) -> Report:
-    """Run one attempt in a child process; killed when this is cancelled."""
+    """Run one attempt in a child process; killed when this is cancelled.
+
+    `sources` are the modules that the child loads as they are here, whatever their files say by
+    now: `Snapshot.restore`.
+    """
     from leadhand.workers.processes import ProcessError, SpawnError
 
     try:
@@ -78,7 +92,7 @@ async def run_isolated(
             [*argv, target.module or target.file, target.qualname],
             cwd=os.getcwd(),  # noqa: PTH109 - the child stands where the host stands
             env=_environment(),
-            stdin=_request(target, task, context if wants else None),
+            stdin=_request(target, task, context if wants else None, sources or {}),
             stdout_limit=RESULT_BYTES_MAX,
             on_output=listener,
         )
@@ -113,8 +127,9 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def _request(target: Target, task: Task, context: Context | None) -> bytes:
+def _request(target: Target, task: Task, context: Context | None, sources: Sources) -> bytes:
     request = {
+        "sources": sources,
         "file": target.file,
         "path": [entry for entry in sys.path if isinstance(entry, str)],
         "pythonpath": os.environ.get("PYTHONPATH"),

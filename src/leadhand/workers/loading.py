@@ -12,6 +12,7 @@ from types import ModuleType
 
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.workers.isolation import LOADED_PREFIX
+from leadhand.workers.snapshot import SOURCES, file_of, spec_of
 
 OURS = Path(__file__).parent
 
@@ -27,16 +28,18 @@ def load_file(path: str | Path) -> ModuleType:
     name = f"{LOADED_PREFIX}{file.stem}_{mark}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = spec_of(name, str(file)) if file.suffix == ".py" else None
     if spec is None or spec.loader is None:
         raise UsageError(f"{path}: is not a Python file")
     folder = str(file.parent)
     if folder not in sys.path:
         sys.path.append(folder)
+    SOURCES.install()
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with SOURCES.loading(str(file)):
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
@@ -49,7 +52,7 @@ def load_module(name: str) -> ModuleType:
     if is_file and not Path(name).is_file():
         raise UsageError(f"{name}: there is no such file")
     try:
-        return load_file(name) if is_file else importlib.import_module(name)
+        return load_file(name) if is_file else _imported(name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a file does when it is loaded
@@ -59,6 +62,16 @@ def load_module(name: str) -> ModuleType:
                 f"{name}: there is no such module; for a file, give its path, as in ./workers.py"
             ) from None
         raise UsageError(f"{name}: {_told(error)}") from None
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module by name, from the snapshot if it is one of the project's."""
+    SOURCES.install()
+    with SOURCES.loading(name):
+        module = importlib.import_module(name)
+    if name in SOURCES.met:
+        SOURCES.met.setdefault(file_of(module), {}).update(SOURCES.met.pop(name))
+    return module
 
 
 def _told(error: BaseException) -> str:

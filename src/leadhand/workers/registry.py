@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core.catalog import Catalog, Method
 from leadhand.errors import UsageError
+from leadhand.workers.coverage import Coverage
 from leadhand.workers.decorator import MARK, Declaration
 from leadhand.workers.function import FunctionAction, FunctionWorker
 from leadhand.workers.human import NAME as HUMAN
@@ -59,8 +60,14 @@ class Registry:
                     functions.setdefault(each.declaration.name, []).append(each)
                 else:
                     self._add(each)
-        for name, actions in functions.items():
-            self._add(FunctionWorker(name, _once(actions), threads=self.threads))
+        made = [
+            FunctionWorker(name, _once(actions), threads=self.threads)
+            for name, actions in functions.items()
+        ]
+        beside = {path: name for each in made for path, name in each.files.items()}
+        for each in made:
+            each.beside = beside
+            self._add(each)
         self._somebody = Human()
         if processes is not None:
             self.attach(processes)
@@ -153,6 +160,14 @@ class Registry:
         """The descriptions of all workers, and of people, whom nobody need declare."""
         specs = [worker.spec for worker in self._workers.values()]
         return Catalog(specs if HUMAN in self._workers else [*specs, self._somebody.spec])
+
+    def coverage(self) -> dict[str, Coverage]:
+        """What the version of each worker covers; one that says nothing is known by its version."""
+        return {
+            worker.spec.name: getattr(worker, "coverage", None)
+            or Coverage(values={"declaration": worker.spec.version})
+            for worker in self._workers.values()
+        }
 
     async def close(self) -> None:
         """Close them all."""

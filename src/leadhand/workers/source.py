@@ -1,9 +1,12 @@
-"""What a function runs, as text: approvals are bound to a digest of it.
+"""What the version of a Python worker covers: whole files of the project.
 
-That is the function's own source; of the file it stands in, each statement that gives a name it
-uses, and so on from there (the functions, classes and constants it calls on, the whole of its own
-class); and every file that is imported on the way and lies in the folder of its own, or below.
-What others installed, what is read while it runs and what is looked up by name is not in it.
+That is the file a function stands in; every module of the project that this file imports, at the
+top, inside functions or by `import *`, and what those import in turn, packages' `__init__` files
+included; and, since functions share one process, the other worker files that were loaded with it
+where those touch the same modules or can patch what is not theirs.
+
+Never Python's own library, nor what is installed, wherever the virtual environment lies. A worker
+that is defined in an installed package is covered by the files of that distribution.
 
 Nothing is run or imported to find that out.
 """
@@ -11,161 +14,355 @@ Nothing is run or imported to find that out.
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
-import linecache
+import os
 import sys
-from functools import lru_cache
-from importlib.util import find_spec
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leadhand.workers.coverage import Coverage
+from leadhand.workers.snapshot import (
+    SOURCES,
+    Module,
+    SnapshotLoader,
+    file_of,
+    is_project,
+    loader_of,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from types import CodeType
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-FILES_MAX = 200
-"""So many files are looked at; whoever needs more declares a version."""
-_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_IMPORTS = (ast.Import, ast.ImportFrom)
-
-
-class _File(NamedTuple):
-    """A file, taken apart."""
-
-    lines: list[str]
-    top: list[ast.stmt]
-
-    def text(self, node: ast.stmt) -> str:
-        """The lines of a statement, decorators included."""
-        before = [each.lineno for each in getattr(node, "decorator_list", ())]
-        return "".join(self.lines[min([node.lineno, *before]) - 1 : node.end_lineno])
+FILES_MAX = 2_000
+"""So many files of a project count for one worker; one that needs more declares a version."""
+_REACHING = {
+    *("setattr", "delattr", "exec", "eval", "compile", "globals", "vars", "locals", "__import__"),
+    *("__dict__", "__globals__", "__code__", "__builtins__", "builtins", "modules"),
+    *("import_module", "patch", "monkeypatch", "gc", "ctypes"),
+}
+"""Names by which code changes what is not its own."""
 
 
-def source_of(function: Callable[..., Any]) -> bytes:
-    """The text of all that a function runs; its code where there is none to read."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        return repr(type(function)).encode()
-    linecache.checkcache(code.co_filename)
-    first, last = code.co_firstlineno, last_line(code)
-    lines = linecache.getlines(code.co_filename)[first - 1 : last]
-    if not lines:
-        constants = [each for each in code.co_consts if not inspect.iscode(each)]
-        return bytes(code.co_code) + repr((constants, code.co_names)).encode()
-    module = str(getattr(inspect.unwrap(function), "__module__", ""))
-    more = _around(Path(code.co_filename), module, first, last)
-    return "".join([*lines, *more]).encode("utf-8", "backslashreplace")
+class Import(NamedTuple):
+    """One import statement: `from base import names`, or `import base`."""
+
+    level: int
+    base: str
+    names: tuple[str, ...]
 
 
-def last_line(code: CodeType) -> int:
-    """The last line of a function."""
-    ends = [end or 0 for _, end, _, _ in code.co_positions()]
-    starts = [line or 0 for _, _, line in code.co_lines()]  # all there is without debug ranges
-    inner = [last_line(each) for each in code.co_consts if inspect.iscode(each)]
-    return max(ends + starts + inner)
+class Parsed(NamedTuple):
+    """What a file says without being run."""
+
+    imports: tuple[Import, ...]
+    reaches: bool
+    """Whether it can change what belongs to other modules."""
 
 
-def _around(path: Path, module: str, first: int, last: int) -> Iterator[str]:
-    """What the lines of a file use: of that file, and of files in its folder."""
-    file = _taken_apart(path)
-    if file is None:
-        return
-    inside = [node for node in file.top if node.lineno <= last and first <= (node.end_lineno or 0)]
-    own = [node for top in inside for node in ast.walk(top) if _between(node, first, last)]
-    used = _reached(file, {node.id for node in own if isinstance(node, ast.Name)})
-    used += [node for node in inside if isinstance(node, ast.ClassDef) and node not in used]
-    used = [node for node in used if not (isinstance(node, _DEFINES[:2]) and node in inside)]
-    yield from (file.text(node) for node in sorted(used, key=lambda node: node.lineno))
-    imports = [n for n in own if isinstance(n, _IMPORTS)]
-    imports += [n for top in used for n in ast.walk(top) if isinstance(n, _IMPORTS)]
-    yield from _imported(path, module, imports)
+def modules_of(path: str, module: str = "") -> dict[str, Module]:
+    """Return the modules of the project that a file consists of, by name; its own comes first.
 
-
-def _between(node: ast.AST, first: int, last: int) -> bool:
-    return first <= getattr(node, "lineno", 0) <= last
-
-
-def _reached(file: _File, names: set[str]) -> list[ast.stmt]:
-    """The statements of a file that give these names, and what those use in turn."""
-    found: list[ast.stmt] = []
-    while new := [n for n in file.top if n not in found and not names.isdisjoint(_given(n))]:
-        found += new
-        names = {n.id for top in new for n in ast.walk(top) if isinstance(n, ast.Name)}
+    `module` is the name that the file was loaded under.
+    """
+    path = os.path.realpath(path)
+    package = Path(path).name == "__init__.py"
+    found = {module: Module(path, package)}
+    rest = [(module, Module(path, package))]
+    known: dict[str, tuple[str, tuple[str, ...]] | None] = {}
+    while rest and len(found) < FILES_MAX:
+        name, here = rest.pop()
+        for each in parsed(here.path).imports:
+            for wanted in _wanted(each, name, package=here.package):
+                place = None if wanted in found else _located(wanted, known)
+                if place is not None and place[0] and is_project(place[0]):
+                    found[wanted] = Module(place[0], bool(place[1]))
+                    rest.append((wanted, found[wanted]))
+        if not rest:  # what was imported by a computed name while the file was loaded
+            more = SOURCES.met.get(path, {})
+            rest += [(name, each) for name, each in more.items() if name not in found]
+            found |= dict(rest)
     return found
 
 
-def _given(statement: ast.stmt) -> set[str]:
-    """The names that a statement gives to a module."""
-    found: set[str] = set()
-    stack: list[ast.AST] = [statement]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, _DEFINES):
-            found.add(node.name)
-            continue  # what is inside of it is its own
-        if isinstance(node, _IMPORTS):
-            found |= {(each.asname or each.name).partition(".")[0] for each in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        stack += ast.iter_child_nodes(node)
-    return found
+def parsed(path: str) -> Parsed:
+    """Return what a source file imports; nothing for what is no source, or cannot be read."""
+    try:
+        source = SOURCES.take(path)
+    except OSError:
+        return Parsed((), reaches=False)
+    return _parsed(source.digest, path) if path.endswith(".py") else Parsed((), reaches=True)
 
 
-def _imported(path: Path, module: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """The files that statements import, and those that these import, from a folder and below."""
-    folder, found = path.resolve().parent, {path.resolve(): list[str]()}
-    waiting = {name for node in nodes for name in _named(node, module)}
-    while waiting and len(found) < FILES_MAX:
-        name = waiting.pop()
-        there = _file_of(name)
-        if there is None or there in found or not there.is_relative_to(folder):
+@cache
+def _parsed(_digest: str, path: str) -> Parsed:
+    try:
+        tree = ast.parse(SOURCES.take(path).data)
+    except (SyntaxError, ValueError, RecursionError):
+        return Parsed((), reaches=True)
+    imports: list[Import] = []
+    names: set[str] = set()
+    stored: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [Import(0, each.name, ()) for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            taken = tuple(each.name for each in node.names)
+            imports.append(Import(node.level, node.module or "", taken))
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            stored.append(node)
+    given = {name for each in imports for name in (*each.names, each.base.partition(".")[0])}
+    given |= {each.asname for n in ast.walk(tree) for each in _aliases(n) if each.asname}
+    top = {id(n) for each in tree.body for n in _outside_functions(each)}
+    reaches = any(id(node) in top or _root(node) in given for node in stored)
+    return Parsed(tuple(dict.fromkeys(imports)), reaches or not names.isdisjoint(_REACHING))
+
+
+def _aliases(node: ast.AST) -> list[ast.alias]:
+    return node.names if isinstance(node, ast.Import | ast.ImportFrom) else []
+
+
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what runs when a module is loaded."""
+    yield node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        for each in ast.iter_child_nodes(node):
+            yield from _outside_functions(each)
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _wanted(each: Import, module: str, *, package: bool) -> Iterator[str]:
+    """Yield the modules that a statement may import: what is taken from a package may be one."""
+    base = each.base
+    if each.level:
+        parts = module.split(".") if package else module.split(".")[:-1]
+        parts = parts[: len(parts) - (each.level - 1)]
+        base = ".".join([*parts, base] if base else parts)
+    parts = base.split(".") if base else []
+    yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
+    for name in each.names:
+        if name != "*":
+            yield f"{base}.{name}" if base else name
+        else:  # what `__all__` names may be modules
+            yield from (f"{base}.{each}" for each in _inside(base))
+
+
+def _inside(package: str) -> Iterator[str]:
+    place = _located(package, {})
+    for folder in place[1] if place is not None else ():
+        if is_project(f"{folder}/__init__.py"):
+            yield from sorted(each.stem for each in Path(folder).glob("*.py"))
+            yield from sorted(each.parent.name for each in Path(folder).glob("*/__init__.py"))
+
+
+def _located(
+    name: str, known: dict[str, tuple[str, tuple[str, ...]] | None]
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the file of a module and the folders of its submodules, importing nothing.
+
+    None if it is not to be found, or belongs to a package that is not the project's.
+    """
+    if name not in known:
+        known[name] = _looked_up(name, known)
+    return known[name]
+
+
+def _looked_up(
+    name: str, known: dict[str, tuple[str, tuple[str, ...]] | None]
+) -> tuple[str, tuple[str, ...]] | None:
+    loaded = getattr(sys.modules.get(name), "__dict__", None)
+    if loaded is not None and (loaded.get("__file__") or loaded.get("__path__")):
+        return file_of(sys.modules[name]), _folders(loaded.get("__path__"))
+    above = None
+    if "." in name:
+        parent = _located(name.rpartition(".")[0], known)
+        if parent is None or not parent[1] or (parent[0] and not is_project(parent[0])):
+            return None
+        above = list(parent[1])
+    for finder in sys.meta_path:
+        if finder is SOURCES or not hasattr(finder, "find_spec"):
             continue
-        file = _taken_apart(there)
-        found[there] = file.lines if file is not None else []
-        tops = file.top if file is not None else []
-        more = (n for top in tops for n in ast.walk(top) if isinstance(n, _IMPORTS))
-        waiting |= {each for node in more for each in _named(node, name)}
-    for there, lines in sorted(found.items()):
-        if lines:
-            yield f"\n{there.relative_to(folder).as_posix()}\n"
-            yield from lines
+        spec = None
+        with suppress(Exception):  # a finder of others may raise whatever it likes
+            spec = finder.find_spec(name, above)
+        if spec is not None:
+            file = spec.origin if spec.has_location and spec.origin else ""
+            return os.path.realpath(file) if file else "", _folders(spec.submodule_search_locations)
+    return None
 
 
-def _named(node: ast.AST, module: str) -> Iterator[str]:
-    """The modules that a statement may import: what is taken from a package may be one."""
-    if isinstance(node, ast.Import):
-        yield from (each.name for each in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        above = module.rsplit(".", node.level)[0] if node.level else ""
-        base = ".".join(part for part in (above, node.module or "") if part)
-        yield base
-        yield from (f"{base}.{each.name}" for each in node.names)
-
-
-def _file_of(name: str) -> Path | None:
-    """Where a module stands, if it is known, or can be found without importing anything."""
-    origin = getattr(sys.modules.get(name), "__file__", None)
+def _folders(found: Any) -> tuple[str, ...]:
     try:
-        if origin is None and name not in sys.modules and "." not in name:
-            spec = find_spec(name)
-            origin = spec.origin if spec is not None else None
-    except (ImportError, ValueError):
-        return None
-    return Path(origin).resolve() if origin and origin.endswith(".py") else None
+        return tuple(str(each) for each in found or ())
+    except (KeyError, TypeError):  # a namespace whose parent is gone
+        return ()
 
 
-def _taken_apart(path: Path) -> _File | None:
+# What a function covers.
+
+
+def files_of(functions: Iterable[Any]) -> dict[str, str]:
+    """Return the files that functions stand in, with the names of their modules."""
+    found: dict[str, str] = {}
+    for function in functions:
+        for each in _chain(function):
+            code = getattr(each, "__code__", None)
+            if code is not None and not code.co_filename.startswith("<"):
+                module = sys.modules.get(str(getattr(each, "__module__", "") or ""))
+                path = file_of(module) or os.path.realpath(code.co_filename)
+                if os.path.isfile(path):  # noqa: PTH113 - a text already
+                    found.setdefault(path, getattr(module, "__name__", "") if module else "")
+    return found
+
+
+def _chain(function: Any) -> Iterator[Any]:
+    """Yield a function, what it wraps, and the classes behind a bound method."""
+    for _ in range(100):
+        plain = getattr(function, "__func__", function)
+        yield plain
+        owner = getattr(function, "__self__", None)
+        for kind in type(owner).__mro__ if owner is not None else ():
+            for each in vars(kind).values():
+                if inspect.isfunction(each):
+                    yield each
+        function = getattr(plain, "__wrapped__", None) or getattr(plain, "func", None)
+        if function is None:
+            return
+
+
+def covered(functions: list[Any], beside: Mapping[str, str] | None = None) -> Coverage:
+    """Return what the version of a worker covers that is made of these functions.
+
+    `beside` are the files of the workers that were loaded with it, with their modules' names.
+    """
+    SOURCES.install()
+    entries = files_of(functions)
+    folder = str(Path(next(iter(entries), "./_")).parent)
+    modules: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for path, name in entries.items():
+        if not is_project(path):
+            files |= _installed(path)
+        modules |= _project_files(path, name)
+    for path, name in (beside or {}).items():
+        other = {} if path in entries else _project_files(path, name)
+        if not modules.keys().isdisjoint(other) or any(parsed(each).reaches for each in other):
+            modules |= other
+    values: dict[str, str] = {}
+    for path, name in sorted(modules.items()):
+        files |= _digest_of(path, sys.modules.get(name), _label(path, folder), values)
+    for number, function in enumerate(functions):
+        if not files_of([function]):
+            values[f"code {number}"] = hashlib.sha256(_code_of(function)).hexdigest()
+    values["which functions of these files"] = ", ".join(map(_place, functions))
+    return Coverage(files, values)
+
+
+def _place(function: Any) -> str:
+    """Return which function of its file it is: several may go by one name."""
+    plain = inspect.unwrap(function) if callable(function) else function
+    line = getattr(getattr(plain, "__code__", None), "co_firstlineno", 0)
+    return f"{getattr(plain, '__qualname__', type(plain).__name__)}:{line}"
+
+
+def _project_files(path: str, module: str) -> dict[str, str]:
+    """Return the project's files that a file consists of, with the names of their modules."""
+    found = modules_of(path, module)
+    return {each.path: name for name, each in found.items() if is_project(each.path)}
+
+
+def _label(path: str, folder: str) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+def _digest_of(path: str, module: Any, label: str, values: dict[str, str]) -> dict[str, str]:
+    """Return the digest of a file, which is covered from now on; nothing if it is gone."""
+    loaded = module is not None and file_of(module) == path
+    if loaded and not isinstance(loader_of(module), SnapshotLoader):
+        SOURCES.renew(path)
+        if other := _other_bytecode(path, module):
+            values[f"bytecode of {label}"] = other
     try:
-        stat = path.stat()
-    except (OSError, ValueError):
-        return None
-    return _parsed(str(path), stat.st_mtime_ns, stat.st_size)
+        found = SOURCES.take(path).digest
+    except OSError:
+        return {}
+    SOURCES.covered.add(path)
+    return {label: found}
 
 
-@lru_cache(maxsize=FILES_MAX)
-def _parsed(path: str, _changed: int, _size: int) -> _File | None:
+def _other_bytecode(path: str, module: Any) -> str:
+    """Return a digest of the cache that a module was loaded from, if its source differs."""
+    loader, cached = loader_of(module), getattr(module, "__dict__", {}).get("__cached__")
+    if type(loader) is not SourceFileLoader or not cached:
+        return ""
     try:
-        text = Path(path).read_text("utf-8")
-        return _File(text.splitlines(keepends=True), ast.parse(text).body)
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
+        code = loader.get_code(module.__name__)  # from the cache, as the import took it
+        name = code.co_filename if code is not None else path
+        if code == compile(SOURCES.take(path).data, name, "exec", dont_inherit=True):
+            return ""
+        return hashlib.sha256(Path(cached).read_bytes()).hexdigest()
+    except (OSError, ValueError, ImportError, SyntaxError, EOFError):
+        return ""
+
+
+def _code_of(function: Any) -> bytes:
+    """Return the code of a function that stands in no file."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is None:
+        return (function if isinstance(function, str) else repr(type(function))).encode()
+    constants = [each for each in code.co_consts if not inspect.iscode(each)]
+    return bytes(code.co_code) + repr((constants, code.co_names)).encode()
+
+
+def _installed(path: str) -> dict[str, str]:
+    """Return the digests of the distribution that a file was installed with."""
+    found: dict[str, str] = {}
+    for label, file in _distribution(path):
+        try:
+            SOURCES.renew(str(file))
+            found[label] = SOURCES.take(str(file)).digest
+        except OSError:
+            found[label] = "missing"
+    return found
+
+
+@cache
+def _distribution(path: str) -> tuple[tuple[str, Path], ...]:
+    """Return the files of the distribution that brought a file; that file alone if none says so."""
+    here = Path(path)
+    for folder in here.parents:
+        if folder.name not in ("site-packages", "dist-packages"):
+            continue
+        for each in metadata.distributions(path=[str(folder)]):
+            files = each.files or []
+            if any(Path(os.path.realpath(str(each.locate_file(f)))) == here for f in files):
+                name = f"{each.metadata['Name']} {each.version}"
+                return tuple(
+                    (f"{name}: {f}", Path(str(each.locate_file(f))))
+                    for f in sorted(map(str, files))
+                    if f.endswith((".py", ".so", ".pyd", "/METADATA"))
+                )
+    return ((f"{here.parent.name}/{here.name}", here),)
+
+
+def source_bytes(function: Callable[..., Any]) -> dict[str, tuple[str, bool, bytes]]:
+    """Return the modules that a child process needs, by name: path, whether a package, content."""
+    found: dict[str, tuple[str, bool, bytes]] = {}
+    for path, module in files_of([function]).items():
+        for name, each in modules_of(path, module).items():
+            if is_project(each.path) and each.path.endswith(".py"):
+                found[name] = (each.path, each.package, SOURCES.take(each.path).data)
+    return found

@@ -31,14 +31,14 @@ BYTES = {
 async def workers(request: Request) -> Response:
     """Who can do what, and which planners and contexts there are."""
     office = office_of(request)
-    catalog = office.conductor.registry.catalog()
+    registry = office.conductor.registry
     settings = office.settings
     tiers = [tier for tier in TIERS if tier in settings.tiers]
     planners = dict.fromkeys(name for name in ("goal", settings.planner, *tiers) if name)
     return answer(
         {
-            "digest": catalog.digest(),
-            "workers": worker_rows(catalog),
+            "digest": registry.catalog().digest(),
+            "workers": worker_rows(registry),
             "contexts": list(settings.contexts),
             "planners": list(planners),
         }

@@ -1,0 +1,246 @@
+"""The project's Python sources, read once: what is hashed is what is compiled.
+
+`SOURCES` is a finder on `sys.meta_path`. A module of the project is compiled from the bytes that
+were read when its file was first met, by an import or by the digest of a worker, and never from a
+`.pyc`. So a file that changes under a living process changes nothing that this process runs, and
+a digest of those bytes is a digest of the code.
+
+A child process gets the same bytes from its host (`Snapshot.restore`) and reads no file of the
+project itself.
+
+While a worker runs, a module of the project that no version covers is refused (`NotCovered`): an
+import by a computed name, or of a file that was written later. What code reads and executes by
+itself (`exec`, `runpy.run_path`) is not seen here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import site
+import sys
+import sysconfig
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.workers.capture import current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import CodeType, ModuleType
+
+OURS = str(Path(__file__).resolve().parents[1])
+INSTALLED = ("site-packages", "dist-packages")
+ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
+"""What the folder of a virtual environment holds."""
+
+_loading: ContextVar[str] = ContextVar("loading", default="")
+"""The file that is being loaded, with whatever it imports."""
+
+
+class Module(NamedTuple):
+    """Where a module of the project stands."""
+
+    path: str
+    package: bool
+
+
+class NotCovered(ImportError):
+    """A worker imports a module of the project that no version covers."""
+
+
+class Source(NamedTuple):
+    """One file as it was read."""
+
+    data: bytes
+    digest: str
+    signature: tuple[int, ...]
+
+
+def signature(path: str) -> tuple[int, ...]:
+    """Return what the system says of a file: changed content changes it, kept times or not.
+
+    Size and modification time can be set by anyone; the time of the inode's last change cannot.
+    """
+    found = os.stat(path)  # noqa: PTH116 - this is asked before every attempt
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def is_project(path: str) -> bool:
+    """Whether a file is the project's own: neither Python's, nor installed, nor ours."""
+    return path.endswith((".py", ".pyc", ".so", ".pyd")) and _own_folder(str(Path(path).parent))
+
+
+@cache
+def _own_folder(folder: str) -> bool:
+    if any(folder == each or folder.startswith(each + os.sep) for each in _others()):
+        return False
+    place = Path(folder)
+    if any(part in INSTALLED for part in place.parts):
+        return False
+    above = (place, *place.parents)
+    return not any((each / name).exists() for each in above for name in ENVIRONMENTS)
+
+
+@cache
+def _others() -> tuple[str, ...]:
+    """The folders of Python itself, of what is installed, and of this package."""
+    paths = sysconfig.get_paths()
+    found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found += [*site.getsitepackages(), site.getusersitepackages(), OURS]
+    if sys.prefix != sys.base_prefix:
+        found.append(sys.prefix)
+    return tuple(dict.fromkeys(str(Path(each).resolve()) for each in found))
+
+
+class Snapshot(MetaPathFinder):
+    """The sources of a process, and the finder that compiles from them."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Source] = {}
+        self.covered: set[str] = set()
+        """The files that versions of workers cover."""
+        self.met: dict[str, dict[str, Module]] = {}
+        """By file: the modules that were imported, by name, while that file was loaded."""
+        self._given: dict[str, Module] = {}
+        """In a child: the modules that its host has covered."""
+
+    def install(self) -> None:
+        """Come before the finder of files, and behind those that others put first."""
+        if self not in sys.meta_path:
+            last = PathFinder in sys.meta_path
+            place = sys.meta_path.index(PathFinder) if last else len(sys.meta_path)
+            sys.meta_path.insert(place, self)
+
+    def take(self, path: str) -> Source:
+        """Return a file as it was when first met; read it now if this is the first time.
+
+        Raises OSError when it cannot be read.
+        """
+        found = self.files.get(path)
+        if found is None:
+            found = self.files[path] = _read(path)
+        return found
+
+    def renew(self, path: str) -> None:
+        """Forget a file that has changed, for modules that Python's own loader has loaded."""
+        known = self.files.get(path)
+        try:
+            if known is not None and known.signature != signature(path):
+                del self.files[path]
+        except OSError:
+            return
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Forget files and the modules made of them, so that the next import reads them anew."""
+        gone = set(paths)
+        for path in gone:
+            self.files.pop(path, None)
+        for name, module in list(sys.modules.items()):
+            if isinstance(loader_of(module), SnapshotLoader) and file_of(module) in gone:
+                del sys.modules[name]
+
+    def restore(self, sources: Mapping[str, tuple[str, bool, bytes]]) -> None:
+        """Take a host's sources over, by module name: path, whether a package, content."""
+        for name, (path, package, data) in sources.items():
+            self.files[path] = Source(data, hashlib.sha256(data).hexdigest(), ())
+            self._given[name] = Module(path, package)
+            self.covered.add(path)
+
+    @contextmanager
+    def loading(self, path: str) -> Iterator[None]:
+        """While a file is loaded, whatever it imports is met, and covered with it."""
+        token = _loading.set(path)
+        try:
+            yield
+        finally:
+            _loading.reset(token)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module as Python does, and have the project's own compiled from here."""
+        if (given := self._given.get(fullname)) is not None:
+            return spec_of(fullname, given.path, package=given.package)
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or not spec.has_location or spec.origin is None:
+            return spec
+        real = os.path.realpath(spec.origin)
+        if not is_project(real):
+            return spec
+        self._admit(fullname, Module(real, bool(spec.submodule_search_locations)))
+        if type(spec.loader) is SourceFileLoader and (
+            real in self.files or _loading.get() or self._given
+        ):
+            spec.loader = SnapshotLoader(fullname, spec.origin)
+        return spec
+
+    def _admit(self, name: str, module: Module) -> None:
+        """Refuse, while a worker runs, what no version covers."""
+        path = module.path
+        if entry := _loading.get():
+            self.met.setdefault(entry, {})[name] = module
+            return
+        if path in self.covered or not (self._given or current.get() is not None):
+            return
+        raise NotCovered(
+            f"module {name} ({path}) belongs to the project, and no worker's version covers it: "
+            "it was not there when workers were loaded, or is imported by a computed name. "
+            f"Fix: import it at the top of the worker's file, as in `import {name}`",
+            name=name,
+            path=path,
+        )
+
+
+class SnapshotLoader(SourceFileLoader):
+    """Compiles a module from the snapshot."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Compile the bytes that are hashed; no cache of bytecode is read or written."""
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+    def get_data(self, path: str) -> bytes:
+        """Return the module's source as it was read; other files as they are."""
+        return SOURCES.take(os.path.realpath(path)).data if path == self.path else _bytes(path)
+
+
+def spec_of(name: str, file: str, *, package: bool = False) -> ModuleSpec | None:
+    """Return the spec of a module that is compiled from the snapshot."""
+    folders = [str(Path(file).parent)] if package else None
+    loader = SnapshotLoader(name, file)
+    return spec_from_file_location(name, file, loader=loader, submodule_search_locations=folders)
+
+
+def loader_of(module: Any) -> Any:
+    """Return the loader of a module; None for what has none."""
+    return getattr(getattr(module, "__spec__", None), "loader", None)
+
+
+def file_of(module: Any) -> str:
+    """Return the real path of a module's file; empty for what has none. Nothing is imported."""
+    file = getattr(module, "__dict__", {}).get("__file__")
+    return os.path.realpath(file) if isinstance(file, str) and file else ""
+
+
+def _read(path: str) -> Source:
+    """Read a file; again if it changed meanwhile: content and signature belong together."""
+    while True:
+        before = signature(path)
+        data = _bytes(path)
+        if signature(path) == before:
+            return Source(data, hashlib.sha256(data).hexdigest(), before)
+
+
+def _bytes(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+SOURCES = Snapshot()
+"""The sources of this process."""
