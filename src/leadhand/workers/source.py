@@ -20,7 +20,6 @@ import os
 import sys
 from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -342,6 +341,8 @@ def _installed(path: str) -> dict[str, str]:
 @cache
 def _distribution(path: str) -> tuple[tuple[str, Path], ...]:
     """Return the files of the distribution that brought a file; that file alone if none says so."""
+    from importlib import metadata
+
     here = Path(path)
     for folder in here.parents:
         if folder.name not in ("site-packages", "dist-packages"):
