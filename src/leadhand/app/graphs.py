@@ -40,11 +40,13 @@ def graph_document(state: State) -> Doc:
         ("outlook", state.outlook),
     ):
         for doc in steps:
+            if isinstance(doc, str):  # a text says what may follow, and names no step
+                continue
             ident = str(doc.get("id", ""))
             if ident and ident not in known:
                 known.add(ident)
                 nodes.append(_planned_row(doc, status))
-                edges += [[_heir(state, name), ident] for name in dependencies(doc)]
+                edges += [[_heir(state, name), ident] for name in _waits_for(doc)]
     edges = [edge for edge in edges if edge[0] in known]
     replaces = [list(pair) for pair in replacements(state)]
     rest = {"replaces": replaces, "revision": state.revision}
@@ -118,6 +120,14 @@ def _planned_row(doc: Doc, status: str) -> Doc:
         "held": None,
         "superseded_by": None,
     }
+
+
+def _waits_for(doc: Doc) -> list[str]:
+    """The steps that a step waits for; none where it is only expected and not in a step's form."""
+    try:
+        return [*dependencies(doc)]
+    except (TypeError, KeyError, AttributeError):  # nothing checks the form of an outlook
+        return []
 
 
 def _heir(state: State, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.documents import read_document
 from leadhand.codec.values import plain
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.core.check import Finding
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan import Doc, Json
     from leadhand.engine.host import Host
 
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -32,6 +32,14 @@ def as_document(what: Plan | Doc | str | Path) -> Doc:
         except ValueError as error:
             raise UsageError(f"the plan holds what JSON cannot: {error}") from None
     return read_document(Path(what))
+
+
+def as_plain(value: Json, place: str) -> Any:
+    """A value that a caller gave, as JSON-like data; UsageError names the place of what is not."""
+    try:
+        return plain(value, place=place)
+    except ValueError as error:
+        raise UsageError(f"this holds what JSON cannot: {error}") from None
 
 
 def refuse_name(host: Host, run_id: str, *, rollback: bool = False) -> None:

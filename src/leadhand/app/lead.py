@@ -21,6 +21,7 @@ from msgspec import structs
 from leadhand.app.inputs import (
     as_document,
     as_goal,
+    as_plain,
     refuse_errors,
     refuse_name,
     whoami,
@@ -239,7 +240,7 @@ class Lead(People):
         planner: Planner
         refuse_name(host, run_id, rollback="rollback_of" in (origin or {}))
         if isinstance(what, Goal):
-            what = in_mode(what, mode)
+            what = Goal.from_doc(as_plain(in_mode(what, mode).to_doc(), "goal"))
             given = self.planner is not None
             planner = planner_in(what, self.registry, self.planner_for, given=given)
             goal: Any = what.to_doc()
@@ -264,7 +265,7 @@ class Lead(People):
 
         Without `values_too` it may hold values that do not fit: a step that gets one fails then.
         """
-        doc = as_document(what)
+        doc, params = as_document(what), as_plain(params, "params")
         catalog, pools = self.registry.catalog(), self.policy.resources
         looked_at = params if values_too else None
         refuse_errors(

@@ -31,7 +31,7 @@ def plan_policy(policy: Policy, head: Doc, goal: Any, wall: int) -> Policy:
         "worker_concurrency": _least_of(policy.worker_concurrency, limits.get("workers") or {}),
     }
     if limits.get("concurrency"):
-        wanted["max_concurrency"] = min(policy.max_concurrency, limits["concurrency"])
+        wanted["max_concurrency"] = min(policy.max_concurrency, int(limits["concurrency"]))
     budgets = [policy.budget, _cost(head.get("budget")), _cost(of_goal.get("budget"))]
     if any(budget is not None for budget in budgets):
         wanted["budget"] = min(budget for budget in budgets if budget is not None)
@@ -77,7 +77,8 @@ def limits_text(policy: Policy) -> str:
 
 
 def _least_of(ours: dict[str, int], theirs: dict[str, int]) -> dict[str, int]:
-    both = {name: min(amount, ours.get(name, amount)) for name, amount in theirs.items()}
+    # A whole number may be written 2.0; in the log it is an integer.
+    both = {name: int(min(amount, ours.get(name, amount))) for name, amount in theirs.items()}
     return {**ours, **both}
 
 

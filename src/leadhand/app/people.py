@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.app.house import House
+from leadhand.app.inputs import as_plain
 from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.audit.keys import PrivateKey
-from leadhand.codec.values import plain
 from leadhand.core.amend import amendment, edit
 from leadhand.core.approval import Approval, parts_of, plan_binding
 from leadhand.core.durations import seconds
@@ -93,10 +93,7 @@ class People(House):
 
     async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
         """Change what has not started, by path: `{"steps.a.not_before": "02:00 Europe/Berlin"}`."""
-        try:
-            sets = {path: plain(value, place=path) for path, value in sets.items()}
-        except ValueError as error:
-            raise UsageError(f"the plan would hold what JSON cannot: {error}") from None
+        sets = {path: as_plain(value, path) for path, value in sets.items()}
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
 
@@ -270,7 +267,7 @@ class answering:  # noqa: N801 - it reads as the verb that it is
             "id": self.question,
             "choice": self.choice,
             "text": self.text,
-            "data": self.data,
+            "data": as_plain(self.data, "data"),
             "approval": more,
         }
         return Word("answer", self.actor, details)

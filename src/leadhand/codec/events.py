@@ -19,11 +19,12 @@ from typing import Any
 
 import msgspec
 
-from leadhand.core.events import EVENT_VERSION, RUN_EVENTS, Event
+from leadhand.core.events import EVENT_VERSION, RUN_EVENTS, Event, RunStarted
 from leadhand.core.host import HOST_EVENTS
 from leadhand.core.library import LIBRARY_EVENTS
 from leadhand.core.plan import Doc
-from leadhand.errors import StoreCorrupt, StoreError
+from leadhand.core.report import decision_problem
+from leadhand.errors import StoreCorrupt, StoreError, UsageError
 
 EVENTS: tuple[type[Event], ...] = RUN_EVENTS + HOST_EVENTS + LIBRARY_EVENTS
 
@@ -46,6 +47,33 @@ def encode(event: Event) -> bytes:
         return _ENCODER.encode(event)
     except UnicodeEncodeError:
         return _ENCODER.encode(escaped(msgspec.to_builtins(event)))
+
+
+def refuse_unreadable(events: Iterable[Event]) -> None:
+    """Raise UsageError for an event that the log could not be read again with.
+
+    Decodes what would be stored with the schema that readers use. To be called with what comes from
+    outside (plans, answers, words of people), before it is evolved or appended.
+    """
+    for event in events:
+        if wrong := unreadable(event):
+            raise UsageError(f"this cannot be recorded: {wrong}")
+
+
+def refuse_start(started: RunStarted, proposal: Doc | None) -> None:
+    """Raise UsageError when a run and the plan it starts with could not be read again."""
+    refuse_unreadable([started])
+    if proposal is not None and (wrong := decision_problem(proposal)):
+        raise UsageError(f"this plan cannot be recorded: {wrong}")
+
+
+def unreadable(event: Event) -> str:
+    """Return why an event could not be read again, with the place; empty when it can."""
+    try:
+        _DECODER.decode(encode(event))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError, OverflowError) as error:
+        return f"{type(event).__name__}: {error}"
+    return ""
 
 
 def escaped(value: Any) -> Any:

@@ -191,7 +191,8 @@ class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
     add: list[Doc]
     cancel: list[str] = []
     final: bool = True
-    outlook: list[Doc] = []
+    outlook: list[Doc | str] = []
+    """What is expected to follow: steps, or a text for each; shown, never executed."""
     because: str = ""
     risk: str = "low"
     drop: dict[str, str] = {}

@@ -136,12 +136,13 @@ def tails(graph: Mapping[str, Collection[str]], est: Mapping[str, float]) -> dic
     """For each step the longest time from its start to the end of the plan.
 
     Starting the step with the longest tail first keeps the critical path busy. A step without
-    an estimate counts nothing itself.
+    an estimate counts nothing itself, and neither do steps on or behind a cycle.
     """
     after = dependents(graph)
     found: dict[str, float] = {}
     for name in reversed(order(graph)):
-        found[name] = est.get(name, 0.0) + max((found[other] for other in after[name]), default=0.0)
+        rest = max((found.get(other, 0.0) for other in after[name]), default=0.0)
+        found[name] = est.get(name, 0.0) + rest
     return found
 
 

@@ -69,7 +69,8 @@ class Propose:
 
     steps: tuple[Step | Doc, ...]
     final: bool = False
-    outlook: tuple[Step | Doc, ...] = ()
+    outlook: tuple[Step | Doc | str, ...] = ()
+    """What is expected to follow: steps, or a text for each; shown, never executed."""
     because: str = ""
     cancel: tuple[str, ...] = ()
     """Steps that have not started and are taken out; `because` is the reason."""
@@ -174,8 +175,48 @@ def _dropped(drop: Mapping[str, str]) -> Doc:
     return {"drop": {str(step): str(reason) for step, reason in drop.items()}} if drop else {}
 
 
-def _step_doc(step: Step | Doc) -> Doc:
+def _step_doc(step: Any) -> Any:
     return step.to_doc() if isinstance(step, Step) else step
+
+
+class _Proposal(msgspec.Struct, tag_field="kind", tag="propose"):
+    steps: list[Doc]
+    outlook: list[Doc | str] = []
+    cancel: list[str] = []
+    drop: dict[str, str] = {}
+
+
+class _Question(msgspec.Struct, tag_field="kind", tag="ask"):
+    choices: list[str | int | float | bool] = []
+    facts: list[str] = []
+    within_s: float = 0.0
+
+
+class _Finished(msgspec.Struct, tag_field="kind", tag="finish"):
+    drop: dict[str, str] = {}
+
+
+class _GivenUp(msgspec.Struct, tag_field="kind", tag="give_up"):
+    pass
+
+
+class _Waiting(msgspec.Struct, tag_field="kind", tag="wait"):
+    pass
+
+
+_Form = _Proposal | _Question | _Finished | _GivenUp | _Waiting
+
+
+def decision_problem(doc: Doc) -> str:
+    """Return what is wrong with the form of a logged decision, with the place; empty if nothing is.
+
+    Everything that `decide` takes from a decision has the form that events are read back with.
+    """
+    try:
+        msgspec.convert(doc, _Form)
+    except msgspec.ValidationError as error:
+        return str(error).replace("`$.", "`")
+    return ""
 
 
 class StepView(msgspec.Struct, frozen=True):

@@ -183,7 +183,7 @@ class State:
         self.revision = 0
         self.head = ""
         self.final = False
-        self.outlook: list[Doc] = []
+        self.outlook: list[Doc | str] = []
         self.pending: Revision | None = None
         self.permits = Permits()
         self.held: set[str] = set()

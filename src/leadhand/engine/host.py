@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.audit.chain import GENESIS, link, verify, verify_head
-from leadhand.codec.events import decode, encode
+from leadhand.codec.events import decode, encode, refuse_start, refuse_unreadable
 from leadhand.core import events as ev
 from leadhand.core import host as hosting
 from leadhand.core.effects import (
@@ -158,6 +158,7 @@ class Host:
         self.poke_all()
 
     def _say_of_host(self, event: ev.Event) -> asyncio.Future[None]:
+        refuse_unreadable([event])
         hosting.evolve_host(self.shared, event)
         body, seq, at = encode(event), self.shared.seq, self.time().at
         self._head = link(self._head, hosting.HOST_STREAM, seq, at, ev.EVENT_VERSION, body)
@@ -175,6 +176,7 @@ class Host:
         proposal = getattr(planner, "proposal", None)
         if run.secrets is not None:
             run.secrets.refuse([started], proposal)
+        refuse_start(started, proposal)
         await admit(self, started, proposal)
         self.runs[run.id] = run
         run.driven = True

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.codec.events import unreadable
 from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core import events as ev
 from leadhand.core.jsonschema import problems
 from leadhand.core.moves import Move
 from leadhand.core.refs import Artifact, Unresolved, load_apart
-from leadhand.core.report import Report, decision_doc
+from leadhand.core.report import Report, decision_doc, decision_problem
 from leadhand.core.revise import answered
 from leadhand.core.views import acceptance, goal_of, planner_view
 from leadhand.engine.context import AttemptContext
@@ -93,9 +94,14 @@ async def attempt(
             raise
         report = Report.failed("unavailable", f"{type(error).__name__}: {error}", effect="unknown")
     try:
-        if run.secrets is not None:
-            report = run.secrets.report(report)
-        await _hand_in(run, effect, report, paid=context.paid)
+        try:
+            if run.secrets is not None:
+                report = run.secrets.report(report)
+            await _hand_in(run, effect, report, paid=context.paid)
+        except (TypeError, ValueError, AttributeError) as error:  # a worker of one's own
+            reason = f"its report has a wrong form: {type(error).__name__}: {error}"
+            odd = Report.failed("invalid_output", reason, effect="done")
+            await _hand_in(run, effect, odd, paid=context.paid)
     except Exception as error:  # noqa: BLE001 - nobody waits for this task: the host must hear
         run.host.fail(error)
     finally:
@@ -158,24 +164,35 @@ async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool
     recommendations = report.recommendations
     if recommendations:
         recommendations = tuple(str(word)[:1000] for word in recommendations[:20])
-    run.reported(
-        ev.AttemptReported(
+    event = ev.AttemptReported(
+        effect.step,
+        effect.attempt,
+        effect.epoch,
+        verdict.met,
+        data,
+        ref,
+        verdict.failure,
+        tuple(verdict.findings),
+        recommendations,
+        tuple(report.artifacts),
+        _cost(run, effect, report, paid=paid),
+        output,
+        output_ref,
+        verdict.surprise,
+    )
+    # A success with nothing but data is made of our own values: its data was decoded above.
+    ours = verdict.met and not (recommendations or event.artifacts or output)
+    if not ours and (wrong := unreadable(event)):
+        bad = _unloggable(f"its report cannot be recorded: {wrong}")
+        event = ev.AttemptReported(
             effect.step,
             effect.attempt,
             effect.epoch,
-            verdict.met,
-            data,
-            ref,
-            verdict.failure,
-            tuple(verdict.findings),
-            recommendations,
-            tuple(report.artifacts),
-            _cost(run, effect, report, paid=paid),
-            output,
-            output_ref,
-            verdict.surprise,
+            met=False,
+            failure=bad.failure,
+            cost=event.cost,
         )
-    )
+    run.reported(event)
 
 
 def _cost(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> float:
@@ -329,6 +346,8 @@ async def ask(
         doc = plain(decision_doc(decision), place="decision")
         if run.secrets is not None:
             doc = run.secrets.value(doc)
+        if wrong := decision_problem(doc):
+            raise TypeError(f"its decision has a wrong form: {wrong}")
         answer = msgspec.json.decode(msgspec.json.encode(doc))
     except asyncio.CancelledError:
         reason = "it was stopped"

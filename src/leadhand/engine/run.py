@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.audit.chain import GENESIS, link
-from leadhand.codec.events import encode
+from leadhand.codec.events import encode, refuse_unreadable
 from leadhand.core import control
 from leadhand.core import events as ev
 from leadhand.core.breaker import UNHEARD
@@ -190,6 +190,7 @@ class Run:
                 if self.secrets is not None:
                     self.secrets.refuse(move.events)
                 refuse_unsigned(self.state, move.events)
+                refuse_unreadable(move.events)
             except Exception as error:
                 if waiter is None:
                     raise Bug(f"an input failed: {error!r}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from leadhand.audit.chain import GENESIS, link, verify
-from leadhand.codec.events import decode, encode
+from leadhand.codec.events import decode, encode, refuse_unreadable
 from leadhand.core import events as ev
 from leadhand.core import library as books
 from leadhand.core.library import LIBRARY_STREAM, LibraryState, Saved
@@ -68,6 +68,7 @@ async def append_to(
         event = decide(entries)
         if event is None:
             return None
+        refuse_unreadable([event])
         before = entries[-1].hash if entries else GENESIS
         body, seq, at = encode(event), len(entries) + 1, host.time().at
         hash_ = link(before, stream, seq, at, ev.EVENT_VERSION, body)

@@ -18,7 +18,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
-from leadhand.codec.events import decode
+from leadhand.codec.events import decode, refuse_start
 from leadhand.core import host as hosting
 from leadhand.core.rollback import rollback_id
 from leadhand.core.state import Now
@@ -139,6 +139,7 @@ class Distant:
         secrets = secrets_of(started, workers)
         if secrets is not None:
             secrets.refuse([started], proposal)
+        refuse_start(started, proposal)
         if started.approvals and not hasattr(self.store, "append"):
             raise UsageError(
                 "an approval is good for one run, and that is written down in the log, which only "

@@ -27,6 +27,7 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from collections.abc import Callable
 
+    from leadhand.codec.events import refuse_unreadable
     from leadhand.core import events as ev
     from leadhand.core.decide import decide, next_wake
     from leadhand.core.effects import Effect, Examine, StartAttempt
@@ -302,6 +303,7 @@ def _asked(state: State, word: Word, now: Now) -> Move:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"{word.verb} cannot be understood: {error!r}") from error
     refuse_unsigned(state, move.events)
+    refuse_unreadable(move.events)
     return move
 
 
