@@ -200,6 +200,24 @@ def test_a_replan_inside_the_envelope_does_not_ask_and_one_outside_does(folder):
 # --- amending ------------------------------------------------------------------------------
 
 
+def test_an_amendment_keeps_text_as_text_and_shows_a_dropped_order(folder):
+    """Version 1.10 stays 1.10; a step that no longer waits for a held one is shown."""
+    later = {"id": "c", "worker": "say", "parameters": {"text": "${{ steps.b.data }}"}}
+    run = waiting(folder, say("b", "1.9"), later)
+    done = folder.run("review", run, "amend", "--set", "steps.b.parameters.text=1.10")
+    assert done.code == 0, done
+    assert '"1.9" → "1.10"' in done.out
+    path = "steps.c.parameters.text=2"
+    done = folder.run("review", run, "amend", "--set", path)
+    assert done.code == 0, done
+    assert "! c no longer waits for b" in done.out
+    doc = folder.run("review", run, "--json").doc
+    assert [step["parameters"]["text"] for step in doc["steps"]] == ["1.10", "2"]
+    shown = folder.run("diff", run)
+    assert shown.code == 1
+    assert "! c no longer waits for b" in shown.out
+
+
 def test_an_amendment_is_a_new_revision_by_its_author(folder):
     """Compared with the one before; checked like any other."""
     run = waiting(folder, say("a", "one"), say("b", "two", depends_on=["a"]))

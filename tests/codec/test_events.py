@@ -32,7 +32,7 @@ def sample(hint):
         return (sample(args[0]),)
     if origin is dict:
         return {"z": sample(args[1]), "a": sample(args[1])}
-    if type(None) in args:
+    if args:  # one of several types, or none
         return sample(next(arg for arg in args if arg is not type(None)))
     if hint is WorkerSpec:
         offer = Offer(parameters={"type": "object"}, checks=("fine",), effects=("x",))

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.codec.edits import amended, editable, edited, split
+from leadhand.codec.edits import amended, editable, edited, split, typed
 from leadhand.core import events as ev
 from leadhand.core.amend import MISSING, amendment, changes, edit, look, parts_of
+from leadhand.core.catalog import ANY_ACTION, Catalog, Offer, WorkerSpec
 from leadhand.core.diff import diff
 from leadhand.core.graph import order
 from leadhand.core.invariants import check
@@ -68,12 +69,64 @@ def test_a_step_is_put_in_whole_replaced_or_taken_out():
 
 
 def test_what_is_there_can_be_taken_out():
-    """By an empty value, or by name."""
-    assert "budget" not in amended(PLAN, ["budget="])
+    """By name; an empty value is an empty text."""
+    assert "budget" not in amended(PLAN, [], ["budget"])
     assert "retry" not in amended(PLAN, [], ["steps.step-3.retry"])["steps"][1]
-    assert amended(PLAN, ['steps.a.parameters["odd key"][0]='])["steps"][0]["parameters"][
-        "odd key"
-    ] == [{"x": 2}]
+    made = amended(PLAN, [], ['steps.a.parameters["odd key"][0]'])
+    assert made["steps"][0]["parameters"]["odd key"] == [{"x": 2}]
+    assert look(amended(PLAN, ["steps.a.parameters.version="]), "steps.a.parameters.version") == ""
+
+
+TAKES = {
+    "type": "object",
+    "properties": {
+        "version": {"type": "string"},
+        "count": {"type": "integer"},
+        "either": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+        "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}},
+    },
+    "$defs": {"tag": {"type": "string"}},
+}
+TYPED = [
+    # the parameter as the worker declares it, whatever stands there
+    ("parameters.version", "1.10", "1.10"),
+    ("parameters.version", "007", "007"),
+    ("parameters.version", "true", "true"),
+    ("parameters.version", "null", "null"),
+    ("parameters.version", '"1.10"', "1.10"),
+    ("parameters.count", "3", 3),
+    ("parameters.count", "3.0", 3.0),
+    ("parameters.count", "three", "three"),
+    ("parameters.either", "1.10", "1.10"),
+    ("parameters.tags[0]", "1.10", "1.10"),
+    ("parameters.tags", '["1.10"]', ["1.10"]),
+    # nothing is declared: what stands there, else what loses nothing
+    ("parameters.free", "1.10", "1.10"),
+    ("parameters.free", "1e3", "1e3"),
+    ("parameters.free", "3", 3),
+    ("parameters.free", "true", True),
+    ("parameters.number", "1.10", 1.1),
+    ("parameters.text", "3", "3"),
+    ("parameters.later", "1.10", "1.10"),
+    # the plan's own fields
+    ("description", "5", "5"),
+    ("timeout", "5", 5),
+    ("timeout", "5s", "5s"),
+    ("idempotent", "true", True),
+    ("not_before", "2027", "2027"),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "value"), TYPED, ids=repr)
+def test_typed_values_are_read_by_what_is_declared(path, text, value):
+    """A text stays a text where a text is meant: version 1.10 is not 1.1."""
+    later = "${{ steps.b.data }}"
+    given = {"version": later, "count": later, "number": 2, "text": "x", "later": later}
+    plan = {"steps": [step("a", parameters={**given, "tags": ["x"]}), step("b")]}
+    catalog = Catalog([WorkerSpec(name="w", offers={ANY_ACTION: Offer(parameters=TAKES)})])
+    made = typed(plan, f"steps.a.{path}", text, None, catalog)
+    assert made == value
+    assert type(made) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +135,6 @@ def test_what_is_there_can_be_taken_out():
         ("steps.step3.worker=v",
          r'steps.step3.worker: there is no step "step3". Did you mean "step-3"'),
         ("steps.step-3.retry.attempts=5", r"attempts: steps.step-3.retry is a number \(3\)"),
-        ("steps.step-3.window=", r"steps.step-3.window: is not there. There are: id, worker"),
-        ("nothing.at.all=", r"nothing.at.all: nothing is not there. There are: goal, budget"),
         ('steps.a.parameters["odd key"][7]=1', r"there is no item \[7\]; the list has 2"),
         ("steps[9].worker=1", r"steps\[9\] is not there. The list has 3"),
         ("steps.a.parameters[0]=1", r"steps.a.parameters has keys: version, n, odd key"),
@@ -96,6 +147,19 @@ def test_errors_name_the_path_and_what_is_there(text, said):
     """So that the next try is right."""
     with pytest.raises(UsageError, match=said):
         amended(PLAN, [text])
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("steps.step-3.window", r"steps.step-3.window: is not there. There are: id, worker"),
+        ("nothing.at.all", r"nothing.at.all: nothing is not there. There are: goal, budget"),
+    ],
+)
+def test_only_what_is_there_is_taken_out(path, said):
+    """And the message says what there is."""
+    with pytest.raises(UsageError, match=said):
+        amended(PLAN, [], [path])
 
 
 def test_an_older_name_leads_to_the_heir():

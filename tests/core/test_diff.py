@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from leadhand.codec.documents import read_document, write_json, write_yaml
-from leadhand.core.diff import Change, apply, diff, lines, path_text
+from leadhand.core.diff import Change, apply, diff, differences, lines, path_text
 from leadhand.core.hashing import canonical
 from leadhand.core.meaning import document, normal
 from tests.core.driver import step
@@ -252,3 +252,65 @@ def test_applying_the_difference_gives_the_other(old, new):
     assert canonical(made) == canonical(normal(new))
     assert diff(document(made), new) == []
     assert list(lines(changes)) or not changes
+
+
+# --- what a difference leads to ------------------------------------------------------------
+
+USES = {"text": "${{ steps.b.data }}"}
+
+
+def led_to(old, new, **more):
+    """What the differences lead to, a line each."""
+    found = differences(old, new, **more)
+    return [change.new for change in found if change.kind in ("order", "hold")]
+
+
+def test_a_text_that_drops_an_order_says_so():
+    """Replacing a reference lets a step start without the one it waited for."""
+    old = plan(step("b"), step("c", parameters=USES), step("d", parameters=USES))
+    new = plan(step("b"), step("c", parameters={"text": "x"}), step("d", parameters=USES))
+    assert led_to(old, new) == ["c no longer waits for b"]
+    assert led_to(new, old) == ["c now waits for b"]
+    held = led_to(old, new, held={"b": "ann"})
+    assert held == ["c no longer waits for b, which is held"]
+    assert "! c no longer waits for b" in [
+        f"{line.mark} {line.text}" for line in lines(differences(old, new))
+    ]
+    made = apply(old, differences(old, new))
+    assert made == apply(old, diff(old, new)), "what it leads to is not applied again"
+    assert differences(old, new)[-1].document() == {
+        "kind": "order",
+        "path": "steps.c",
+        "text": "c no longer waits for b",
+    }
+
+
+def test_an_order_that_stands_by_another_way_is_no_difference():
+    """c waits for b through a."""
+    old = plan(step("b"), step("a", "b"), step("c", "a", "b"))
+    new = plan(step("b"), step("a", "b"), step("c", "a"))
+    assert diff(old, new)
+    assert led_to(old, new) == []
+
+
+def test_an_order_is_told_by_the_names_of_today():
+    """A step that took the place of another waits, or does not, under its new name."""
+    old = plan(step("b"), step("c", parameters=USES))
+    new = plan(step("b"), step("c.2", parameters={"text": "x"}, supersedes="c"))
+    assert led_to(old, new) == ["c.2 no longer waits for b"]
+    kept = plan(step("b.2", supersedes="b", timeout="5s"), step("c", parameters=USES))
+    assert led_to(old, kept) == []
+
+
+def test_a_hold_that_ends_is_told():
+    """Because its step is taken out, or because the policy's hold ends with the approval."""
+    old = plan(step("a"), step("b"))
+    assert led_to(old, plan(step("a")), held={"b": "ann"}) == [
+        "b is no longer held: it is taken out"
+    ]
+    heir = plan(step("a"), step("b.2", supersedes="b", timeout="5s"))
+    assert led_to(old, heir, held={"b": "policy"}) == [
+        "b.2 is no longer held once this is approved"
+    ]
+    assert led_to(old, heir, held={"b": "ann"}) == []
+    assert led_to(old, old, held={"b": "ann"}) == []

@@ -155,6 +155,18 @@ def test_a_plan_is_amended_before_it_is_approved(server):
         assert [each["status"] for each in made] == ["amended", "approved"]
 
 
+def test_what_a_person_typed_is_read_as_on_the_command_line(server):
+    """`text` is read by what the worker takes; `value` is JSON as it stands."""
+    with server.client("approver") as client:
+        run = begin(client, SAY, DANGER)
+        shown = client.get(f"/runs/{run}/review").json()["binding"]
+        change = {"path": "steps.a.parameters.text", "text": "1.10"}
+        said = client.post(f"/runs/{run}/review/amend", json={"hash": shown, "set": [change]})
+        assert said.status_code == 200, said.text
+        doc = client.get(f"/runs/{run}/review").json()
+        assert doc["steps"][0]["parameters"]["text"] == "1.10"
+
+
 def test_two_people_are_two_people(tmp_path):
     """The same one twice is one; the owner's token counts as its owner."""
     project(tmp_path, '[review]\nrules = [{risk = "high", then = "two"}]\n')

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.core.diff import Change, diff, lines
+from leadhand.core import events as ev
+from leadhand.core.diff import Change, differences, lines
 from leadhand.core.revisions import revisions
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from leadhand.app.reader import Reader
     from leadhand.core.plan import Doc
     from leadhand.core.revisions import Revised
@@ -34,7 +37,8 @@ class Compared(NamedTuple):
 
 def compared(reader: Reader, run: str, start: int | None, end: int | None) -> Compared:
     """Two revisions of a run: the last two, unless others are named; 0 is nothing."""
-    found = revisions(event for _entry, event in reader.events(run))
+    events = [event for _entry, event in reader.events(run)]
+    found = revisions(events)
     if end is None and start is None and len(found) < 2:
         has = "one revision" if found else "no revision"
         raise UsageError(
@@ -48,8 +52,25 @@ def compared(reader: Reader, run: str, start: int | None, end: int | None) -> Co
     else:
         old = numbered(found, start, run) if start else None
     empty: Doc = {**new.doc, "steps": []}
-    changes = diff(old.doc if old else empty, new.doc, new.heirs)
+    held = _held(events, new.hash)
+    changes = differences(old.doc if old else empty, new.doc, new.heirs, held if old else {})
     return Compared(_name(run, old), _name(run, new), changes)
+
+
+def _held(events: Iterable[ev.Event], revision: str) -> dict[str, str]:
+    """The steps that were held when a revision was proposed, each with whose hold it was."""
+    found: dict[str, str] = {}
+    for event in events:
+        match event:
+            case ev.StepsHeld():
+                found |= dict.fromkeys(event.steps, event.actor)
+            case ev.StepsReleased():
+                found = {name: by for name, by in found.items() if name not in event.steps}
+            case ev.RevisionProposed() if event.hash == revision:
+                break
+            case _:
+                pass
+    return found
 
 
 def numbered(found: list[Revised], number: int, run: str) -> Revised:

@@ -18,7 +18,7 @@ from leadhand.errors import UsageError
 if TYPE_CHECKING:
     from leadhand.settings import Settings
 
-COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan"}
+COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
 
 
 @command("diff", "leadhand diff old.yaml new.yaml\nleadhand diff 7kq3 --from 1 --to 2")
@@ -64,12 +64,12 @@ def print_changes(console: Console, changes: list[Change]) -> None:
 
 
 def _plans(console: Console, settings: Settings, a: str, b: str) -> Compared:
-    from leadhand.core.diff import diff as compare
+    from leadhand.core.diff import differences
 
     if a == b == "-":
         raise UsageError("only one of the two plans can come from standard input")
     old, new = (find_plan(console, settings, each).doc for each in (a, b))
-    return Compared(a, b, compare(old, new))
+    return Compared(a, b, differences(old, new))
 
 
 def _revisions(settings: Settings, run: str, start: int | None, end: int | None) -> Compared:

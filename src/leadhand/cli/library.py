@@ -190,7 +190,7 @@ def import_(console: Console, file: str, store: str | None) -> int:
 
     Where the name is there already, what changed is shown, and it becomes the next version.
     """
-    from leadhand.core.diff import diff
+    from leadhand.core.diff import differences
     from leadhand.core.library import imported
 
     settings = settings_of(store)
@@ -201,7 +201,7 @@ def import_(console: Console, file: str, store: str | None) -> int:
             versions = reader.library().plans.get(name)
             before = versions[-1] if versions else None
     answer = _save(settings, name, doc, file)
-    changes = diff(before.document, doc) if before else []
+    changes = differences(before.document, doc) if before else []
     if console.json:
         answer["changes"] = [change.document() for change in changes]
         console.document(answer)

@@ -249,17 +249,17 @@ def _way_on(console: Console, run: str, answer: Doc, what: str = "Go on with") -
 
 def _amend(console: Console, settings: Settings, state: State, options: Doc) -> int:
     from leadhand.app.people import revision_of
-    from leadhand.core.amend import edit
-    from leadhand.core.diff import diff
-    from leadhand.core.revisions import plan_of
+    from leadhand.codec.edits import amended
+    from leadhand.core.diff import differences
+    from leadhand.core.revisions import held_by, plan_of
 
     before, heirs = plan_of(state)
-    sets = [path_and_value(text) for text in options["sets"]]
-    if sets or options["unset"]:
-        after = edit(before, sets, options["unset"], heirs=heirs)
+    sets, unset = options["sets"], options["unset"]
+    if sets or unset:
+        after = amended(before, sets, unset, heirs=heirs, catalog=state.catalog)
     else:
         after = _edited(console, before)
-    changes = diff(before, after, heirs)
+    changes = differences(before, after, heirs, held_by(state))
     if not changes:
         raise UsageError("the plan is the same as before, so there is nothing to amend")
     revision = {**revision_of(state, after), "because": options["reason"] or ""}
@@ -294,20 +294,3 @@ def _edited(console: Console, before: Doc) -> Doc:
     if text is None:
         raise UsageError("the editor ended without saving, so nothing was amended")
     return read_document(text.encode(), name="the amended plan")
-
-
-def path_and_value(text: str) -> tuple[str, Any]:
-    """`PATH=VALUE`: the value is JSON where it can be read so, else a text."""
-    from leadhand.codec.documents import is_json, read_value
-    from leadhand.core.amend import parts_of
-
-    at = text.find("=")
-    while at >= 0:
-        path, value = text[:at].strip(), text[at + 1 :]
-        try:
-            parts_of(path)
-        except UsageError:
-            at = text.find("=", at + 1)  # inside a quoted key
-            continue
-        return path, read_value(value, f"--set {path}") if is_json(value) else value
-    raise UsageError(f"--set {clean(text, 60)!r}: write it as PATH=VALUE, as in steps.a.timeout=5s")

@@ -163,15 +163,16 @@ def read_approval(path: str) -> Any:
 
 
 def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int:
+    from leadhand.app.loading import registry_of
     from leadhand.cli.diff import print_changes
     from leadhand.cli.plans import find_plan
-    from leadhand.cli.review import path_and_value
     from leadhand.codec.documents import write_yaml
-    from leadhand.core.amend import edit
-    from leadhand.core.diff import diff
+    from leadhand.codec.edits import amended
+    from leadhand.core.diff import differences
 
     before = find_plan(console, settings, plan).doc
-    after = edit(before, [path_and_value(each) for each in options["sets"]], options["unset"])
+    catalog = registry_of(settings).catalog()
+    after = amended(before, options["sets"], options["unset"], catalog=catalog)
     refuse_broken(before, after)
     print_warnings(console, before, after)
     output = options["output"]
@@ -181,7 +182,7 @@ def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int
         console.text(text.rstrip("\n"))
         return 0
     _write(Path(output), text.rstrip("\n") + "\n")
-    changes = diff(before, after)
+    changes = differences(before, after)
     if console.json:
         console.document({"output": output, "changes": [each.document() for each in changes]})
     else:

@@ -1,23 +1,34 @@
-"""Edits as people write them: `PATH=VALUE` on a command line, YAML in an editor."""
+"""Edits as people write them: `PATH=VALUE` on a command line or in a form, YAML in an editor.
+
+There is one reading of a typed value, for the command line, the page and the API: see `typed`.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.documents import is_json, read_document, read_value, write_yaml
-from leadhand.core.amend import edit, look
+from leadhand.core.amend import MISSING, edit, look, step_at
+from leadhand.core.jsonschema import follow
+from leadhand.core.refs import find
+from leadhand.core.schema import PLAN_SCHEMA
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Json
 
 _SPLIT = re.compile(
     r"""((?:[^="'\[\]]|\[[^\]"']*\]|\["(?:[^"\\]|\\.)*"\]|\['[^']*'\])+)=(.*)""", re.DOTALL
 )
 _NOTE = "# "
+_BRANCHES = ("anyOf", "oneOf", "allOf")
+DEPTH_MAX = 20
+"""How far references of a schema are followed."""
 
 
 def amended(
@@ -26,21 +37,14 @@ def amended(
     unsets: Iterable[str] = (),
     *,
     heirs: Mapping[str, str] | None = None,
+    catalog: Catalog | None = None,
 ) -> Doc:
-    """A plan with `PATH=VALUE` texts put in; an empty value takes the path out.
-
-    A value is JSON where it is JSON, else a text. Where a text stands already, numbers and the
-    like stay texts too: version 1.10 does not become 1.1; quotes say so explicitly ("1.10").
-    """
-    found, taken_out = plan, list(unsets)
+    """Return a plan with `PATH=VALUE` texts put in, each value as `typed` reads it."""
+    found = plan
     for text in sets:
         path, value = split(text)
-        if value == "":
-            found = edit(found, unset=[path], heirs=heirs)
-        else:
-            there = look(found, path, heirs)
-            found = edit(found, [(path, _value(path, value, there))], heirs=heirs)
-    return edit(found, unset=taken_out, heirs=heirs)
+        found = edit(found, [(path, typed(found, path, value, heirs, catalog))], heirs=heirs)
+    return edit(found, unset=unsets, heirs=heirs)
 
 
 def split(text: str) -> tuple[str, str]:
@@ -51,12 +55,79 @@ def split(text: str) -> tuple[str, str]:
     return match[1].strip(), match[2]
 
 
-def _value(path: str, text: str, there: Json) -> Json:
+def typed(
+    plan: Doc,
+    path: str,
+    text: str,
+    heirs: Mapping[str, str] | None = None,
+    catalog: Catalog | None = None,
+) -> Json:
+    """Return what a person means who types `text` at a path of a plan.
+
+    What is no JSON is a text, and so is what stands in quotes. Of anything else the declaration of
+    the place decides: the plan's schema, or what the step's worker takes. Where it allows texts and
+    more, or where nothing is declared, what stands there decides. A number that would be written
+    differently (1.10, 007, 1e3) stays the text it is, unless a number is declared or stands there.
+    """
     if not is_json(text):
         return text
-    value = read_value(text, path)
-    plain = not isinstance(value, str | list | dict)
-    return text if plain and isinstance(there, str) else value
+    value, there = read_value(text, path), look(plan, path, heirs)
+    if isinstance(value, str | list | dict):
+        return value
+    unknown = there is MISSING or bool(find(there))
+    step, kinds = _declared(plan, path, heirs, catalog)
+    if kinds and "string" not in kinds:
+        return value
+    if kinds == {"string"} or (not unknown and isinstance(there, str) and (step or not kinds)):
+        return text
+    if kinds and not step:  # of a plan: a duration is a text or a number
+        return value
+    if unknown:
+        return text if kinds else _lossless(value, text)
+    return value
+
+
+def _lossless(value: Json, text: str) -> Json:
+    return value if json.dumps(value) == text.strip() else text
+
+
+def _declared(
+    plan: Doc, path: str, heirs: Mapping[str, str] | None, catalog: Catalog | None
+) -> tuple[bool, set[str]]:
+    """Whether a path leads to a parameter of a worker, and the types that are declared there."""
+    step, rest = step_at(plan, path, heirs)
+    defs = PLAN_SCHEMA["$defs"]
+    if step is None:
+        return False, _kinds(defs["plan"], rest, PLAN_SCHEMA)
+    if not rest or rest[0] != "parameters":
+        return False, _kinds(defs["step"], rest, PLAN_SCHEMA)
+    offer = (
+        catalog.offer(str(step.get("worker", "")), str(step.get("action", ""))) if catalog else None
+    )
+    if offer is None or offer.parameters is None:
+        return True, set()
+    return True, _kinds(offer.parameters, rest[1:], offer.parameters)
+
+
+def _kinds(schema: Any, parts: Sequence[str | int], root: Doc, depth: int = 0) -> set[str]:
+    """The types that a schema allows at a place; none where it does not say."""
+    if not isinstance(schema, dict) or depth > DEPTH_MAX:
+        return set()
+    found: set[str] = set()
+    if "$ref" in schema:
+        found |= _kinds(follow(root, str(schema["$ref"])), parts, root, depth + 1)
+    for each in (branch for word in _BRANCHES for branch in schema.get(word) or ()):
+        found |= _kinds(each, parts, root, depth + 1)
+    if not parts:
+        kinds = schema.get("type", [])
+        found |= {kinds} if isinstance(kinds, str) else set(kinds)
+        found |= {"string" for each in schema.get("enum", ()) if isinstance(each, str)}
+        return found
+    first = parts[0]
+    if isinstance(first, int):
+        return found | _kinds(schema.get("items"), parts[1:], root, depth + 1)
+    inner = (schema.get("properties") or {}).get(first, schema.get("additionalProperties"))
+    return found | _kinds(inner, parts[1:], root, depth + 1)
 
 
 def editable(plan: Doc, notes: Iterable[str] = ()) -> str:

@@ -73,6 +73,26 @@ def look(plan: Doc, path: str, heirs: Mapping[str, str] | None = None) -> Json:
     return holder[key] if _holds(holder, key) else MISSING
 
 
+def step_at(
+    plan: Doc, path: str, heirs: Mapping[str, str] | None = None
+) -> tuple[Doc | None, list[str | int]]:
+    """Return the step that a path leads into, and the rest of the path; None where it is no step's.
+
+    UsageError when it is no path.
+    """
+    walk = _Walk(plan, path, heirs)
+    parts, steps = walk.parts, plan.get("steps")
+    if parts[0] != "steps" or len(parts) < 2 or not isinstance(steps, list):
+        return None, parts
+    if isinstance(parts[1], int):
+        found = (parts[1], 1) if parts[1] < len(steps) else None
+    else:
+        found = walk._found(steps, 1)  # noqa: SLF001 - its own module
+    if found is None or not isinstance(steps[found[0]], dict):
+        return None, parts
+    return steps[found[0]], parts[1 + found[1] :]
+
+
 def edit(
     plan: Doc,
     sets: Iterable[tuple[str, Json]] = (),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from leadhand.core.graph import ancestors, dependencies
 from leadhand.core.hashing import canonical
 from leadhand.core.meaning import (
     GOAL_SETS,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.plan import Doc, Json
 
-Kind = Literal["added", "removed", "changed", "entries", "renamed"]
+Kind = Literal["added", "removed", "changed", "entries", "renamed", "order", "hold"]
 Path = tuple[str | int, ...]
 MARKS: dict[str, str] = {
     "added": "+",
@@ -38,7 +39,12 @@ MARKS: dict[str, str] = {
     "changed": "~",
     "entries": "~",
     "renamed": ">",
+    "order": "!",
+    "hold": "!",
 }
+"""`order` and `hold` say what other changes lead to: they are shown, and never applied."""
+POLICY = "policy"
+"""The actor of holds that stand for a missing approval: see `core/holds.py`."""
 
 
 class Change(NamedTuple):
@@ -49,7 +55,8 @@ class Change(NamedTuple):
     old: Json = None
     """What was there; for `entries` the list of those that went, for `renamed` the old id."""
     new: Json = None
-    """What is there; for `entries` the list of those that came, for `renamed` the new id."""
+    """What is there; for `entries` the list of those that came, for `renamed` the new id; for
+    `order` and `hold` the sentence."""
 
     @property
     def place(self) -> str:
@@ -59,6 +66,8 @@ class Change(NamedTuple):
     def document(self) -> Doc:
         """As `--json` prints it."""
         doc: Doc = {"kind": self.kind, "path": self.place}
+        if self.kind in ("order", "hold"):
+            return doc | {"text": self.new}
         if self.kind == "entries":
             return doc | {"removed": self.old, "added": self.new}
         if self.kind != "added":
@@ -67,7 +76,7 @@ class Change(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line for people; `mark` is one of + - ~ >."""
+    """One line for people; `mark` is one of + - ~ > !."""
 
     mark: str
     text: str
@@ -80,6 +89,58 @@ def diff(old: Doc, new: Doc, heirs: Mapping[str, str] | None = None) -> list[Cha
     return list(
         _plan(normal(old, {**_past(old, known), **renames}), normal(new, heirs), (), renames)
     )
+
+
+def differences(
+    old: Doc,
+    new: Doc,
+    heirs: Mapping[str, str] | None = None,
+    held: Mapping[str, str] | None = None,
+) -> list[Change]:
+    """Return `diff`, and what it leads to: which steps wait for others no longer, or now.
+
+    A step also waits for those whose results it uses, so a changed text may drop an order. `held`
+    has the steps that are held, each with whose hold it is.
+    """
+    changes = diff(old, new, heirs)
+    return [*changes, *_led_to(old, new, heirs or {}, held or {})] if changes else []
+
+
+def _led_to(
+    old: Doc, new: Doc, heirs: Mapping[str, str], held: Mapping[str, str]
+) -> Iterator[Change]:
+    known = {**heirs, **heirs_of(new)}
+    before, after = (_waits(each, known) for each in (old, new))
+    for name in after:
+        if name not in before or not before[name].keys() ^ after[name].keys():
+            continue
+        for other in before[name]:
+            if other not in after[name] and other not in ancestors(after, name):
+                why = ", which is held" if before[name][other] in held else ""
+                gone = "" if other in after else ", which is taken out"
+                text = f"{name} no longer waits for {other}{gone or why}"
+                yield Change("order", ("steps", name), new=text)
+        for other in after[name]:
+            known_before = other in before and other not in before[name]
+            if known_before and other not in ancestors(before, name):
+                yield Change("order", ("steps", name), new=f"{name} now waits for {other}")
+    for name, by in held.items():
+        heir = follow(name, known)
+        if heir not in after:
+            text = f"{name} is no longer held: it is taken out"
+            yield Change("hold", ("steps", name), new=text)
+        elif heir != name and by == POLICY:
+            text = f"{heir} is no longer held once this is approved"
+            yield Change("hold", ("steps", heir), new=text)
+
+
+def _waits(plan: Doc, heirs: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What each step of a plan waits for, by the names of today; each with the name it had."""
+    steps = named_steps(plan.get("steps")) or {}
+    return {
+        follow(name, heirs): {follow(other, heirs): other for other in dependencies(step)}
+        for name, step in steps.items()
+    }
 
 
 def _past(old: Doc, heirs: Mapping[str, str]) -> dict[str, str]:
@@ -95,7 +156,8 @@ def apply(plan: Doc, changes: Iterable[Change]) -> Doc:
     renames = {change.old: change.new for change in changes if change.kind == "renamed"}
     found: Doc = _clone(normal(plan, renames))
     for change in changes:
-        _put(found, change)
+        if change.kind not in ("order", "hold"):
+            _put(found, change)
     return found
 
 
@@ -117,6 +179,8 @@ def lines(changes: Iterable[Change]) -> Iterator[Line]:
     for change in changes:
         mark, place = MARKS[change.kind], change.place
         match change.kind:
+            case "order" | "hold":
+                yield Line(mark, str(change.new))
             case "renamed":
                 yield Line(mark, f"{place} is now {path_text((*change.path[:-1], change.new))}")
             case "changed":

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from leadhand.core.approval import binding, versions
 from leadhand.core.catalog import effective_risk
-from leadhand.core.diff import diff, lines, path_text
+from leadhand.core.diff import differences, lines, path_text
 from leadhand.core.looser import limits_of
 from leadhand.core.promises import in_words, is_persons, may_widen, widenings
 from leadhand.core.review import outside, reach, reach_of, widened
 from leadhand.core.reviewing import instants
-from leadhand.core.revisions import head_of, origin_of, plan_of
+from leadhand.core.revisions import head_of, held_by, origin_of, plan_of
 from leadhand.core.state import SETTLED
 from leadhand.core.visible import visible_value
 
@@ -35,7 +35,7 @@ def review_doc(state: State, now: Now) -> Doc:
     add = revision.add if revision else _to_come(state)
     before, _ = plan_of(state, pending=False)
     after, heirs = plan_of(state)
-    changes = diff(before, after, heirs)
+    changes = differences(before, after, heirs, held_by(state))
     wanted = reach_of(state, add)
     envelope = state.permits.envelope
     question = state.questions.get(f"review-{revision.number}") if revision else None

@@ -105,6 +105,11 @@ def plan_of(state: State, *, pending: bool = True) -> tuple[Doc, dict[str, str]]
     return whole(head, steps, final=final, outlook=state.outlook), heirs
 
 
+def held_by(state: State) -> dict[str, str]:
+    """The steps of a run that are held, each with whose hold it is."""
+    return {name: state.steps[name].held_by for name in state.steps if name in state.held}
+
+
 def changed(
     steps: Mapping[str, Doc], heirs: Mapping[str, str], add: Iterable[Doc], cancel: Iterable[str]
 ) -> tuple[dict[str, Doc], dict[str, str]]:

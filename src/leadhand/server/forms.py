@@ -113,7 +113,11 @@ class Change(Form):
     """One place of a plan, and what is to stand there."""
 
     path: Name
-    value: Any
+    value: Any = Field(default=None, description="As it stands, in JSON.")
+    text: Text | None = Field(
+        default=None,
+        description="Instead of `value`: as a person typed it, read as `--set PATH=VALUE` is.",
+    )
 
 
 class AmendForm(Form):

@@ -10,10 +10,11 @@ from fastapi import APIRouter, Request, Response
 from leadhand.app.documents import review_document
 from leadhand.app.graphs import others_for
 from leadhand.app.people import ends, revision_of
+from leadhand.codec.edits import typed
 from leadhand.core.amend import edit
 from leadhand.core.approval import binding
-from leadhand.core.diff import diff
-from leadhand.core.revisions import plan_of
+from leadhand.core.diff import differences
+from leadhand.core.revisions import held_by, plan_of
 from leadhand.core.state import REPLACEABLE
 from leadhand.core.views import run_status
 from leadhand.core.words import Word
@@ -96,9 +97,15 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
     def word(state: State, _at: Now) -> Word:
         waiting(state, form.hash)
         before, heirs = plan_of(state)
-        sets = [(each.path, each.value) for each in form.set]
-        after = whole if whole is not None else edit(before, sets, form.unset, heirs=heirs)
-        told["changes"] = [each.document() for each in diff(before, after, heirs)]
+        after = whole if whole is not None else before
+        for each in form.set:
+            value = each.value
+            if each.text is not None:
+                value = typed(after, each.path, each.text, heirs, state.catalog)
+            after = edit(after, [(each.path, value)], heirs=heirs)
+        after = edit(after, unset=form.unset, heirs=heirs)
+        changes = differences(before, after, heirs, held_by(state))
+        told["changes"] = [each.document() for each in changes]
         revision = {**revision_of(state, after), "because": form.reason}
         return Word("amend", person.name, {"revision": revision})
 

@@ -3,15 +3,6 @@ import { html, useState } from "../lib.js";
 import { Modal } from "../ui/dialog.js";
 import { pretty } from "../text.js";
 
-/** A value as it was meant: JSON when it reads as JSON, otherwise a text. Pure. */
-export function meant(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-}
-
 /** Every place of a plan that can be set, as people write it. Pure. */
 export function places(steps) {
   const found = [];
@@ -33,7 +24,7 @@ export function Amend({ live, review, decide, onClose }) {
   const change = (place, field, value) => setRows(rows.map((row, at) => (at === place ? { ...row, [field]: value } : row)));
   const submit = async (event) => {
     event.preventDefault();
-    const set = rows.filter((row) => row.path.trim()).map((row) => ({ path: row.path.trim(), value: meant(row.value) }));
+    const set = rows.filter((row) => row.path.trim()).map((row) => ({ path: row.path.trim(), text: row.value }));
     if (await decide(live, review, "amend", whole ? { plan: text } : { set }, "Amended: review it again")) onClose();
   };
   return html`<${Modal} title=${`Amend revision ${review.revision}`} wide=${true} onClose=${onClose}><form onSubmit=${submit}>

@@ -4,8 +4,8 @@ import { Txt } from "./parts.js";
 import { pretty } from "../text.js";
 import { byStep } from "../diff.js";
 
-const MARKS = { added: "+", removed: "−", changed: "~", entries: "~", renamed: "›" };
-const WORDS = { added: "added", removed: "removed", changed: "changed", entries: "changed", renamed: "renamed" };
+const MARKS = { added: "+", removed: "−", changed: "~", entries: "~", renamed: "›", order: "!", hold: "!" };
+const WORDS = { added: "added", removed: "removed", changed: "changed", entries: "changed", renamed: "renamed", order: "leads to", hold: "leads to" };
 
 export function Changes({ changes }) {
   if (!changes.length) return html`<p class="muted">They mean the same.</p>`;
@@ -17,6 +17,7 @@ export function Changes({ changes }) {
 function Sides({ change }) {
   const one = (tone, value) => html`<pre class="side-${tone}"><span class="visually-hidden">${tone === "old" ? "before" : "after"}: </span><${Txt} v=${pretty(value)} /></pre>`;
   if (change.kind === "entries") return html`${change.removed?.map((each) => one("old", each))}${change.added?.map((each) => one("new", each))}`;
+  if (change.text !== undefined) return html` <span><${Txt} v=${change.text} /></span>`;
   if (change.kind === "renamed") return html` <span>is now <code><${Txt} v=${change.new} /></code></span>`;
   return html`${change.kind !== "added" && one("old", change.old)}${change.kind !== "removed" && one("new", change.new)}`;
 }
