@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leadhand.cli.console import Console
     from leadhand.core.plan import Doc
 
-COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan"}
+COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
 
 
 def print_review(console: Console, doc: Doc) -> None:
