@@ -764,6 +764,16 @@ BAD = {
         "I21",
         lambda: Log(A, probe=True).add(ev.ProbeStarted("a", 0, 9, 99 * SECOND)),
     ),
+    "a protected change, asked about as any failure": (
+        "I53",
+        lambda: (
+            Log(A)
+            .start("a")
+            .fail("a", kind="policy", change={"commit": "c", "digest": "d"})
+            .decide("a", "ask", kind="policy")
+            .question("a")
+        ),
+    ),
     # Time.
     "clock": ("I40", lambda: Log(A).start("a").add(ev.RunPaused("me"), later=-5)),
     "early timeout": ("I40", lambda: Log(A).start("a").lose("a", kind="timeout")),

@@ -541,6 +541,12 @@ LEDGER = [
         "revision 1 allowed by ann: fine",
     ),
     (ev.ChangesRequested(1, "h", "ann", "less"), "ann asks for changes of revision 1: less"),
+    (
+        ev.ChangeApproved(
+            question="q1", step="a", commit="c" * 40, digest="d", actor="ann", reason="fine"
+        ),
+        "a: change cccccccccccc approved by ann: fine",
+    ),
     (ev.StepsHeld(["a", "b"], "wait", "ann", "q1"), "held by ann: a, b: wait"),
     (ev.StepsReleased(["a"], "ann"), "released by ann: a"),
     (ev.WorkersChanged([WorkerSpec(name="w")]), "workers have changed: w"),

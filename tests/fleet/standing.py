@@ -30,6 +30,9 @@ if trick == "red":
 elif trick == "guarded":
     pathlib.Path("guarded").mkdir(exist_ok=True)
     pathlib.Path(f"guarded/{task}.py").write_text(f"attempt = {attempt}\\n")
+elif trick == "append":
+    with pathlib.Path(f"guarded/{task}.py").open("a") as file:
+        file.write(f"attempt = {attempt}\\n")
 else:
     pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
 print("token=abc123secret456 and done")

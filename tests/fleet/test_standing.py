@@ -4,12 +4,17 @@ import asyncio
 import json
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from leadhand.app.fleet_evidence import Evidence
 from leadhand.core import control
+from leadhand.core.policy import Policy, Rule
+from leadhand.core.views import inbox_row
+from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.fleet import journal, transcripts
+from leadhand.fleet.changes import Change, Landed
 from leadhand.fleet.coder.base import CoderEvent, CoderResult
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.reviewing import TooLarge, opinion, patch_of
@@ -27,13 +32,22 @@ async def settled(fleet):
         await fleet.idle()
 
 
-async def answer(fleet, ident, choice, text=""):
+async def answer(fleet, ident, choice, text="", *, actor="ann", shown=None):
     run = fleet._runs[ident]
     (question,) = run.state.questions.values()
     said = {"text": text} if text else {}
+    if choice == "approve":
+        said["approval"] = {"shown": row(fleet, ident)["commit"] if shown is None else shown}
     await run.said(
-        lambda state, now: control.answer(state, question.id, choice, "ann", now, **said)
+        lambda state, now: control.answer(state, question.id, choice, actor, now, **said)
     )
+
+
+def row(fleet, ident):
+    """The one thing that waits, as page, terminal and API show it."""
+    state = fleet._runs[ident].state
+    (question,) = state.questions
+    return inbox_row(state, question)
 
 
 # --- the journal and the transcripts ---
@@ -200,32 +214,168 @@ def test_a_new_day_has_a_full_purse():
 # --- what is protected ---
 
 
-async def test_a_person_lets_exactly_the_change_pass_that_they_saw(tmp_path, user):
-    tricks = '{"a": ["guarded", "guarded"]}'
-    async with standing(tmp_path, user, tricks, protected=("guarded/**",))() as fleet:
+async def commit_on_main(fleet, files):
+    """Somebody else's change lands, as a person's own commits do."""
+    hub = fleet.shop.hub
+    index = hub.path / "index-of-the-test"
+    await hub.git("read-tree", hub.main(), index=index)
+    for name, text in files.items():
+        blob = (await hub.git("hash-object", "-w", "--stdin", stdin=text.encode())).text
+        await hub.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", index=index)
+    tree = (await hub.git("write-tree", index=index)).text
+    head = await hub.commit(tree, (hub.main(),), "other", {})
+    change = Change(run="r", task=head[:9], attempt=1, base=hub.main(), head=head, goal="other")
+    landed = await fleet.shop.conductor.land(replace(change, joins=True))
+    assert isinstance(landed, Landed)
+
+
+GUARDED = {"protected": ("guarded/**",)}
+
+
+async def test_a_protected_change_is_a_question_of_its_own_with_its_diff(tmp_path, user):
+    async with standing(tmp_path, user, '{"a": ["guarded"]}', **GUARDED)() as fleet:
         ident = fleet.submit(epic(tmp_path, "first", "a"))
         await settled(fleet)
-        assert fleet.questions(ident) == ["a"]
+        asked = row(fleet, ident)
+        assert (asked["kind"], asked["choices"]) == (
+            "protected_change",
+            ["approve", "send_back", "drop"],
+        )
+        assert "+attempt = 1" in asked["diff"]
+        assert asked["paths"] == ["guarded/a.py"]
+        assert asked["commit"][:12] in asked["text"]
+        assert "retry" not in asked["text"].lower()
+        for choice, text, wrong in (
+            ("retry", "", UsageError),
+            ("skip", "", UsageError),
+            ("send_back", " ", UsageError),
+        ):
+            with pytest.raises(wrong):
+                await answer(fleet, ident, choice, text)
+        with pytest.raises(UsageError, match="which commit"):
+            await answer(fleet, ident, "approve", shown="")
+        with pytest.raises(Conflict, match="not what was approved"):
+            await answer(fleet, ident, "approve", shown="0" * 40)
+        for nobody in ("policy", "nobody", ""):
+            with pytest.raises(NotAllowed):
+                await answer(fleet, ident, "approve", actor=nobody)
         assert not fleet.shop.hub.landed(ident, "a")
-        await answer(fleet, ident, "retry")
+
+
+async def test_a_person_approves_exactly_the_change_that_they_saw(tmp_path, user):
+    tricks = '{"a": ["guarded", "guarded"]}'
+    async with standing(tmp_path, user, tricks, **GUARDED)() as fleet:
+        ident = fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+        await answer(fleet, ident, "approve", "looks right")
         await settled(fleet)
         sha = fleet.shop.hub.landed(ident, "a")
         assert sha
-        git = fleet.shop.hub.git.folder
-    assert len(noted(tmp_path, "agent")) == 1, "nobody did it again"
+        git, log = fleet.shop.hub.git.folder, fleet._runs[ident].state
+        assert [each["by"] for each in log.answers] == [["ann"]]
+    assert len(noted(tmp_path, "agent")) == 1, "the agent is not sent again"
     assert run_git(git, "show", f"{sha}:guarded/a.py") == "attempt = 1"
+    assert "Leadhand-Approved-by: ann" in run_git(git, "show", "-s", "--format=%B", sha)
 
 
-async def test_with_words_it_is_done_again_and_must_be_seen_again(tmp_path, user):
+async def test_a_change_that_is_sent_back_is_done_again_and_must_be_seen_again(tmp_path, user):
     tricks = '{"a": ["guarded", "guarded"]}'
-    async with standing(tmp_path, user, tricks, protected=("guarded/**",))() as fleet:
+    async with standing(tmp_path, user, tricks, **GUARDED)() as fleet:
         ident = fleet.submit(epic(tmp_path, "first", "a"))
         await settled(fleet)
-        await answer(fleet, ident, "retry", "not like this")
+        first = row(fleet, ident)["commit"]
+        await answer(fleet, ident, "send_back", "not like this")
         await settled(fleet)
         assert len(noted(tmp_path, "agent")) == 2
-        assert fleet.questions(ident) == ["a"]
+        assert row(fleet, ident)["commit"] != first
+        with pytest.raises(Conflict, match="not what was approved"):
+            await answer(fleet, ident, "approve", shown=first)
         assert not fleet.shop.hub.landed(ident, "a")
+        context = fleet._runs[ident].state.answers[-1]
+        assert (context["choice"], context["text"]) == ("send_back", "not like this")
+
+
+async def test_a_change_that_is_dropped_does_not_land_and_the_others_do(tmp_path, user):
+    async with standing(tmp_path, user, '{"a": ["guarded"]}', **GUARDED)() as fleet:
+        ident = fleet.submit(epic(tmp_path, "first", "a", "b"))
+        await settled(fleet)
+        await answer(fleet, ident, "drop", "we do not want it")
+        await settled(fleet)
+        assert not fleet.shop.hub.landed(ident, "a")
+        assert fleet.shop.hub.landed(ident, "b")
+        assert fleet._runs[ident].state.steps["a"].status == "skipped"
+
+
+async def test_two_people_where_the_rule_says_two(tmp_path, user):
+    two = Policy(
+        backoff_s=0.01, jitter=0.0, rules=(Rule(effects=("protected_change",), then="two"),)
+    )
+    opened = standing(tmp_path, user, '{"a": ["guarded"]}', policy=two, **GUARDED)
+    async with opened() as fleet:
+        ident = fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+        assert row(fleet, ident)["people"] == 2
+        await answer(fleet, ident, "approve")
+        await settled(fleet)
+        assert row(fleet, ident)["approved_by"] == ["ann"]
+        for same in ("ann", "Ann"):
+            with pytest.raises(Conflict, match="different people"):
+                await answer(fleet, ident, "approve", actor=same)
+        assert not fleet.shop.hub.landed(ident, "a")
+        await answer(fleet, ident, "approve", actor="ben")
+        await settled(fleet)
+        assert fleet.shop.hub.landed(ident, "a")
+
+
+async def test_an_approval_does_not_carry_over_to_another_difference(tmp_path, user):
+    """Main moves between the look and the answer: what would land now is not what was seen."""
+    async with standing(tmp_path, user, '{"a": ["guarded"]}', **GUARDED)() as fleet:
+        hub = fleet.shop.hub
+        ident = fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+        seen = row(fleet, ident)
+        await commit_on_main(fleet, {"guarded/a.py": "attempt = 1\n", "guarded/x": "x\n"})
+        await commit_on_main(fleet, {"guarded/a.py": "somebody = 'else'\nattempt = 0\n"})
+        await answer(fleet, ident, "approve", shown=seen["commit"])
+        await settled(fleet)
+        kept = run_git(hub.git.folder, "show", f"{hub.main()}:guarded/a.py")
+        assert kept.startswith("somebody = 'else'"), "in conflict: back to the agent"
+
+
+async def test_main_that_moves_elsewhere_leaves_an_approval_as_it_is(tmp_path, user):
+    async with standing(tmp_path, user, '{"a": ["guarded"]}', **GUARDED)() as fleet:
+        hub = fleet.shop.hub
+        ident = fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+        await commit_on_main(fleet, {"elsewhere": "x\n"})
+        await answer(fleet, ident, "approve")
+        await settled(fleet)
+        assert hub.landed(ident, "a")
+
+
+async def test_the_same_lines_on_another_file_are_shown_again(tmp_path, user):
+    tricks = json.dumps({"a": ["append"] * 3})
+    (user / "guarded").mkdir()
+    (user / "guarded" / "a.py").write_text("".join(f"line{n} = {n}\n" for n in range(40)))
+    commit_all(user, "more")
+    async with standing(tmp_path, user, tricks, **GUARDED)() as fleet:
+        hub = fleet.shop.hub
+        ident = fleet.submit(epic(tmp_path, "first", "a"))
+        await settled(fleet)
+        seen = row(fleet, ident)
+        changed = "first = 1\n" + (user / "guarded" / "a.py").read_text()
+        await commit_on_main(fleet, {"guarded/a.py": changed})
+        await answer(fleet, ident, "approve")
+        await settled(fleet)
+        again = row(fleet, ident)
+        assert again["commit"] != seen["commit"]
+        assert "not what would land now" in again["text"]
+        assert not hub.landed(ident, "a")
+        await answer(fleet, ident, "approve")
+        await settled(fleet)
+        sha = hub.landed(ident, "a")
+        assert run_git(hub.git.folder, "show", f"{sha}:guarded/a.py").startswith("first = 1")
+    assert len(noted(tmp_path, "agent")) == 1
 
 
 @pytest.mark.parametrize(

@@ -180,3 +180,35 @@ def test_a_viewer_sees_all_and_can_do_nothing(pages, served, tmp_path):
     expect(page.locator(".drawer .attempt")).to_be_visible()
     for name in ("Pause", "Cancel", "Retry", "Hold", "Skip"):
         expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
+
+
+def test_a_protected_change_is_read_and_approved_with_a_second_look(pages, served):
+    """The diff is there, in monospace; no button lands it by one click."""
+    from tests.support.protected import COMMIT, STEP, WORKER
+
+    with (served.folder / "workers.py").open("a") as file:
+        file.write("\nfrom leadhand import Context\n" + WORKER)
+    served.stop()
+    served.start()
+    page = enter(pages, served)
+    run = served.call("POST", "/runs", {"plan": {"goal": "scale", "steps": [STEP]}})["run"]
+    asked = page.locator(".ask")
+    expect(asked).to_contain_text("Protected change")
+    expect(asked.locator(".diff-added")).to_have_text(re.compile(r"\+replicas: 0"))
+    expect(asked.locator(".diff-removed")).to_have_text(re.compile("-replicas: 3"))
+    assert "mono" in asked.locator(".diff pre").evaluate("e => getComputedStyle(e).fontFamily")
+    assert asked.locator("button.primary").count() == 0
+    looked_at(page, "protected-change")
+    asked.get_by_role("button", name="Approve this change").click()
+    dialog = page.locator("dialog")
+    expect(dialog).to_contain_text(COMMIT[:12])
+    dialog.get_by_role("button", name="Not now").click()
+    assert served.call("GET", f"/runs/{run}")["status"] == "waiting"
+    asked.get_by_role("button", name="Send back").click()
+    dialog.get_by_role("button", name="Send back").click()
+    assert dialog.is_visible(), "a comment must be given"
+    dialog.get_by_role("button", name="Not now").click()
+    asked.get_by_role("button", name="Approve this change").click()
+    dialog.get_by_role("button", name="Approve this change").click()
+    expect(page.get_by_text("Nothing needs you")).to_be_visible()
+    served.until(run, "succeeded")

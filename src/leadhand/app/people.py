@@ -114,8 +114,9 @@ class People(House):
 
         `shown` is how the `binding` of `review()` begins that the person saw, 12 digits or more.
         Something else that waits by now is then not approved; and only with it do claims of steps
-        beyond their workers count. `question` is an id as `Outcome.waiting_for` has it, RUN/ID,
-        or the ID alone.
+        beyond their workers count. Of a protected change it is how the `commit` begins that was
+        shown, and must be given to approve it. `question` is an id as `Outcome.waiting_for` has
+        it, RUN/ID, or the ID alone.
         """
         question = question.removeprefix(f"{run_id}/")
         async with self.hosting() as host:

@@ -29,6 +29,7 @@ from leadhand.core.approval import (
     signed_text,
 )
 from leadhand.core.catalog import Catalog
+from leadhand.core.protected_change import to_sign
 from leadhand.core.revisions import head_of
 from leadhand.core.wording import listed
 from leadhand.errors import LeadhandError, UsageError
@@ -142,13 +143,17 @@ class Signatures:
                 case ev.StepsReleased() if started is not None and _signs_releases(started):
                     what = f"{event.actor}'s release of {listed(event.steps)}"
                     wrong = [self._signature(started, event, what, held.words(event))]
+                case ev.ChangeApproved() if started is not None:
+                    what = f"{event.actor}'s approval of change {event.commit[:12]}"
+                    words = to_sign(started.run, event)
+                    wrong = [self._signature(started, event, what, words)]
             found += [Problem(run, seq, RULE, each) for each in wrong if each]
         return found
 
     def _signature(
         self,
         started: ev.RunStarted,
-        event: ev.ApprovalGiven | ev.StepsReleased,
+        event: ev.ApprovalGiven | ev.StepsReleased | ev.ChangeApproved,
         what: str,
         words: bytes,
     ) -> str:
@@ -156,8 +161,8 @@ class Signatures:
         key = approvers.get(actor) if approvers else self.known.get(actor)
         if approvers and key is None:
             # Of an approval that is a rule of its own.
-            released = isinstance(event, ev.StepsReleased)
-            return f"{what}: {actor} is not among those who may approve" if released else ""
+            own = not isinstance(event, ev.ApprovalGiven)
+            return f"{what}: {actor} is not among those who may approve" if own else ""
         if not event.signature:
             self.unsigned += not approvers
             return f"{what} is not signed" if approvers else ""

@@ -263,6 +263,9 @@ def _permission(at: int, event: ev.Event, asked: dict[str, str]) -> Permission |
             return Permission(at, ", ".join(event.steps), "held", event.actor, event.reason)
         case ev.StepsReleased():
             return Permission(at, ", ".join(event.steps), "released", event.actor, event.reason)
+        case ev.ChangeApproved():
+            what = f"change {event.commit[:12]} of step {event.step}"
+            return Permission(at, what, "approved", event.actor, event.reason)
         case ev.RedoRequested():
             return Permission(at, f"step {event.step}", "redo", event.actor, event.reason)
         case ev.QuestionAnswered() if event.id in asked:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.app.documents import inbox_rows
+from leadhand.cli.changes import print_change, ways
 from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
@@ -16,6 +17,7 @@ from leadhand.cli.outcome import answer_line, still_needs
 from leadhand.cli.text import clean, clean_lines, hanging, moment
 from leadhand.codec.documents import read_value
 from leadhand.core.moments import iso
+from leadhand.core.protected_change import KIND as PROTECTED
 from leadhand.errors import StoreError, UsageError
 from leadhand.stores.places import there
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 
     from leadhand.app.reader import Reader
     from leadhand.core.plan import Doc
+
+
+INBOX_LINES = 200
+"""How much of a diff the inbox prints; `leadhand answer` prints all of it."""
 
 
 @command("inbox", "leadhand inbox")
@@ -54,6 +60,11 @@ def inbox(console: Console, store: str | None) -> int:
         if row["kind"] == "review":
             way = console.command(f"review {row['run']}")
             console.out(f"    see all of it: {way}")
+        if row["kind"] == PROTECTED:
+            print_change(console, row, INBOX_LINES, data=True)
+            for line in ways(console, row):
+                console.out(f"    {line}")
+            continue
         console.out(f"    {answer_line(console, row['id'], row['choices'], words=row['words'])}")
     return 0
 
@@ -67,6 +78,7 @@ def _left_out(console: Console) -> Callable[[StoreError], None]:
 @click.argument("choice", required=False)
 @click.option("--text", default="", help="An answer in words, or why.")
 @click.option("--data", help="An answer as JSON.")
+@click.option("--commit", default="", help="Of a protected change: the commit that you saw.")
 @store_option
 def answer(
     console: Console,
@@ -74,17 +86,21 @@ def answer(
     choice: str | None,
     text: str,
     data: str | None,
+    commit: str,
     store: str | None,
 ) -> int:
     """Answer a question or a review.
 
     ID is RUN/QUESTION as `leadhand inbox` prints it; the run may be shortened, or left out
-    when only one question has that name. On a terminal the choices are asked for.
+    when only one question has that name. On a terminal the choices are asked for. A protected
+    change is shown with its diff, and approved by its commit.
     """
     settings = settings_of(store)
     with reading(settings) as reader:
         row = find(inbox_rows(reader, _left_out(console)), reader, ident)
         state = reader.state(row["run"])
+    if row["kind"] == PROTECTED:
+        choice, text, commit = _about_change(console, row, choice, text, commit)
     chosen = _choice(console, row, choice, said=bool(text or data))
     if not row["choices"] and chosen:
         chosen, text = "", text or chosen  # a question without choices is answered in words
@@ -97,13 +113,21 @@ def answer(
         if row["kind"] == "review":
             say_not_shown(console, state)
         details["approval"] = approval_words(settings, state, question=details["id"], choice=chosen)
+    if (row["kind"], chosen) == (PROTECTED, "approve"):
+        from leadhand.cli.review import approval_words
+
+        more = {"question": details["id"], "choice": chosen, "shown": commit}
+        details["approval"] = approval_words(settings, state, **more)
     run, answered = say(settings, row["run"], "answer", **details)
     if console.json:
         console.document({"id": row["id"], "choice": chosen, **answered, "run": run})
         return 0
     console.say(f"answered {row['id']}: {clean(chosen or text or data)}")
     with reading(settings) as reader:
-        waits = still_needs(reader.state(run)) if row["kind"] == "review" else ""
+        now = reader.state(run)
+        waits = still_needs(now) if row["kind"] == "review" else ""
+        if row["kind"] == PROTECTED and details["id"] in now.questions:
+            waits = "another person must approve it too"
     if waits:
         console.say(f"It still waits: {waits}")
     elif not answered["hosted"]:
@@ -111,6 +135,34 @@ def answer(
         what = "End it" if (row["kind"], chosen) == ("review", "reject") else "Go on"
         console.say(f"Nothing hosts this run. {what} with: {way}")
     return 0
+
+
+def _about_change(
+    console: Console, row: Doc, choice: str | None, text: str, commit: str
+) -> tuple[str | None, str, str]:
+    """Show a protected change and ask about it on a terminal; else take what was said.
+
+    Return the choice, the words, and the commit that was seen. Raise `UsageError` for an approval
+    that names no commit and was not asked about.
+    """
+    if not console.can_prompt:
+        if choice == "approve" and not commit:
+            raise UsageError(
+                f"an approval names the commit that you saw. Fix: {ways(console, row)[0]}"
+            )
+        return choice, text, commit
+    if choice is None or (choice == "approve" and not commit):
+        console.say(clean_lines(row["text"]))
+        print_change(console, row)
+    if choice is None:
+        choice = str(click.prompt("Your answer", type=click.Choice(row["choices"]), err=True))
+    if choice == "send_back" and not text:
+        text = str(click.prompt("What is to be different", err=True))
+    if choice == "approve" and not commit:
+        if not click.confirm(f"Approve exactly commit {row['commit'][:12]}?", err=True):
+            raise UsageError("nothing was approved")
+        commit = row["commit"]
+    return choice, text, commit
 
 
 def find(rows: list[Doc], reader: Reader, ident: str) -> Doc:

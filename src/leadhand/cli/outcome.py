@@ -8,13 +8,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.documents import timed_outcome, wants_words
+from leadhand.cli.changes import print_change, ways
 from leadhand.cli.rows import header, planned_s, rows, title
 from leadhand.cli.text import clean, count, gist, hanging, table
 from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
 from leadhand.core.graph import dependencies
+from leadhand.core.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
-from leadhand.core.views import ENDED, dropped_rows, exit_code, run_status
+from leadhand.core.views import ENDED, dropped_rows, exit_code, inbox_row, run_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 LISTED_MAX = 10
 ROWS_MAX = 200
+CHANGE_LINES = 60
+"""How much of the diff of a protected change is shown here; `leadhand answer` shows all."""
 COLOURS = {"succeeded": "green", "failed": "red", "rejected": "red", "waiting": "yellow"}
 NO_HOST = " (no host)"
 
@@ -113,6 +117,12 @@ def print_question(console: Console, state: State, question: Question) -> None:
         if told:
             console.say(f"    {told}")
         console.say(f"    see all of it: {console.command(f'review {state.run}')}")
+    if question.kind == PROTECTED:
+        row = inbox_row(state, question.id)
+        print_change(console, row, CHANGE_LINES)
+        for line in ways(console, row):
+            console.say(f"    {line}")
+        return
     console.say(f"    {answer_line(console, ident, question.choices, words=words)}")
 
 

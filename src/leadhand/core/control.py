@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leadhand.core import events as ev
-from leadhand.core import holds, reviewing
+from leadhand.core import holds, protected_change, reviewing
 from leadhand.core.answers import answer_events
 from leadhand.core.effects import Effect, StopAttempt
 from leadhand.core.evolve_people import REDOABLE, REOPENS_SINCE
@@ -97,6 +97,9 @@ def answer(
     more = _words(approval)
     if question.kind == "review":
         return _review(state, question, choice, actor, text, now, more)
+    if question.kind == protected_change.KIND:
+        said = protected_change.answered(state, question, choice, actor, text, more)
+        return Move(said, [])
     if choice == "give" and not text and data is None:
         raise UsageError("say what you give: with --data as JSON, or with --text in words")
     if choice == "give" and question.facts:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leadhand.core import events as ev
-from leadhand.core import recovery
+from leadhand.core import protected_change, recovery
 from leadhand.core.breaker import left_alone
 from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds
@@ -126,13 +126,18 @@ def _recover(state: State, now: Now) -> Move:
             replans = state.started is not None and state.started.replans
             back = can_roll_back(state)
             text, choices = question_text(step, choice.reason, replans=replans, rollback=back)
+            kind, people = "unseen" if failure.get("effect") == "unknown" else "failure", 1
+            if failure.get("change"):
+                kind = protected_change.KIND
+                text, choices, people = protected_change.asked(state, step)
             asked = ev.QuestionAsked(
                 id=f"q{state.asked + 1}",
-                kind="unseen" if failure.get("effect") == "unknown" else "failure",
+                kind=kind,
                 text=text,
                 choices=choices,
                 step=step.id,
                 attempt=step.attempts,
+                people=people,
             )
             return Move([decided, asked], [Notify("waiting", text)])
         case _:

@@ -132,6 +132,22 @@ class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
     until: int = 0
     facts: list[str] = []
     """What a person is asked to give."""
+    people: int = 1
+    """How many different people must approve, where that is asked for."""
+
+
+class ChangeApproved(Event, frozen=True, tag=True, kw_only=True):
+    """A person approved one change of something protected: this commit, with this content."""
+
+    question: str
+    step: str
+    commit: str
+    digest: str
+    actor: str
+    reason: str = ""
+    key: str = ""
+    signature: str = ""
+    """By an approver, where there are any: see `core/protected_change.py`."""
 
 
 class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):
@@ -182,6 +198,7 @@ REVIEW_EVENTS: tuple[type[Event], ...] = (
     RevisionRejected,
     ChangesRequested,
     QuestionAsked,
+    ChangeApproved,
     QuestionAnswered,
     StepsHeld,
     StepsReleased,

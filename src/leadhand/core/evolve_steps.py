@@ -378,6 +378,7 @@ def _question_asked(state: State, event: ev.QuestionAsked, at: int) -> None:
         default=event.default,
         until=event.until,
         facts=event.facts,
+        people=event.people,
     )
     if event.until:
         state.add_timer(event.until, "question", event.id, 0)
@@ -385,6 +386,14 @@ def _question_asked(state: State, event: ev.QuestionAsked, at: int) -> None:
         step.status = "asking"
         step.ticket = 0
         step.question = event.id
+
+
+def _change_approved(state: State, event: ev.ChangeApproved, _at: int) -> None:
+    question = state.questions.get(event.question)
+    if question is None or question.step != event.step:
+        raise IllegalEvent(f"question {event.question} is not open about {event.step}")
+    given = {"actor": event.actor, "key": event.key, "commit": event.commit}
+    question.approvals = [*question.approvals, given]
 
 
 def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> None:
@@ -401,6 +410,7 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
             "actor": event.actor,
             "facts": list(question.facts) if event.choice == "give" else [],
             "at": at,
+            **_approved(question),
         }
     )
     if question.kind == "planner":
@@ -413,7 +423,7 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
     step.question = ""
     if question.kind == "task":
         _task_answered(state, step, event)
-    elif event.choice == "retry":
+    elif event.choice in ("retry", "approve", "send_back"):
         step.tries = None
         step.forgiven = len(step.failures)
         make_ready(state, step)
@@ -424,6 +434,12 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
     elif event.choice == "done":
         step.data = event.data
         succeed(state, step, at)
+
+
+def _approved(question: Question) -> dict[str, Any]:
+    """What people approved with an answer: the commit, and who."""
+    given = question.approvals
+    return {"commit": given[0]["commit"], "by": [each["actor"] for each in given]} if given else {}
 
 
 def _planner_told(state: State, event: ev.QuestionAnswered) -> None:
@@ -460,5 +476,6 @@ STEP_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     ev.StepSkipped: _step_skipped,
     ev.StepCancelled: _step_cancelled,
     ev.QuestionAsked: _question_asked,
+    ev.ChangeApproved: _change_approved,
     ev.QuestionAnswered: _question_answered,
 }

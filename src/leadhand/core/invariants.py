@@ -65,6 +65,8 @@ RULES: dict[str, str] = {
     "given up by name with a reason; and no question is open",
     "L15": "a person's word counts: facts that were given as asked, and questions that are open",
     "I52": "a planner that waits is asked again only when something has changed",
+    "I53": "a protected change goes on only when as many people as must approved that very commit, "
+    "and goes back only with a comment",
     "form": "an event makes sense at all",
 }
 

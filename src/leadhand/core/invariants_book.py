@@ -178,6 +178,8 @@ class Book:
         """Facts that are true, with when they became so."""
         self.questions: dict[str, QuestionAsked] = {}
         self.asked: set[str] = set()
+        self.allowed: dict[str, set[str]] = {}
+        """By question about a change: who approved it."""
         self.said: dict[str, str] = {}
         """A person's word on a step that its own event must follow: skip."""
         self.expect: tuple[str, str] | None = None
@@ -188,13 +190,11 @@ class Book:
         """Whether the run was stopped to be taken back."""
         self.busy: dict[str, int] = {}
         self.held: dict[str, int] = {}
-        self.spent = 0.0
-        self.reserved = 0.0
+        self.spent = self.reserved = 0.0
         self.paused = False
         self.stopping = ""
         self.cancel_by: int | None = None
-        self.finish = False
-        self.goal_asked = False
+        self.finish = self.goal_asked = False
         self.goal_met: bool | None = None
         self.ended: int | None = None
         self.end: RunEnded | None = None

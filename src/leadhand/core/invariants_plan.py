@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DOCUMENT = "document"
 """The author of a plan that somebody wrote, and that names no planner."""
 NOBODY = "nobody"
+PROTECTED = "protected_change"
 """Who answers when a question's time is up."""
 
 
@@ -441,7 +442,25 @@ def _question_asked(book: Book, event: ev.QuestionAsked) -> None:
             book.wrong("I21", f"a person was asked to do {event.step}, which is not theirs now")
     elif step.status != "asking":
         book.wrong("I21", f"a person was asked about {event.step} without a decision to ask")
+    if (event.kind == PROTECTED) != bool(step.failure.get("change")) and event.kind != "task":
+        book.wrong("I53", f"question {event.id} about a protected change of {event.step}, or not")
     step.status = "asked"
+
+
+def _change_approved(book: Book, event: ev.ChangeApproved) -> None:
+    """One person's approval: of the open question, of the very change, once for each person."""
+    question = book.questions.get(event.question)
+    step = book.steps.get(event.step)
+    if question is None or step is None or question.kind != PROTECTED or question.step != step.id:
+        book.wrong("I53", f"an approval of a change of {event.step} that nobody asked about")
+        return
+    change = step.failure.get("change") or {}
+    if (event.commit, event.digest) != (change.get("commit"), change.get("digest")):
+        book.wrong("I53", f"{event.actor} approved another change of {event.step} than was shown")
+    given = book.allowed.setdefault(event.question, set())
+    if event.actor.casefold() in given or event.actor in ("", NOBODY, "policy"):
+        book.wrong("I53", f"{event.actor or 'nobody'} cannot approve a change of {event.step} now")
+    given.add(event.actor.casefold())
 
 
 def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
@@ -466,6 +485,9 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
         book.idle = 0
     step = book.steps.get(ident)
     if step is None:
+        return
+    if kind == PROTECTED:
+        _change_answered(book, question, event, step)
         return
     match event.choice:
         case "done" if kind == "task":
@@ -493,6 +515,23 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
             book.expect, book.back_wanted = ("StopDecided", ""), event.choice == "rollback"
 
 
+def _change_answered(
+    book: Book, question: ev.QuestionAsked, event: ev.QuestionAnswered, step: Entry
+) -> None:
+    given = book.allowed.pop(question.id, set())
+    if event.choice == "approve" and len(given) < max(1, question.people):
+        book.wrong(
+            "I53", f"{len(given)} of {question.people} people approved the change of {step.id}"
+        )
+    if event.choice == "send_back" and not event.text.strip():
+        book.wrong("I53", f"the change of {step.id} was sent back without a word")
+    if event.choice == "drop":
+        book.said[step.id] = "skip"
+        book.expect = ("StepSkipped", step.id)
+        return
+    step.status, step.tries, step.until, step.restarts = "again", {}, 0, 0
+
+
 def _check_default(book: Book, question: ev.QuestionAsked, event: ev.QuestionAnswered) -> None:
     """Nobody answers only with what was said beforehand, and only when the time is up."""
     if not question.until or book.at < question.until:
@@ -518,5 +557,6 @@ PLAN_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.RevisionRejected: _revision_rejected,
     ev.RevisionApproved: _revision_approved,
     ev.QuestionAsked: _question_asked,
+    ev.ChangeApproved: _change_approved,
     ev.QuestionAnswered: _question_answered,
 }

@@ -214,6 +214,9 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.RunReopened: lambda e: f"the run is reopened by {e.actor}{_because(e.reason)}",
     ev.RevisionRejected: _rejected,
     ev.QuestionAsked: lambda e: f"question {e.id}: {e.text} [{' / '.join(e.choices)}]",
+    ev.ChangeApproved: lambda e: (
+        f"{e.step}: change {e.commit[:12]} approved by {e.actor}{_because(e.reason)}"
+    ),
     ev.QuestionAnswered: lambda e: (
         f"question {e.id} answered by {e.actor}: {e.choice}{_because(e.text)}"
     ),

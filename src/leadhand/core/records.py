@@ -110,6 +110,10 @@ class Question(msgspec.Struct):
     until: int = 0
     facts: list[str] = []
     """What a person is asked to give."""
+    people: int = 1
+    """How many different people must approve, where that is asked for."""
+    approvals: list[dict[str, str]] = []
+    """Who has approved a change so far: actor, key, commit."""
 
 
 class Cut(msgspec.Struct):

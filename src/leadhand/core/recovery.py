@@ -110,6 +110,8 @@ def choose(state: State, step: StepState) -> Recovery:
     message = str(failure.get("message", "")) or kind
     if state.stopping is not None:
         return Recovery("abandon", f"{message}; the run is stopping ({state.stopping.reason})")
+    if failure.get("change"):
+        return Recovery("ask", f"{message}; a person must approve the change")
     offer = state.catalog.offer(step.worker, step.action)
     repeatable = idempotent(step, offer)
     if failure.get("effect") == "unknown" and not repeatable:

@@ -31,6 +31,8 @@ class Failure:
     effect: Effect = "none"
     retry_after_s: float | None = None
     details: Json = None
+    change: Doc | None = None
+    """A change that a person must approve before it counts: see `core/protected_change.py`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from leadhand.core.durations import text as duration
 from leadhand.core.facts import wanted_values
 from leadhand.core.hashing import canonical
 from leadhand.core.plan import Goal
+from leadhand.core.protected_change import KIND, change_of
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommendation, StepView
 from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE
 
@@ -123,6 +124,7 @@ def failure_of(doc: Doc | None) -> Failure | None:
         effect=doc.get("effect", "none"),
         retry_after_s=doc.get("retry_after"),
         details=doc.get("details"),
+        change=doc.get("change"),
     )
 
 
@@ -403,6 +405,18 @@ def inbox_row(state: State, ident: str) -> Doc:
         "text": question.text,
         "choices": list(question.choices),
         "since": question.at,
+        **(_change_row(state, question) if question.kind == KIND else {}),
+    }
+
+
+def _change_row(state: State, question: Question) -> Doc:
+    """What a person reads of a change that waits for approval."""
+    change = change_of(state, question)
+    return {
+        **{name: change.get(name, "") for name in ("commit", "base", "digest", "diff")},
+        "paths": list(change.get("paths", ())),
+        "people": question.people,
+        "approved_by": [each["actor"] for each in question.approvals],
     }
 
 

@@ -11,6 +11,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Protocol
 
 from leadhand.audit.approvals import is_signed_by, words_of
+from leadhand.core import protected_change
 from leadhand.core.approval import (
     Approval,
     binding,
@@ -20,7 +21,7 @@ from leadhand.core.approval import (
     signed_text,
     was_shown,
 )
-from leadhand.core.events import ApprovalGiven, StepsReleased
+from leadhand.core.events import ApprovalGiven, ChangeApproved, StepsReleased
 from leadhand.core.holds import questions, released
 from leadhand.core.host import ApprovalUsed, refuse_used
 from leadhand.core.revisions import ORIGIN_KEYS
@@ -58,6 +59,9 @@ def refuse_unsigned(state: State, events: Sequence[Event]) -> None:
         if isinstance(event, StepsReleased) and event.steps:
             question = state.steps[event.steps[0]].held
             words = release_words(state, question, event.actor)
+            check_signature(approvers, event.actor, words, event.signature)
+        if isinstance(event, ChangeApproved):
+            words = protected_change.to_sign(state.run, event)
             check_signature(approvers, event.actor, words, event.signature)
 
 
@@ -134,6 +138,13 @@ def words_with(
 ) -> Doc | None:
     """What goes with an answer that allows something; None with any other."""
     question = state.questions.get(ident)
+    if choice == "approve" and question is not None and question.kind == protected_change.KIND:
+        change = protected_change.change_of(state, question)
+        seen: Doc = {"shown": shown} if shown else {}
+        if key is None or not change:
+            return seen
+        bound = protected_change.binding(state.run, question.id, question.step, change)
+        return seen | signed(key, signed_text(bound, actor, 0))
     if choice == "approve":
         return own_words(state, actor, now, expires=expires, key=key, shown=shown)
     if choice == "release" and key is not None and question is not None:

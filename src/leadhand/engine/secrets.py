@@ -86,8 +86,9 @@ class Secrets:
         clean: Callable[[Any], Any] = self.value
         error = report.error
         if error is not None:
-            details = _plain(error.details)
-            error = replace(error, message=clean(error.message), details=clean(details))
+            details, change = _plain(error.details), _plain(error.change)
+            message = clean(error.message)
+            error = replace(error, message=message, details=clean(details), change=clean(change))
         return replace(
             report,
             data=clean(_plain(report.data)),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Worker
 
 MESSAGE_CHARS_MAX = 4000
+CHANGE_BYTES_MAX = 1 << 20
 FINDINGS_MAX = 20
 NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -61,7 +62,27 @@ def failure_doc(failure: Failure) -> Doc:
         doc["retry_after"] = failure.retry_after_s
     if failure.details is not None:
         doc["details"] = _bounded(failure.details)
+    if failure.change is not None:
+        change = _change(failure.change)
+        if change is None:
+            doc["message"] = f"a change that cannot be shown whole: {doc['message']}"
+        else:
+            doc["change"] = change
     return doc
+
+
+def _change(change: Doc) -> Doc | None:
+    """A change that a person must approve: whole, or not at all, so that nothing of it is hidden.
+
+    Return None for one that is no document, names no commit, or is too large to be read.
+    """
+    try:
+        raw = msgspec.json.encode(plain(change, "change"))
+        doc: Doc = msgspec.json.decode(raw)
+    except (ValueError, TypeError):
+        return None
+    named = isinstance(doc, dict) and doc.get("commit") and doc.get("digest")
+    return doc if named and len(raw) <= CHANGE_BYTES_MAX else None
 
 
 def _bounded(details: Json) -> Json:

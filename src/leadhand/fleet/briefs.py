@@ -51,7 +51,15 @@ def brief_of(given: Given, context: Context, conflict: str = "", kept: str = "")
     if given.acceptance:
         lines = "\n".join(f"- {shlex.join(argv)}" for argv in given.acceptance)
         parts.append(f"# It is done when these succeed\n{lines}")
-    said = [str(answer.get("text") or answer.get("data") or "") for answer in context.answers]
+    back = [answer for answer in context.answers if answer.get("choice") == "send_back"]
+    if back:
+        words = "\n".join(f"- {answer.get('text', '')}" for answer in back)
+        parts.append(f"# A person read your change, and sent it back\n{words}")
+    said = [
+        str(answer.get("text") or answer.get("data") or "")
+        for answer in context.answers
+        if answer.get("choice") not in ("send_back", "approve")
+    ]
     if any(said):
         parts.append("# You asked, and were told\n" + "\n".join(filter(None, said)))
     if context.failures:

@@ -23,6 +23,8 @@ class Change:
     """What it may write; nothing said: anything."""
     cleared: tuple[str, ...] = ()
     """Protected paths it may write all the same."""
+    bound: str = ""
+    """What was approved of it, hashed (`reviewing.digest_of`): what lands must be the same."""
     acceptance: tuple[Command, ...] = ()
     trailers: Mapping[str, str] = field(default_factory=dict)
     author: str = ""

@@ -32,6 +32,7 @@ from leadhand.fleet.gate import Command, Verdict
 from leadhand.fleet.git import GitFailed, shown
 from leadhand.fleet.hub import Hub
 from leadhand.fleet.patterns import outside, within
+from leadhand.fleet.reviewing import digest_of
 from leadhand.fleet.train import Rules, Train
 
 __all__ = ["Change", "Checks", "Conductor", "Ejected", "Landed"]
@@ -301,6 +302,9 @@ class Conductor:
             return await self._conflict(change, onto, merged.conflicts)
         if merged.tree == await self._hub.tree(onto) and not change.joins:
             return Ejected("empty", "all of it is on main already")
+        if change.bound and await digest_of(self._hub, onto, merged.tree) != change.bound:
+            words = "it would not be the change that was approved: main has moved"
+            return Ejected("protected", words, {"onto": onto})
         trailers = {} if self.train.rules.strict else {"Leadhand-Gate": "tip"}
         if not change.joins:
             trailers |= {

@@ -7,9 +7,11 @@ is for a person.
                                                │ reject: back to its author, with the reason
                                             a person: the change is kept, and a question waits
 
-An approval is of one change, the very one that was seen. A person's is given by answering the
-question with `retry` and no words: then the kept change, and no other, goes on. With words the
-task is done again, and the words are told to the agent.
+An approval is of one change, the very one that was seen: its content is hashed (`digest_of`), and
+what lands must have the same hash, whatever main became meanwhile. A person's is the answer
+`approve` to the question of kind `protected_change`, which names the commit: then the kept change,
+and no other, goes on. With `send_back` the task is done again, and the agent is told the comment.
+Where main has moved so that the same commit is another difference, a person is asked again.
 
 A reviewer that is a coder gets the difference in a slot of its own and must end with a line that
 begins with APPROVE or REJECT. Anything else is no approval. What it leaves in its slot is nobody's.
@@ -20,25 +22,29 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadhand.core.hashing import canonical, digest
 from leadhand.fleet.coder.base import Assignment
-from leadhand.fleet.git import GitFailed, shown
+from leadhand.fleet.git import GitFailed, raw_of, shown
 from leadhand.fleet.patterns import within
 from leadhand.fleet.spending import Purse
+from leadhand.fleet.tasks import Left
 from leadhand.fleet.transcripts import Transcript, place
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from leadhand.core.plan import Doc
     from leadhand.fleet.coder.base import Coder, CoderEvent, CoderResult
     from leadhand.fleet.hub import Hub
     from leadhand.fleet.shop import Shop
     from leadhand.fleet.slots import Slot
-    from leadhand.fleet.tasks import Left
     from leadhand.ports import Context
 
 PATCH_CHARS = 60_000
 SAID_CHARS = 2_000
+MISHAPS = frozenset({"unavailable", "lost", "timeout"})
+"""Failures after which an approved change is landed as it is."""
 REVIEW = ".review"
 """What stands behind the name of the task that is reviewed."""
 _VERDICT = re.compile(r"^\W*(APPROVE|REJECT)\b", re.MULTILINE)
@@ -90,17 +96,60 @@ def touched(paths: Iterable[str], protected: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(path for path in paths if within(path, protected)))
 
 
-def approved(context: Context) -> tuple[str, str]:
-    """The change that a person has let pass, and its base; empty when there is none."""
-    last = context.failures[-1] if context.failures else None
-    details = last.details if last is not None and isinstance(last.details, dict) else {}
-    held = details.get("held")
-    if not isinstance(held, dict) or not context.answers:
-        return "", ""
-    answer = context.answers[-1]
-    if answer.get("choice") != "retry" or answer.get("text") or answer.get("data"):
-        return "", ""
-    return str(held.get("head", "")), str(held.get("base", ""))
+class Approved(NamedTuple):
+    """A change that people approved: its commit and base, its content, and who they were."""
+
+    left: Left
+    digest: str
+    by: tuple[str, ...]
+
+
+def approved(context: Context) -> Approved | None:
+    """The change that people have approved and that has not been landed since, for trouble."""
+    answer = context.answers[-1] if context.answers else {}
+    if answer.get("choice") != "approve" or not answer.get("commit"):
+        return None
+    for failure in reversed(context.failures):
+        if failure.change and failure.change.get("commit") == answer["commit"]:
+            base = str(failure.change.get("base", ""))
+            left = Left(base, str(answer["commit"]))
+            return Approved(left, str(failure.change["digest"]), tuple(answer.get("by", ())))
+        if failure.failure_class not in MISHAPS:
+            return None  # it was tried, and is not what it was: it is done again
+    return None
+
+
+async def digest_of(hub: Hub, base: str, head: str) -> str:
+    """A hash of all that differs between two commits or trees: paths, modes and blobs."""
+    rows = [
+        [raw_of(entry.path).hex(), entry.old_mode, entry.mode, entry.old_blob, entry.blob]
+        for entry in await hub.entries(base, head)
+    ]
+    return digest("leadhand change", canonical(sorted(rows)))
+
+
+async def change_of(hub: Hub, left: Left, kept: Sequence[str]) -> Doc:
+    """The change as a person sees it. Raise `TooLarge` for one that nobody could read."""
+    return {
+        "commit": left.head,
+        "base": left.base,
+        "paths": [*map(shown, kept)],
+        "diff": await patch_of(hub, left.base, left.head, kept),
+        "digest": await digest_of(hub, left.base, left.head),
+    }
+
+
+async def onto_main(hub: Hub, left: Left, message: str, author: str) -> Left:
+    """The change as it would be on main now; itself where that is the same, or in conflict."""
+    main = hub.main()
+    if left.base == main:
+        return left
+    merged = await hub.merge(main, left.head, left.base)
+    if merged.tree is None or merged.tree == await hub.tree(main):
+        return left
+    if await digest_of(hub, main, merged.tree) == await digest_of(hub, left.base, left.head):
+        return left
+    return Left(main, await hub.commit(merged.tree, (main,), message, {}, author=author))
 
 
 async def judged(

@@ -78,10 +78,15 @@ class Paid:
         self._cost += cost
 
     def failed(
-        self, kind: str, words: str, retry_after_s: float | None, details: dict[str, Any]
+        self,
+        kind: str,
+        words: str,
+        retry_after_s: float | None,
+        details: dict[str, Any],
+        change: dict[str, Any] | None = None,
     ) -> Report:
-        """Nothing of it is on main."""
-        failure = Failure(kind, scrub(words), "none", retry_after_s, details)
+        """Nothing of it is on main; `change` is what people must approve first."""
+        failure = Failure(kind, scrub(words), "none", retry_after_s, details, change)
         return Report("failed", error=failure, cost=self._cost, output=self._output)
 
     def landed(

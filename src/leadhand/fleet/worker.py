@@ -136,10 +136,9 @@ class CoderWorker:
 
     async def _attempt(self, task: Attempt, given: Given, context: Context, slot: Slot) -> Report:
         assignment = await self._assignment(task, given, context)
-        head, base = reviewing.approved(context)
-        if head:
-            paid = Paid(CoderResult(ended="result", said="a person let it pass"))
-            return await self._land(assignment, given, context, Left(base, head), paid, {})
+        if allowed := reviewing.approved(context):
+            paid = Paid(CoderResult(ended="result", said="people approved it"))
+            return await self._land(assignment, given, context, allowed.left, paid, {}, allowed)
         if done := await finished(self.shop.hub, context):
             paid = Paid(CoderResult(ended="result", said="it was done before"))
             return await self._land(assignment, given, context, done.left, paid, done.handoff)
@@ -185,10 +184,14 @@ class CoderWorker:
         left: Left,
         paid: Paid,
         handoff: dict[str, Any],
+        allowed: reviewing.Approved | None = None,
     ) -> Report:
-        """From what was left to main; what cannot be brought there now is kept for later."""
+        """From what was left to main; what cannot be brought there now is kept for later.
+
+        `allowed`: that people approved exactly this, and who.
+        """
         try:
-            return await self._bring(assignment, given, context, left, paid, handoff)
+            return await self._bring(assignment, given, context, left, paid, handoff, allowed)
         except Exception as error:  # noqa: BLE001 - whatever it is, the work is done and paid for
             words = f"it is done, and could not be tested or landed: {error}"
             kept = await put_off(self.shop.hub, assignment, left)
@@ -202,10 +205,13 @@ class CoderWorker:
         left: Left,
         paid: Paid,
         handoff: dict[str, Any],
+        allowed: reviewing.Approved | None,
     ) -> Report:
         """Gate, review of what is protected, train."""
         context.progress("gate")
         shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
+        if allowed is not None:
+            left, allowed = await self._as_approved(context, given, left, allowed)
         verdict = await self._endure(context, lambda: shop.gate.check(left.head, acceptance))
         if not verdict.ok and (asked := briefs.question_in(handoff.get("said", ""))):
             return paid.failed("needs_info", asked, None, handoff)
@@ -214,23 +220,41 @@ class CoderWorker:
             return paid.failed("criteria_unmet", words, None, handoff)
         changed = await self._endure(context, lambda: shop.hub.changed(left.base, left.head))
         kept = reviewing.touched(changed, shop.protected)
-        if kept and handoff:
+        bound = allowed.digest if allowed is not None else ""
+        if kept and not bound:
             reviewed = (assignment, context, left, kept, paid, handoff)
-            refused = await self._endure(context, lambda: self._reviewed(*reviewed))
+            refused, bound = await self._endure(context, lambda: self._reviewed(*reviewed))
             if refused is not None:
                 return refused
         context.progress("on the train")
-        change = self._change(assignment, given, left, kept)
+        by = allowed.by if allowed is not None else ()
+        change = self._change(assignment, given, left, kept, bound, by)
         outcome = await self._endure(context, lambda: shop.conductor.land(change))
+        if isinstance(outcome, Ejected) and outcome.kind == "protected" and bound:
+            now = await self._onto_main(context, given, left)
+            return await self._bring(assignment, given, context, now, paid, handoff, None)
         if isinstance(outcome, Ejected):
             words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
-            kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
             if outcome.kind == "conflict":
                 handoff["conflict"] = conflict_in(outcome, left)
+            kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
             return paid.failed(kind, words, None, handoff)
         remarks, same = briefs.remarks_in(handoff.get("said", "")), bool(assignment.session)
         files = sorted(map(shown, changed))
         return paid.landed(outcome.sha, files, verdict.flaky, remarks, same=same)
+
+    async def _as_approved(
+        self, context: Context, given: Given, left: Left, allowed: reviewing.Approved
+    ) -> tuple[Left, reviewing.Approved | None]:
+        """The change on main as it is now; the approval is gone where that is another one."""
+        now, hub = await self._onto_main(context, given, left), self.shop.hub
+        look = lambda: reviewing.digest_of(hub, now.base, now.head)  # noqa: E731
+        return now, allowed if await self._endure(context, look) == allowed.digest else None
+
+    async def _onto_main(self, context: Context, given: Given, left: Left) -> Left:
+        message, author = f"{given.goal[:72]}\n", self._author()
+        hub = self.shop.hub
+        return await self._endure(context, lambda: reviewing.onto_main(hub, left, message, author))
 
     async def _reviewed(
         self,
@@ -240,29 +264,31 @@ class CoderWorker:
         kept: tuple[str, ...],
         paid: Paid,
         handoff: dict[str, Any],
-    ) -> Report | None:
-        """None when it may land; otherwise why not, or that a person is to look at it."""
+    ) -> tuple[Report | None, str]:
+        """Why it may not land, or that people are to look at it; or what was approved, hashed."""
         shop, named = self.shop, ", ".join(map(shown, kept[:5]))
         reviewer = reviewing.other_than(shop.reviewer, self.coder)
         if reviewer is None:
+            try:
+                change = await reviewing.change_of(shop.hub, left, kept)
+            except reviewing.TooLarge as error:
+                words = f"{error}: nobody could read it. Split it"
+                return paid.failed("criteria_unmet", words, None, handoff), ""
             ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
             await shop.hub.submit(ref, left.head)
-            words = (
-                f"it passes, and touches what is protected: {named}. See it with: "
-                f"git --git-dir={shop.hub.git.folder} show {left.head[:12]}. Answer retry without "
-                "words to let exactly this land, retry with words to have it done again"
-            )
-            held = {"head": left.head, "base": left.base, "paths": [*map(shown, kept)]}
-            return paid.failed("policy", words, None, {**handoff, "held": held})
+            before = any(each.change for each in context.failures)
+            words = "It passes its acceptance and the gate."
+            words += " What was shown before is not what would land now." if before else ""
+            return paid.failed("policy", words, None, handoff, change), ""
         context.progress("under review")
         said = await reviewing.judged(shop, reviewer, assignment, left, kept)
         paid.add(said.cost)
         if said.trouble:
-            return paid.failed(said.trouble, f"no review: {said.words}", None, handoff)
+            return paid.failed(said.trouble, f"no review: {said.words}", None, handoff), ""
         if not said.approved:
             words = f"{reviewer.coder.name} does not let it pass ({named}):\n{said.words}"
-            return paid.failed("criteria_unmet", words, None, handoff)
-        return None
+            return paid.failed("criteria_unmet", words, None, handoff), ""
+        return None, await reviewing.digest_of(shop.hub, left.base, left.head)
 
     async def _assignment(self, task: Attempt, given: Given, context: Context) -> Assignment:
         """The same conversation goes on once; whoever comes after that begins anew."""
@@ -349,7 +375,13 @@ class CoderWorker:
         return ref if kept else ""
 
     def _change(
-        self, assignment: Assignment, given: Given, left: Left, cleared: tuple[str, ...]
+        self,
+        assignment: Assignment,
+        given: Given,
+        left: Left,
+        cleared: tuple[str, ...],
+        bound: str,
+        by: tuple[str, ...],
     ) -> Change:
         return Change(
             run=assignment.run,
@@ -360,6 +392,7 @@ class CoderWorker:
             goal=given.goal,
             paths=tuple(given.writes),
             cleared=cleared,
+            bound=bound,
             acceptance=tuple(map(tuple, given.acceptance)),
             author=self._author(),
             trailers={
@@ -367,6 +400,7 @@ class CoderWorker:
                 "Leadhand-Run": assignment.run,
                 "Leadhand-Attempt": str(assignment.attempt),
                 "Assisted-by": f"{self.coder.name}:{self.model or 'default'}",
+                **({"Leadhand-Approved-by": ", ".join(by)} if by else {}),
             },
         )
 

@@ -138,6 +138,9 @@ class AnswerForm(Form):
     choice: Annotated[str, StringConstraints(max_length=200)] = ""
     text: Text = ""
     data: Any = None
+    commit: Annotated[str, StringConstraints(max_length=64)] = Field(
+        default="", description="Of a protected change that is approved: the commit that was shown."
+    )
 
 
 class SaveForm(Form):

@@ -89,6 +89,15 @@ class Asked(Shape):
     text: str
     choices: list[str]
     since: str
+    commit: str | None = None
+    """Of a protected change, and so are those below: what is to be approved."""
+    base: str | None = None
+    digest: str | None = None
+    diff: str | None = None
+    paths: list[str] | None = None
+    people: int | None = None
+    """How many different people must approve it."""
+    approved_by: list[str] | None = None
 
 
 class StepRow(Shape):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from leadhand.app.documents import inbox_rows
+from leadhand.core import protected_change
 from leadhand.core.moments import iso
 from leadhand.core.words import Word
 from leadhand.engine.approvals import words_with
@@ -16,6 +17,7 @@ from leadhand.server.forms import AnswerForm
 from leadhand.server.office import of_database, office_of, person_of, seen
 from leadhand.server.problems import Refusal, missing
 from leadhand.server.routes.common import Saying, document, done, key_of, said
+from leadhand.server.rules import APPROVER, may
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -38,7 +40,10 @@ async def inbox(request: Request) -> Response:
 
 @router.post("/inbox/{run}/{question}/answer", responses=done(shapes.Done))
 async def answered(request: Request, run: str, question: str, form: AnswerForm) -> Response:
-    """Answer a question. A review is decided at the run's review, bound to what was shown."""
+    """Answer a question. A review is decided at the run's review, bound to what was shown.
+
+    A protected change is decided by approvers: `approve` names the `commit` that was shown.
+    """
     office, person = office_of(request), person_of(request)
 
     def look(desk: Desk) -> str:
@@ -51,6 +56,8 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
         raise missing(f"{question[:100]} does not wait for an answer in run {run}")
     if kind == "review":
         raise Refusal(403, "a review is decided at /runs/{run}/review, bound to what was shown")
+    if kind == protected_change.KIND and not may(person.role, APPROVER):
+        raise Refusal(403, "a protected change is decided by an approver, and you are none")
     key = key_of(person)
 
     def word(state: State, at: Now) -> Word:
@@ -61,7 +68,9 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
             "choice": form.choice,
             "text": form.text,
             "data": form.data,
-            "approval": words_with(state, question, form.choice, person.name, at, key=key),
+            "approval": words_with(
+                state, question, form.choice, person.name, at, key=key, shown=form.commit
+            ),
         }
         return Word("answer", person.name, details)
 

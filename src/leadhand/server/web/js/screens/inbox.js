@@ -6,12 +6,14 @@ import { inbox, loadRuns, may, runs } from "../store.js";
 import { attempt } from "../say.js";
 import { useKeys } from "../keys.js";
 import { Ago, Copy, Empty, Glyph, Said, Shown, Status, Title, Txt } from "../ui/parts.js";
+import { Change } from "../ui/change.js";
 import { label } from "../text.js";
 
 const KINDS = {
   review: ["Approval", "check"],
   question: ["Question", "person"],
   failure: ["Failed step", "cross"],
+  protected_change: ["Protected change", "check"],
   planner: ["Question of the planner", "person"],
   step: ["Question", "person"],
   task: ["Task", "person"],
@@ -44,6 +46,10 @@ function Ask({ row }) {
 
 /** The choices of a question as buttons; words and data go along where they help. */
 export function Answer({ row, onDone }) {
+  return row.kind === "protected_change" ? html`<${Change} row=${row} onDone=${onDone} />` : html`<${Choices} row=${row} onDone=${onDone} />`;
+}
+
+function Choices({ row, onDone }) {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState("");
   const [, question] = row.id.split("/", 2);

@@ -1,0 +1,170 @@
+"""Changes that people must approve: one question of its own kind, bound to one commit."""
+
+import msgspec
+import pytest
+
+from leadhand.core import control, protected_change
+from leadhand.core import events as ev
+from leadhand.core.invariants import check
+from leadhand.core.policy import Policy, Rule
+from leadhand.errors import Conflict, NotAllowed, UsageError
+from tests.core.driver import Drive, step
+
+COMMIT = "c" * 40
+CHANGE = {
+    "commit": COMMIT,
+    "base": "b" * 40,
+    "digest": "d" * 64,
+    "paths": ["deploy/prod.yaml"],
+    "diff": "-replicas: 3\n+replicas: 0\n",
+}
+TWO = Policy(jitter=0.0, rules=(Rule(effects=("protected_change",), then="two"),))
+SEEN = {"approval": {"shown": COMMIT}}
+
+
+def held(policy=None, *, replans=False, **more):
+    """A run whose step has made a protected change."""
+    run = Drive(step("a", **more), policy=policy or Policy(jitter=0.0), replans=replans)
+    if policy is TWO and run.state.pending:
+        run.reply("approve").reply("approve", actor="ben")
+    return run.fail("a", "policy", change=CHANGE, message="It passes.")
+
+
+def clean(run):
+    assert [str(found) for found in check(run.log)] == []
+    return run
+
+
+@pytest.mark.parametrize("replans", [False, True])
+@pytest.mark.parametrize("more", [{}, {"failure_action": "abort"}, {"failure_action": "continue"}])
+def test_it_is_always_a_persons_whatever_plan_and_planner_say(replans, more):
+    run = clean(held(replans=replans, **more))
+    (asked,) = run.state.questions.values()
+    assert (asked.kind, asked.choices) == ("protected_change", ["approve", "send_back", "drop"])
+    assert "deploy/prod.yaml" in asked.text
+    assert COMMIT[:12] in asked.text
+
+
+def test_an_approval_starts_the_step_again_and_says_what_and_who():
+    run = clean(held().reply("approve", **SEEN))
+    assert run.state.steps["a"].status == "running"
+    (answer,) = run.state.answers
+    assert (answer["commit"], answer["by"]) == (COMMIT, ["ann"])
+    given = run.last(ev.ChangeApproved)
+    assert (given.commit, given.digest, given.actor) == (COMMIT, "d" * 64, "ann")
+    clean(run.done("a"))
+    assert run.ended == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("choice", "said", "error"),
+    [
+        ("retry", {}, UsageError),
+        ("skip", {}, UsageError),
+        ("approve", {}, UsageError),
+        ("approve", {"approval": {"shown": COMMIT[:11]}}, UsageError),
+        ("approve", {"approval": {"shown": "e" * 40}}, Conflict),
+        ("approve", {**SEEN, "actor": "policy"}, NotAllowed),
+        ("send_back", {}, UsageError),
+        ("send_back", {"text": "  "}, UsageError),
+    ],
+)
+def test_nothing_else_lets_it_pass(choice, said, error):
+    run = held()
+    with pytest.raises(error):
+        run.reply(choice, **said)
+    assert run.state.steps["a"].status == "asking"
+    clean(run)
+
+
+def test_who_is_not_listed_decides_nothing():
+    run = held()
+    policy = msgspec.structs.replace(run.state.policy, approvers={"ben": "ed25519:x"})
+    run.state.policy = policy
+    for choice in ("approve", "drop"):
+        with pytest.raises(NotAllowed, match="ben"):
+            control.answer(run.state, "q1", choice, "ann", run.now, **SEEN)
+
+
+def test_it_goes_back_with_a_comment_and_is_dropped_with_a_reason():
+    back = clean(held().reply("send_back", text="keep three"))
+    assert back.state.steps["a"].status == "running"
+    dropped = clean(held().reply("drop", text="no"))
+    assert dropped.state.steps["a"].status == "skipped"
+
+
+def test_two_different_people_where_the_rule_says_so():
+    run = held(TWO)
+    (question,) = run.state.questions
+    assert run.state.questions[question].people == 2
+    run.reply("approve", **SEEN)
+    assert run.state.steps["a"].status == "asking"
+    for same in ("ann", "ANN"):
+        with pytest.raises(Conflict):
+            run.reply("approve", actor=same, **SEEN)
+    clean(run.reply("approve", actor="ben", **SEEN))
+    assert run.state.steps["a"].status == "running"
+    assert run.state.answers[-1]["by"] == ["ann", "ben"]
+
+
+def test_a_rule_may_forbid_it():
+    refuse = Policy(jitter=0.0, rules=(Rule(effects=("protected_change",), then="refuse"),))
+    run = held(refuse)
+    (asked,) = run.state.questions.values()
+    assert asked.choices == ["send_back", "drop"]
+
+
+def test_what_is_signed_names_run_question_step_commit_and_content():
+    base = ("r", "q1", "a", CHANGE)
+    seen = {protected_change.binding(*base)}
+    for other in (
+        ("s", "q1", "a", CHANGE),
+        ("r", "q2", "a", CHANGE),
+        ("r", "q1", "b", CHANGE),
+        ("r", "q1", "a", {**CHANGE, "commit": "e" * 40}),
+        ("r", "q1", "a", {**CHANGE, "digest": "e" * 64}),
+    ):
+        seen.add(protected_change.binding(*other))
+    assert len(seen) == 6
+
+
+# The independent checker.
+
+
+def tampered(run, edit):
+    """The log of a run with one event changed or taken out."""
+    found = []
+    for at, event in run.log:
+        told = edit(event)
+        found += [(at, told)] if told is not None else []
+    return [violation.rule for violation in check(found)]
+
+
+def test_the_checker_finds_what_nobody_may_do():
+    one = held().reply("approve", **SEEN)
+    without = tampered(one, lambda e: None if isinstance(e, ev.ChangeApproved) else e)
+    other = tampered(
+        one,
+        lambda e: (
+            msgspec.structs.replace(e, commit="e" * 40) if isinstance(e, ev.ChangeApproved) else e
+        ),
+    )
+    two = held(TWO).reply("approve", **SEEN).reply("approve", actor="ben", **SEEN)
+    same = tampered(
+        two,
+        lambda e: (
+            msgspec.structs.replace(e, actor="Ann") if isinstance(e, ev.ChangeApproved) else e
+        ),
+    )
+    dull = tampered(
+        one,
+        lambda e: (
+            msgspec.structs.replace(e, kind="failure") if isinstance(e, ev.QuestionAsked) else e
+        ),
+    )
+    wordless = tampered(
+        held().reply("send_back", text="x"),
+        lambda e: msgspec.structs.replace(e, text="") if isinstance(e, ev.QuestionAnswered) else e,
+    )
+    for found in (without, other, same, dull, wordless):
+        assert "I53" in found, (without, other, same, dull, wordless)
