@@ -31,7 +31,7 @@ def test_the_story_stands_above_the_picture(tmp_path):
     ]
     plan = folder.plan(*steps)
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py", "--why").out)
-    assert "✗ shake: transient → retry   (busy; try 2 of 2)" in seen
+    assert "✗ shake: transient → retry   (busy; try 2 of 2 in 1" in seen
     assert "? Step who is yours: Who is it?" in seen
     assert "yours to do; the default counts in" in seen
     assert "? nobody answered: done" in seen

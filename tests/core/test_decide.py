@@ -58,7 +58,7 @@ def test_a_run_that_was_folded_is_decided_like_one_that_was_driven():
     run = Drive(step("a", timeout=5))
     late = Now(6 * SECOND, 0)
     assert decide(fold(run.log), late).events == [
-        ev.AttemptLost("a", 1, 2, "timeout", "no report by its deadline")
+        ev.AttemptLost("a", 1, 2, "timeout", "no report within 5s, its timeout")
     ]
 
 
@@ -281,12 +281,12 @@ def test_an_attempt_is_lost_at_its_deadline_not_before():
     run.later(4.999999)
     assert run.news == []
     run.later(0.000001)
-    assert run.events[0] == ev.AttemptLost("a", 1, 2, "timeout", "no report by its deadline")
+    assert run.events[0] == ev.AttemptLost("a", 1, 2, "timeout", "no report within 5s, its timeout")
     assert run.effects[0] == StopAttempt("a", 1, 2, "timeout")
     assert run.last(ev.RecoveryDecided).strategy == "retry"
     assert run.state.steps["a"].failure == {
         "class": "timeout",
-        "message": "no report by its deadline",
+        "message": "no report within 5s, its timeout",
         "effect": "unknown",
     }
 
@@ -576,8 +576,8 @@ def test_an_unseen_outcome_is_asked_about_with_one_more_choice():
     asked = run.last(ev.QuestionAsked)
     assert (asked.kind, asked.choices) == ("unseen", ["done", "retry", "skip", "abort"])
     assert asked.text == (
-        "Step a (w): no report by its deadline; nobody saw whether it happened, so it is not "
-        "repeated unasked. Look whether it happened, then answer."
+        "Step a (w): no report within 5s, its timeout; nobody saw whether it happened, so it is "
+        "not repeated unasked. Look whether it happened, then answer."
     )
 
 
@@ -609,7 +609,7 @@ def test_the_probe_is_asked_with_the_steps_parameters():
             attempt=1,
             failure_class="timeout",
             strategy="probe",
-            reason="no report by its deadline; asking probed whether it happened",
+            reason="no report within 5s, its timeout; asking probed whether it happened",
         ),
         ev.ProbeStarted("a", 1, 3, 7 * SECOND),
     ]
@@ -1436,7 +1436,7 @@ def test_cancel_has_a_grace_and_no_more():
             attempt=1,
             failure_class="timeout",
             strategy="abandon",
-            reason="no report by its deadline; probe: the probe took too long; "
+            reason="no report within 3s, its timeout; probe: the probe took too long; "
             "the run is stopping (cancelled by ann)",
         ),
         ev.RunEnded("cancelled", "cancelled by ann", origin="person"),

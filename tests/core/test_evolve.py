@@ -738,7 +738,7 @@ def test_a_probe_that_did_not(outcome, reason, expected):
     tries = known.tries
     met = reason == "met"
     run.tell(ev.ProbeReported("a", 1, known.epoch, outcome, reason=reason, met=met))
-    message = "no report by its deadline" + (f"; probe: {reason}" if reason else "")
+    message = "no report within 5s, its timeout" + (f"; probe: {reason}" if reason else "")
     assert known.failure == {**expected, "message": message}
     assert (known.status, known.tries) == ("undecided", tries)
     assert list(run.state.undecided) == ["a"]

@@ -37,7 +37,7 @@ def test_a_long_outage_parks_where_the_row_says_so(kind):
     state, failed = undecided(step("a", failure_action="abort"), failure(kind, retry_after=HOUR))
     got = choose(state, failed)
     if kind in PARKS:
-        words = "it broke; out for 3600 s, so it is parked without using up a try"
+        words = "it broke; out for 1h, so it is parked without using up a try"
         assert got == Recovery("park", words, HOUR, "w")
     else:
         assert got.strategy == "abort"
@@ -76,7 +76,7 @@ def test_a_parked_step_waits_and_uses_up_no_try():
         run.later(1)
         assert run.running == ["a"]
     run.fail("a").later(10)
-    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 2"
+    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 2 in 1s"
     run.fail("a")
     assert run.last(ev.RecoveryDecided).strategy == "ask"
     assert run.state.steps["a"].attempts == 5

@@ -4,6 +4,7 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, WorkerSpec
+from leadhand.core.durations import text
 from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.policy import Policy
 from leadhand.core.recovery import (
@@ -366,8 +367,8 @@ def test_waits_grow_with_each_try_and_end():
         waits.append((decided.strategy, (decided.until - run.now.at) / SECOND, decided.reason))
         run.later(100)
     assert waits == [
-        ("retry", 1.0, "it broke; try 2 of 3"),
-        ("retry", 2.0, "it broke; try 3 of 3"),
+        ("retry", 1.0, "it broke; try 2 of 3 in 1s"),
+        ("retry", 2.0, "it broke; try 3 of 3 in 2s"),
         ("abort", -200.0, "it broke"),
     ]
     assert run.state.steps["a"].attempts == 3
@@ -390,7 +391,7 @@ def test_retry_after_is_respected(asked, wait):
     """A worker that says when to come back is not asked before."""
     state, failed = undecided(step("a"), failure("rate_limited"))
     failed.failure["retry_after"] = asked
-    expected = Recovery("retry", "it broke; try 2 of 3", wait, "w")
+    expected = Recovery("retry", f"it broke; try 2 of 3 in {text(wait)}", wait, "w")
     assert choose(state, failed) == expected
 
 
@@ -400,7 +401,7 @@ def test_a_bad_result_is_retried_once(kind):
     run = Drive(step("a", worker="safe", retry=9, failure_action="abort"))
     run.fail("a", kind, "done").later(1)
     assert run.running == ["a"]
-    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 2"
+    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 2 in 1s"
     run.fail("a", kind, "done")
     assert run.last(ev.RecoveryDecided).strategy == "abort"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from leadhand.codec.events import decode_all
 from leadhand.core import events as ev
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.secrets import secrets_of
-from leadhand.errors import LeadhandError, NotAllowed, StoreCorrupt
+from leadhand.errors import Conflict, LeadhandError, NotAllowed, StoreCorrupt
 from leadhand.stores.places import home
 
 if TYPE_CHECKING:
@@ -108,3 +109,34 @@ def _refuse_secrets(entries: Sequence[Entry], data: bytes) -> None:
             f"the log of this run holds the value of {mark}, so it is not exported. "
             "Fix: see docs/audit.md, how to erase a secret"
         )
+
+
+def _refuse_other(file: Path, data: bytes) -> None:
+    """Conflict when there is something else; the same export once more changes nothing."""
+    try:
+        if file.stat().st_size == len(data) and file.read_bytes() == data:
+            return
+    except OSError:
+        if not os.path.lexists(file):
+            return
+    raise Conflict(
+        f"{file}: is there already, and holds something else. Fix: name another, or "
+        "give --force (in Python: remove it first)"
+    )
+
+
+def write_bundle(file: Path, data: bytes, *, force: bool = False) -> None:
+    """Write an export, all of it or nothing: a file that ends in the middle is no evidence.
+
+    Raise Conflict when the file holds something else, unless `force`; NotAllowed when it cannot
+    be written.
+    """
+    if not force:
+        _refuse_other(file, data)
+    part = file.with_name(f".{file.name}.part")
+    try:
+        part.write_bytes(data)
+        os.replace(part, file)  # noqa: PTH105 - the name as it was given
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise NotAllowed(f"{file}: cannot be written: {error.strerror}") from None

@@ -53,12 +53,19 @@ class Figures(NamedTuple):
         }
 
 
-def figures(reader: Reader, driver: Driver, counted: Counted | None = None) -> Figures:
-    """Read every log; with `counted`, which is added to, only those that may have changed."""
+def figures(
+    reader: Reader, driver: Driver, counted: Counted | None = None, *, since: int = 0
+) -> Figures:
+    """Read every log; with `counted`, which is added to, only those that may have changed.
+
+    `since` leaves out runs that started before that moment, in UTC microseconds.
+    """
     runs: dict[str, int] = {}
     found, unread, cost = Metrics(), list[str](), 0.0
     known = {} if counted is None else counted
     for header in reader.runs():
+        if header.created < since:
+            continue
         row = run_row(reader, header, driver)
         runs[row["status"]] = runs.get(row["status"], 0) + 1
         cost += row["cost"] or 0.0

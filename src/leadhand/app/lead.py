@@ -14,7 +14,7 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import structs
 
@@ -45,6 +45,7 @@ from leadhand.app.planning import (
     successor,
     taken_up,
 )
+from leadhand.app.reader import reading
 from leadhand.app.rollback import roll_back
 from leadhand.audit.anchors import Anchoring
 from leadhand.core.check import bind_params, lint
@@ -65,13 +66,17 @@ from leadhand.errors import NoPlan, UsageError
 from leadhand.models.book import Book
 from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.planners.goal.planner import GoalPlanner
+from leadhand.stores.places import there
+from leadhand.stores.postgres.address import Address
 from leadhand.workers.registry import Registry
+from leadhand.workers.requirements import missing_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.audit.keys import PrivateKey
     from leadhand.core.approval import Approval
+    from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.core.report import Decision
     from leadhand.core.rules import Level
@@ -128,6 +133,42 @@ class Lead(People):
         place = store if store is not None else DEFAULT_STORE
         self.open_on(place, max_concurrency, on_notice, anchoring or Anchoring(), temporal)
 
+    @classmethod
+    def from_settings(
+        cls, folder: str | Path | None = None, *, context: str | None = None, **more: Any
+    ) -> Self:
+        """Return a Lead with everything that leadhand.toml configures in a folder.
+
+        Workers of modules, declared workers, MCP tools and agents, planner, reviewers, store,
+        policy, models, keys and anchors, as the command line uses them. This imports the modules
+        that the settings name and may start MCP servers.
+
+        Args:
+            folder: where settings are looked for, there and above; the working directory if None.
+            context: the `[context.NAME]` to use.
+            more: arguments of `Lead` that replace what the settings say.
+
+        Raises:
+            UsageError: a settings file is wrong, or names something that cannot be loaded.
+        """
+        from leadhand.app.loading import planner_of, registry_of, reviewers_of
+        from leadhand.settings import load_settings
+
+        settings = load_settings(folder=Path(folder) if folder else None, context=context)
+        given: dict[str, Any] = {
+            "workers": registry_of(settings),
+            "planner": planner_of(settings.planner, settings) if settings.planner else None,
+            "store": settings.store,
+            "policy": settings.policy,
+            "actor": settings.actor,
+            "anchoring": settings.anchoring,
+            "reviewers": reviewers_of(settings),
+            "key": settings.approver_key,
+            "models": settings.book,
+            "temporal": settings.temporal,
+        }
+        return cls(**(given | more))
+
     # The two verbs.
 
     async def plan(self, goal: Goal | str, **more: Any) -> Plan:
@@ -163,7 +204,7 @@ class Lead(People):
         approve: bool = False,
         run_id: str = "",
         mode: str = "",
-        approval: Approval | Doc | list[Approval] | None = None,
+        approval: Approval | Doc | Sequence[Approval] | None = None,
         context: str = "",
     ) -> Outcome:
         """Run a plan, a plan document, a path to one, or a goal; returns when it ended or waits."""
@@ -216,6 +257,80 @@ class Lead(People):
     def run_sync(self, what: Plan | Goal | Doc | str | Path, **more: Any) -> Outcome:
         """`run` for scripts."""
         return asyncio.run(self.run(what, **more))
+
+    # What is in the database. These read it and need no host.
+
+    def list(self, *, status: str | None = None, limit: int = 50) -> Sequence[Doc]:
+        """Return the latest runs, newest first, as `leadhand ls --json` prints them.
+
+        Args:
+            status: only runs with this status.
+            limit: how many at most.
+        """
+        from leadhand.app.documents import Driver, run_rows, timed_row
+
+        place = self._readable()
+        if not there(place):
+            return []
+        with reading(place) as reader:
+            rows = run_rows(reader, Driver.of(place, reader))
+        rows = [row for row in rows if status is None or row["status"] == status]
+        return [timed_row(row) for row in rows[::-1][:limit]]
+
+    def verify(self, run_id: str | None = None, *, key: str | Path | None = None) -> Doc:
+        """Check one run, or the whole database, as `leadhand verify --json` does.
+
+        Args:
+            run_id: the run; None checks every run and the chain of commits.
+            key: a file with the public key that must have signed the anchors.
+
+        Returns:
+            A document whose `valid` says whether everything holds; `violations` lists what not.
+        """
+        from leadhand.app.anchoring import public_key_of
+        from leadhand.app.verification import verify_database
+        from leadhand.audit.keys import PublicKey
+
+        place = self._readable()
+        file = Path(key) if key is not None else public_key_of(self._anchoring)
+        known = None if file is None else PublicKey.of(file.read_bytes(), str(file))
+        with reading(place) as reader:
+            found = verify_database(
+                reader,
+                place,
+                self._anchoring,
+                run=None if run_id is None else reader.resolve(run_id),
+                key=known,
+                approvers=self.policy.approvers,
+            )
+        return found.document()
+
+    def export(self, run_id: str, file: str | Path | None = None) -> bytes:
+        """Return a run as the bytes of one zip file, as `leadhand export` writes it.
+
+        Args:
+            run_id: the run.
+            file: where it is written too; a file that holds something else is left as it is.
+
+        Raises:
+            Conflict: `file` is there and holds something else.
+            StoreCorrupt: the log of the run does not verify.
+        """
+        from leadhand.app.exporting import export_run, write_bundle
+
+        place = self._readable()
+        with reading(place) as reader:
+            ident = reader.resolve(run_id)
+        data = export_run(place, ident, self._anchoring)
+        if file is not None:
+            write_bundle(Path(file), data)
+        return data
+
+    def _readable(self) -> Place:
+        """Return where the database is. Raise UsageError for a store that is not in a place."""
+        if not isinstance(self._store, (Path, Address)):
+            raise UsageError("this Lead has a store in memory: give store= a path to read it")
+        return self._store
 
     # Parts of `run`, for the command line and tests.
 
@@ -278,9 +393,16 @@ class Lead(People):
                 advice=False,
             )
         )
+        refuse_errors(self.missing_programs(doc))
         values, _found = bind_params(doc.get("params", {}), params)
         check_secrets(doc, values)
         return doc, values, digest(canonical(doc["steps"]))
+
+    def missing_programs(self, doc: Doc) -> Sequence[Finding]:
+        """Return what is wrong with a plan whose commands run on this machine: no program."""
+        if self._cluster is not None:
+            return []  # the machines that do the work have programs of their own
+        return missing_programs(doc, self.registry)
 
     def policy_for(self, what: Goal | Doc) -> Policy:
         """Return the constants that a run of a goal, or of a document that was checked, would have.

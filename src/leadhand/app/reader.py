@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import msgspec
@@ -16,6 +17,8 @@ from leadhand.engine.shelf import library_of
 from leadhand.errors import StoreCorrupt, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leadhand.core.events import Event
     from leadhand.core.library import LibraryState
     from leadhand.core.state import State
@@ -46,6 +49,16 @@ def summary_of(header: RunHeader) -> Summary | None:
         return msgspec.json.decode(header.summary, type=Summary)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+@contextmanager
+def reading(place: Place) -> Iterator[Reader]:
+    """Open a database for reading, whether it has a host or not, and close it."""
+    reader = Reader(place)
+    try:
+        yield reader
+    finally:
+        reader.store.close_reader()
 
 
 class Reader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.text import clean, count
 from leadhand.core.moments import iso
-from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from leadhand.audit.keys import PublicKey
@@ -41,7 +40,7 @@ def export(
     FILE` checks it alone. Open index.html in it to read what happened. A file that is there
     already and holds something else is left as it is (exit code 7), unless --force is given.
     """
-    from leadhand.app.exporting import export_run
+    from leadhand.app.exporting import export_run, write_bundle
 
     settings = settings_of(store)
     with reading(settings) as reader:
@@ -51,9 +50,7 @@ def export(
         console.bytes(data)
         return 0
     file = Path(output or f"run-{ident}.zip")
-    if not force:
-        _refuse_other(file, data)
-    _write(file, data)
+    write_bundle(file, data, force=force)
     signed = settings.anchoring.key is not None
     if console.json:
         doc = {"run": ident, "file": str(file), "bytes": len(data), "signed": signed}
@@ -63,30 +60,6 @@ def export(
     console.say(f"{len(data):,} bytes{', signed' if signed else ', not signed (no [audit] key)'}")
     console.next(f"leadhand verify {file}")
     return 0
-
-
-def _refuse_other(file: Path, data: bytes) -> None:
-    """Conflict when there is something else; the same export once more changes nothing."""
-    try:
-        if file.stat().st_size == len(data) and file.read_bytes() == data:
-            return
-    except OSError:
-        if not os.path.lexists(file):
-            return
-    raise Conflict(
-        f"{file}: is there already, and holds something else. Fix: name another, or give --force"
-    )
-
-
-def _write(file: Path, data: bytes) -> None:
-    """All of it or nothing: a file that ends in the middle would be no evidence."""
-    part = file.with_name(f".{file.name}.part")
-    try:
-        part.write_bytes(data)
-        os.replace(part, file)  # noqa: PTH105 - the name as it was given
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise NotAllowed(f"{file}: cannot be written: {error.strerror}") from None
 
 
 def verify_file(console: Console, file: Path, key: PublicKey | None, settings: Settings) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from typing import TYPE_CHECKING
 
 from leadhand.cli.doctor import Look
 from leadhand.cli.taking import taking_of, taking_rows
+from leadhand.workers.requirements import program_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,11 +73,7 @@ def _workers(doc: Doc, registry: Registry) -> Iterator[Look]:
 
 
 def _program(need: Requirement) -> Look:
-    path = need.folder / need.name if os.sep in need.name else None
-    if path is not None:
-        found = str(path) if os.access(path, os.X_OK) and path.is_file() else None
-    else:
-        found = shutil.which(need.name, path=os.environ.get("PATH"))
+    found = program_path(need)
     problem = "" if found else f"{need.worker} needs it, and there is no such program"
     fix = "" if found else "Install it, or mend the path or its permissions."
     return Look("tool", found or need.name, problem, fix)

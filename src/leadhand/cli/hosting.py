@@ -316,11 +316,10 @@ class _Session:
         status = run_status(state)
         self._ident, self._ended = state.run, status if status in ENDED else ""
         interrupted = bool(signal) and status not in ENDED
-        if not self._job.quiet or self._console.json or status not in ENDED:
-            print_outcome(self._console, state)
-            if back is not None:
-                self._console.say(f"rollback, run {back.id}:")
-                print_outcome(self._console, back.state)
+        print_outcome(self._console, state)
+        if back is not None:
+            self._console.say(f"rollback, run {back.id}:")
+            print_outcome(self._console, back.state)
         if self._console.json:
             doc = outcome_document(self._console, state, result)
             if state.policy.budget is not None:

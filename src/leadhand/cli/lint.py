@@ -54,6 +54,7 @@ def lint(
     """
     from leadhand.core.check import lint as check
     from leadhand.core.check_later import later
+    from leadhand.workers.requirements import missing_programs
 
     settings = settings_of(workers=workers, context=context)
     registry = registry_of(settings)
@@ -72,7 +73,10 @@ def lint(
         planners=partial(planner_problem, settings=settings, running=False),
         run_refs="warning",
     )
-    findings = _with_lines(plan, [*without_echo(wrong, found), *later(doc)])
+    found = [*without_echo(wrong, found), *later(doc)]
+    if not any(each.level == "error" for each in found):
+        found += missing_programs(doc, registry, "warning")
+    findings = _with_lines(plan, found)
     errors = [each for each in findings if each.level == "error"]
     if console.json:
         console.document(

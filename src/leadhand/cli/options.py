@@ -197,13 +197,10 @@ def without_echo(wrong: Iterable[Finding], found: Iterable[Finding]) -> list[Fin
 @contextlib.contextmanager
 def reading(settings: Settings) -> Iterator[Reader]:
     """The database, for reading, whether it has a host or not."""
-    from leadhand.app.reader import Reader
+    from leadhand.app import reader
 
-    reader = Reader(settings.store)
-    try:
-        yield reader
-    finally:
-        reader.store.close_reader()
+    with reader.reading(settings.store) as opened:
+        yield opened
 
 
 def stopped_by(reader: Reader) -> str:

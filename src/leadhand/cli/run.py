@@ -175,6 +175,7 @@ def prepare_plan(
     `running`: whether it is about to run, so that its planner must be there too.
     """
     from leadhand.core.check import lint
+    from leadhand.workers.requirements import missing_programs
 
     settings = _settings(options)
     doc, origin = find_plan(console, settings, plan)
@@ -198,6 +199,9 @@ def prepare_plan(
     )
     found = [*wrong, *told]
     errors = [each for each in found if each.level == "error"]
+    if not errors and settings.temporal is None:
+        found += missing_programs(doc, registry)
+        errors = [each for each in found if each.level == "error"]
     if errors:
         raise PlanInvalid(errors)
     for each in found:

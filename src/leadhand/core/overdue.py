@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
 from leadhand.core.answers import overdue_events
+from leadhand.core.durations import seconds, text
 from leadhand.core.effects import (
     StopAttempt,
 )
@@ -15,7 +16,15 @@ from leadhand.core.report import TOO_LATE
 from leadhand.core.state import STARTABLE
 
 if TYPE_CHECKING:
-    from leadhand.core.state import Now, State
+    from leadhand.core.state import Now, State, StepState
+
+
+def _allowed_s(state: State, step: StepState) -> float:
+    """Return how long an attempt of a step may take: its own timeout, its worker's, the run's."""
+    own = step.doc.get("timeout")
+    offer = state.catalog.offer(step.worker, step.action)
+    limit_s = seconds(own) if own is not None else offer.timeout_s if offer else None
+    return state.policy.timeout_s if limit_s is None else limit_s
 
 
 def lost(state: State) -> Move | None:
@@ -75,5 +84,5 @@ def _expire(state: State, kind: str, ident: str, epoch: int) -> Move:
     if kind == "run":
         reason = "it did not stop in time when the run was cancelled"
         return Move([ev.AttemptLost(ident, step.attempts, epoch, "lost", reason)], [stop])
-    reason = "no report by its deadline"
+    reason = f"no report within {text(_allowed_s(state, step))}, its timeout"
     return Move([ev.AttemptLost(ident, step.attempts, epoch, "timeout", reason)], [stop])

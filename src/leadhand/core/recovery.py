@@ -21,7 +21,7 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.catalog import doers
-from leadhand.core.durations import SECONDS_MAX, seconds
+from leadhand.core.durations import SECONDS_MAX, seconds, text
 from leadhand.core.plan import failure_action_of
 from leadhand.core.promises import is_idempotent
 
@@ -176,7 +176,9 @@ def _retry(
         return None  # a long outage that may not be waited for any longer
     if asked is not None:
         wait = max(wait, min(float(asked), SECONDS_MAX))
-    return Recovery("retry", f"{message}; try {tries + 1} of {retry.attempts}", wait, step.worker)
+    when = f" in {text(wait)}" if wait else ""
+    why = f"{message}; try {tries + 1} of {retry.attempts}{when}"
+    return Recovery("retry", why, wait, step.worker)
 
 
 def _retry_once(state: State, step: StepState, message: str) -> Recovery | None:
@@ -192,7 +194,7 @@ def _park(state: State, step: StepState, message: str) -> Recovery | None:
     wait = min(float(asked), SECONDS_MAX)
     if step.parked_s + wait > state.policy.outage_s:
         return None
-    why = f"{message}; out for {wait:g} s, so it is parked without using up a try"
+    why = f"{message}; out for {text(wait)}, so it is parked without using up a try"
     return _reroute(state, step, message) or Recovery("park", why, wait, step.worker)
 
 

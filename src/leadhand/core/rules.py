@@ -87,6 +87,7 @@ _STRUCTURE = {
         "the goal planner cannot revise a plan whose goal names no facts",
     ),
     "schema-unusable": ("LH145", _E, "the schema of a worker judges nothing"),
+    "program-missing": ("LH146", _E, "the program of a command worker is not on this machine"),
 }
 
 _SEMANTICS = {

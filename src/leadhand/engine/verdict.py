@@ -5,7 +5,9 @@
    result, the facts that worker and step promise, the worker's own result check, and the step's
    success criteria (named checks of the worker and safe expressions over the report). A plan adds
    to what its worker is held to, and takes nothing away.
-3. Only True counts. A check that raises, an expression that cannot be evaluated, a name
+3. A command that exited with a code that nothing gives a meaning to is judged by its criteria,
+   where it has some; it succeeds only where one of them reads the exit code, and all hold.
+4. Only True counts. A check that raises, an expression that cannot be evaluated, a name
    nobody knows: unmet. Unsure is unmet.
 """
 
@@ -105,15 +107,14 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
             return Verdict(
                 False, {"class": "unavailable", "message": message, "effect": "none"}, []
             )
-        return Verdict(False, failure_doc(failure), [])
-    criteria = as_list(step.get("success_criteria"))
+        if not _undecided(step, offer, failure):
+            return Verdict(False, failure_doc(failure), [])
     findings = _form(offer, data) or _kept(step, offer, data)
     kind = "invalid_output" if findings else "criteria_unmet"
     if not findings:
-        action, names = step.get("action", ""), _names(report, data)
-        own = [_named(worker, action, "", data)] if offer.result_check else []
-        checked = (_criterion(worker, action, each, names, offer) for each in criteria)
-        findings = [finding for finding in (*own, *checked) if finding]
+        findings = _unmet(step, offer, worker, report, data)
+    if report.error is not None and (findings or not _reads_exit(step, offer, report.error)):
+        findings = [*findings, report.error.message]
     if findings:
         message = "; ".join(findings)[:MESSAGE_CHARS_MAX]
         effect = "none" if _harmless(step, offer, worker) else "done"
@@ -122,6 +123,33 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
     if "expect" not in step and not report.recommendations:
         return Verdict(True, None, [])
     return Verdict(True, None, [], _surprise(step, worker, report, data, offer))
+
+
+def _unmet(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -> list[str]:
+    """Return a finding for each check of the worker and criterion of the step that fails."""
+    action, names = step.get("action", ""), _names(report, data)
+    own = [_named(worker, action, "", data)] if offer.result_check else []
+    criteria = as_list(step.get("success_criteria"))
+    checked = (_criterion(worker, action, each, names, offer) for each in criteria)
+    return [finding for finding in (*own, *checked) if finding]
+
+
+def _undecided(step: Doc, offer: Offer, failure: Failure) -> bool:
+    """Tell whether criteria judge a failure: an exit code without a meaning of its own."""
+    details = failure.details
+    if not isinstance(details, dict) or "exit_code" not in details:
+        return False
+    return bool(step.get("success_criteria")) or offer.result_check
+
+
+def _reads_exit(step: Doc, offer: Offer, failure: Failure) -> bool:
+    """Tell whether a criterion reads the exit code, and so may accept another one than 0."""
+    details = failure.details
+    reading = details.get("read_by", ()) if isinstance(details, dict) else ()
+    if offer.result_check and "" in reading:
+        return True
+    criteria = as_list(step.get("success_criteria"))
+    return any(each in reading or "exit_code" in each for each in criteria)
 
 
 def _harmless(step: Doc, offer: Offer, worker: Worker) -> bool:
@@ -152,7 +180,7 @@ def _kept(step: Doc, offer: Offer, data: Json) -> list[str]:
 def _names(report: Report, data: Json) -> dict[str, Any]:
     return {
         "data": data,
-        "status": report.status,
+        "status": "succeeded",
         "error": None,
         "cost": report.cost,
         "artifacts": list(report.artifacts),

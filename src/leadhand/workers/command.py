@@ -208,7 +208,8 @@ def report_on(program: Program, finished: Finished) -> Report:
         failure = Failure("lost", _ended(finished), "unknown")
         return Report("failed", data, failure, output=stderr)
     code = finished.exit_code or 0
-    meaning = {**EXIT_CODES, **program.exit_codes}.get(code, "unavailable")
+    meanings = {**EXIT_CODES, **program.exit_codes}
+    meaning = meanings.get(code, "unavailable")
     if program.output == "report":
         report = _own_report(program, finished)
         readable = report.error is None or report.error.failure_class != "invalid_output"
@@ -216,10 +217,24 @@ def report_on(program: Program, finished: Finished) -> Report:
         if meaning == "success" or (report.error and readable):
             return replace(report, output=stderr)
     if meaning != "success":
-        return Report("failed", data, Failure(meaning, _ended(finished)), output=stderr)
+        details = _left_open(program, code) if code not in meanings else None
+        failure = Failure(meaning, _ended(finished), details=details)
+        return Report("failed", data, failure, output=stderr)
     if program.output == "json":
         return replace(_json(program, finished), output=stderr)
     return Report("succeeded", data, output=stderr)
+
+
+def _left_open(program: Program, code: int) -> dict[str, Any] | None:
+    """Return the details of an exit code that nothing gives a meaning to: criteria may judge it.
+
+    `read_by` names the worker's checks that read the exit code; "" is the one of every result.
+    """
+    if program.output != "text":
+        return None  # the data is what the command printed, and holds no exit code
+    checks = {**program.checks, "": program.check or ""}
+    reading = [name for name, expression in checks.items() if "exit_code" in expression]
+    return {"exit_code": code} | ({"read_by": reading} if reading else {})
 
 
 def _text_data(program: Program, finished: Finished, stderr: str) -> dict[str, Any]:

@@ -1,24 +1,36 @@
 """What a worker takes beside its parameters: programs, environment names, hosts, people.
 
+A program that is missing is found before anybody approves the plan (`missing_programs`).
+
 Only what is declared can be known: a Python function may open whatever it likes.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadhand.core import graph
+from leadhand.core.findings import Finding
+from leadhand.core.promises import names
+from leadhand.core.wording import shown
 from leadhand.workers.command import CommandWorker
 from leadhand.workers.http import HttpWorker
 from leadhand.workers.mcp.tool import McpTool
 from leadhand.workers.request import Url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from leadhand.core.plan import Doc
+    from leadhand.core.rules import Level
     from leadhand.ports import Worker
     from leadhand.workers.command import Program
     from leadhand.workers.mcp.server import McpServer
+    from leadhand.workers.registry import Registry
     from leadhand.workers.request import Call
 
 
@@ -82,3 +94,73 @@ def _of_call(worker: str, call: Call) -> Iterator[Requirement]:
         for header in each.headers:
             if header.env:
                 yield Requirement("environment", header.env, worker)
+
+
+def program_path(need: Requirement) -> str:
+    """Return where the program of a requirement is on this machine; "" when it is not there."""
+    if os.sep not in need.name:
+        return shutil.which(need.name, path=os.environ.get("PATH")) or ""
+    path = need.folder / need.name
+    return str(path) if path.is_file() and os.access(path, os.X_OK) else ""
+
+
+def missing_programs(doc: Doc, registry: Registry, level: Level = "error") -> list[Finding]:
+    """Return a finding for each step of a linted plan whose program is not on this machine.
+
+    A step that has an alternative with its program gets a warning. A program that a step before
+    it `writes` is no finding: the plan makes it.
+
+    Args:
+        doc: a plan document without lint errors.
+        registry: the workers of this machine.
+        level: of a finding that keeps the step from being done.
+    """
+    found = []
+    steps = {step["id"]: step for step in doc["steps"]}
+    before = graph.edges(doc["steps"])
+    for index, step in enumerate(doc["steps"]):
+        missing = _missing(step["worker"], step, registry)
+        if missing is None or _made_before(missing, step["id"], steps, before):
+            continue
+        others = step.get("alternatives", ())
+        spare = [name for name in others if name in registry and not _missing(name, step, registry)]
+        message = f"worker {shown(step['worker'])} runs {shown(missing.name)}, and there is no such"
+        fix = "Install it, or mend its path or permissions; if a step before it makes it, name it "
+        finding = Finding(
+            "program-missing",
+            "warning" if spare else level,
+            f"steps[{index}].worker",
+            f"{message} program on this machine",
+            f"{fix}in that step's writes.",
+            step["id"],
+        )
+        found.append(finding)
+    return found
+
+
+def _missing(name: str, step: Doc, registry: Registry) -> Requirement | None:
+    """Return the first program that a worker needs for a step and that is not there."""
+    worker = registry.get(name)
+    if worker is None:
+        return None
+    needed = requirements(worker, step.get("action", ""))
+    programs = (each for each in needed if each.kind == "program")
+    return next((each for each in programs if not program_path(each)), None)
+
+
+def _made_before(
+    need: Requirement, step: str, steps: Mapping[str, Doc], before: Mapping[str, Iterable[str]]
+) -> bool:
+    """Tell whether a step that comes before `step` declares that it writes the program."""
+    spellings = {need.name, os.path.normpath(need.name), str(need.folder / need.name)}
+    todo, seen = list(before.get(step, ())), set()
+    while todo:
+        ident = todo.pop()
+        if ident in seen or ident not in steps:
+            continue
+        seen.add(ident)
+        patterns = names(steps[ident].get("writes"))
+        if any(fnmatchcase(each, pattern) for each in spellings for pattern in patterns):
+            return True
+        todo += before.get(ident, ())
+    return False
