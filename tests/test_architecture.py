@@ -171,7 +171,8 @@ def test_a_plan_costs_no_event_loop():
 # --- the core ------------------------------------------------------------------------------
 
 PURE = {
-    "__future__", "ast", "bisect", "collections", "dataclasses", "datetime", "difflib", "enum",
+    "__future__", "ast", "bisect", "collections", "confusable_homoglyphs", "dataclasses",
+    "datetime", "difflib", "enum",
     "functools", "hashlib", "heapq", "itertools", "json", "leadhand", "math", "msgspec",
     "operator", "re", "string", "typing", "unicodedata", "zoneinfo",
 }  # fmt: skip

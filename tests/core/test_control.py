@@ -104,7 +104,7 @@ def test_nothing_is_said_to_a_run_that_ended():
         lambda: control.cancel(run.state, "ann", "", run.now),
         lambda: control.answer(run.state, "q1", "x", "ann", run.now),
         lambda: control.hold(run.state, ["a"], "ann"),
-        lambda: control.release(run.state, ["a"], "ann"),
+        lambda: control.release(run.state, ["a"], "ann", run.now),
     ):
         with pytest.raises(Conflict, match=r"run r1 has ended \(succeeded\)"):
             say()
@@ -350,11 +350,11 @@ def test_held_steps_are_released_by_their_names():
         ([], UsageError, "name the steps to release"),
     ]:
         with pytest.raises(refused, match=said):
-            control.release(run.state, names, "ann")
-    run.hear(control.release(run.state, ["c", "b"], "cid"))
+            control.release(run.state, names, "ann", run.now)
+    run.hear(control.release(run.state, ["c", "b"], "cid", run.now))
     assert run.last(ev.StepsReleased) == ev.StepsReleased(["b", "c"], "cid", "")
     assert run.running == ["b", "c"]
-    run.hear(control.release(run.state, ["d"], "cid", "eaten"))
+    run.hear(control.release(run.state, ["d"], "cid", run.now, "eaten"))
     assert run.last(ev.QuestionAnswered).text == "eaten"
     assert run.running == ["b", "c", "d"]
     assert run.state.questions == {}

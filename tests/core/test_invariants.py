@@ -391,6 +391,19 @@ def allowed(log, actor):
     )
 
 
+def ended_approval(log):
+    """Somebody allows it until the moment that it is: nothing may start any more."""
+    start, found, until = log.entries[0][1], log.proposed, max(log.entries[-1][0], 1)
+    bound = bind(start, found.hash, {"w": "1"}, until)
+    given = ev.ApprovalGiven(
+        number=found.number, hash=found.hash, actor="ann", binding=bound, expires=until
+    )
+    envelope = {"workers": ["w"], "effects": ["undeclared:w"], "scope": [], "risk": "low"}
+    envelope["expires"] = until
+    approved = ev.RevisionApproved(found.number, found.hash, "ann", "", {}, envelope, until)
+    return log.add(ev.ReviewRequested(found.number, found.hash, "so"), given, approved)
+
+
 REOPENED = ev.RunReopened("a", "me", "the disk was full")
 REDONE = ev.RedoRequested("a", "me", "the disk was full")
 
@@ -513,6 +526,19 @@ BAD = {
         "I26",
         lambda: allowed(
             Log(policy=Policy(approvers={"ann": "k"})).ask().answer().propose(A), "eve"
+        ),
+    ),
+    "started after its approval had ended": (
+        "I27",
+        lambda: ended_approval(Log().ask().answer().propose(A)).start("a"),
+    ),
+    "released by nobody": (
+        "I28",
+        lambda: Log(A).add(
+            ev.StepsHeld(["a"], "so", "ann", "q1"),
+            ev.QuestionAsked(id="q1", kind="hold", text="?"),
+            ev.QuestionAnswered(id="q1", choice="release", actor="ann"),
+            ev.StepsReleased(["a"], "ann"),
         ),
     ),
     "widened by the policy": ("L13", lambda: widened(Log(idempotent=False), "policy")),

@@ -56,7 +56,7 @@ def test_whoever_takes_the_place_of_a_held_step_is_held():
     run.hear(control.hold(run.state, ["b"], "ann", "not yet"))
     amend(run, instead("b.2", "b", timeout=5)).done("a")
     assert (run.running, run.state.held, list(run.state.questions)) == ([], {"b.2"}, ["q1"])
-    run.hear(control.release(run.state, ["b"], "ann"))
+    run.hear(control.release(run.state, ["b"], "ann", run.now))
     assert run.running == ["b.2"]
     assert check(run.log) == []
 

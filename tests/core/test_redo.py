@@ -261,7 +261,7 @@ def test_nobody_is_asked_about_the_hold_of_a_step_that_was_given_up():
 
 
 def test_another_version_holds_what_people_allowed_of_it():
-    """Also where it only may do the step; not what is done, held already, or somebody else's."""
+    """Also where it only may do the step, or a person held it; not what is done, or another's."""
     risky = {"worker": "risky"}
     run = Drive(
         step("a", **risky),
@@ -274,8 +274,9 @@ def test_another_version_holds_what_people_allowed_of_it():
     changed = [spec("risky", risk="high", version="2")]
     run.hear(Move(*holds.workers_changed(run.state, changed)))
     found = run.last(ev.StepsHeld)
-    assert (found.steps, found.actor) == (["b", "c"], "policy")
+    assert (found.steps, found.actor) == (["b", "c", "d"], "policy")
     assert found.reason == "risky changed since it was allowed"
+    assert list(run.state.questions) == ["q2"]
 
 
 def test_what_the_policy_let_through_it_lets_through_again():

@@ -209,7 +209,7 @@ def control_story():
     run.reply("approve", text="fine").reply("approve", actor="bob")
     run.hear(control.hold(run.state, ["b"], "ann", "not yet")).later(5).done("a").host_again()
     run.hear(Move(*holds.workers_changed(run.state, [spec("w", version="2")])))
-    run.reply("release").later(5).fail("b", "permanent")
+    run.reply("release").reply("release", actor="bob").later(5).fail("b", "permanent")
     why = "the disk is there now"
     run.hear(control.redo(run.state, "b", "ann", why, run.now)).done("b", "c")
     return run
@@ -251,12 +251,23 @@ def ended_permits():
     ours = step("b.2", "a", worker="risky", timeout=5, supersedes="b")
     amended = {"steps": [ours], "cancel": [], "final": False}
     run.hear(control.amend(run.state, amended, "ann", run.now)).done("a")
-    run.hear(control.release(run.state, ["b"], "ann")).done("b.2")
+    run.hear(control.release(run.state, ["b"], "ann", run.now)).done("b.2")
     run.later(61).answer(propose(step("c", worker="risky"), final=False))
     newer = [spec("risky", risk="high", version="2")]
     run.hear(Move(*holds.workers_changed(run.state, newer, run.now.wall)))
     run.reply("approve").done("c")
     return run.answer(propose(step("d", worker="other"))).done("d")
+
+
+def distrusted():
+    """An approval in the log does not hold when the run is taken up; two people allow it anew."""
+    rules = (Rule(risk="high", then="two"),)
+    run = Drive(bare=True, policy=Policy(rules=rules)).go()
+    run.answer(propose(step("a", worker="risky"), step("b", "a", worker="risky")))
+    run.reply("approve").reply("approve", actor="bob")
+    voided = ev.ApprovalVoided(6, "ann's approval of revision 1 is not signed", [1])
+    run.hear(Move(*holds.distrusted(run.state, voided)))
+    return run.done("a").reply("release").reply("release", actor="bob").done("b")
 
 
 STORIES = (
@@ -280,6 +291,7 @@ STORIES = (
     budget,
     skipped,
     ended_permits,
+    distrusted,
 )
 
 

@@ -297,10 +297,15 @@ def test_pause_resume_hold_release_redo_cancel(server):
         assert client.post(f"/runs/{run}/resume", json={}).status_code == 200
         waits = ended(client, run)
         assert waits["status"] == "waiting"
-        assert client.post(f"/runs/{run}/steps/a/release", json={}).status_code == 200
+        assert client.post(f"/runs/{run}/steps/a/release", json={}).status_code == 403
+        (held,) = [row for row in client.get("/inbox").json()["items"] if row["run"] == run]
+        way = f"/inbox/{held['id']}/answer"
+        assert client.post(way, json={"choice": "release"}).status_code == 403
+        with server.client("approver") as approver:
+            assert approver.post(f"/runs/{run}/steps/a/release", json={}).status_code == 200
         assert ended(client, run)["status"] == "succeeded"
         said = [getattr(each, "actor", "") for each in log_of(server, run)]
-        assert said.count("operator") >= 4
+        assert said.count("operator") >= 3
 
         failed = begin(client, {"id": "s", "worker": "shaky"})
         assert ended(client, failed)["status"] == "waiting"

@@ -23,6 +23,7 @@ from leadhand.core.holds import released
 from leadhand.core.looser import limits_of
 from leadhand.core.moves import Move
 from leadhand.core.revisions import plan_of
+from leadhand.core.state import Now
 from leadhand.core.words import Word
 from leadhand.engine.approvals import signed, signed_releases, words_with
 from leadhand.errors import NotAllowed, UsageError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Json, Plan
     from leadhand.core.policy import Policy
-    from leadhand.core.state import Now, State
+    from leadhand.core.state import State
     from leadhand.engine.run import Run
     from leadhand.ports import Reviewer
 
@@ -142,7 +143,7 @@ class People(House):
 
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
-            signed = signed_releases(run.state, names, self.actor, key)
+            signed = signed_releases(run.state, names, self.actor, host.time(), key)
             told.extend(step for each in signed for step in released(run.state, each))
             details = {"steps": names, "reason": reason, "signed": signed}
             await run.said(Word("release", self.actor, details))
@@ -260,7 +261,7 @@ class answering:  # noqa: N801 - it reads as the verb that it is
             self.choice,
             self.actor,
             now,
-            expires=ends(self.expires, now.wall),
+            expires=ends(self.expires, now.latest),
             key=self.key,
             shown=self.shown,
         )
@@ -293,6 +294,15 @@ async def finish(run: Run, approve_as: str = "", key: PrivateKey | None = None) 
         if not review:
             return outcome_of(run)
         await run.said(answering(review, "approve", approve_as, key))
+
+
+def moment(state: State) -> Now:
+    """Both clocks as whoever speaks to a run without hosting it knows them.
+
+    The run clock does not go behind the newest time in the run's log.
+    """
+    wall = time.time_ns() // 1000
+    return Now(max(wall, state.last_at), wall)
 
 
 def ends(expires: Expiry, now_wall: int) -> int:

@@ -22,13 +22,10 @@ from leadhand.audit.chain import Problem
 from leadhand.audit.keys import PublicKey, name_of, raw_key
 from leadhand.core import events as ev
 from leadhand.core.approval import (
-    LIMITS_SINCE,
     Approval,
     refuse_other,
-    release_binding,
     signed_text,
 )
-from leadhand.core.catalog import Catalog
 from leadhand.core.protected_change import to_sign
 from leadhand.core.revisions import head_of
 from leadhand.core.wording import listed
@@ -37,8 +34,6 @@ from leadhand.errors import LeadhandError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.core.catalog import WorkerSpec
-    from leadhand.core.plan import Doc
 
 RULE = "signature"
 
@@ -67,41 +62,6 @@ def _given(started: ev.RunStarted | None, event: ev.ApprovalGiven) -> Approval |
     )
 
 
-def _signs_releases(started: ev.RunStarted) -> bool:
-    return bool(started.policy.approvers) and started.decide_version >= LIMITS_SINCE
-
-
-class _Held:
-    """What a log says so far of steps that are held: by which question, done by whom."""
-
-    def __init__(self) -> None:
-        self.run = ""
-        self.docs: dict[str, Doc] = {}
-        self.by: dict[str, str] = {}
-        self.specs: dict[str, WorkerSpec] = {}
-
-    def see(self, event: ev.Event) -> None:
-        match event:
-            case ev.RunStarted():
-                self.run = event.run
-                self.specs = {spec.name: spec for spec in event.catalog}
-            case ev.WorkersChanged():
-                self.specs |= {spec.name: spec for spec in event.specs}
-            case ev.RevisionProposed():
-                self.docs |= {doc["id"]: doc for doc in event.add}
-            case ev.StepsHeld():
-                self.by |= dict.fromkeys(event.steps, event.question)
-            case _:
-                pass
-
-    def words(self, event: ev.StepsReleased) -> bytes:
-        """What whoever let steps go has signed."""
-        docs = [self.docs[ident] for ident in event.steps]
-        question = self.by.get(event.steps[0], "") if event.steps else ""
-        bound = release_binding(self.run, question, docs, Catalog(self.specs.values()))
-        return signed_text(bound, event.actor, 0)
-
-
 class Signatures:
     """What looking at the approvals of one run or of many has shown, and has not."""
 
@@ -126,9 +86,7 @@ class Signatures:
         found: list[Problem] = []
         started: ev.RunStarted | None = None
         proposed: ev.RevisionProposed | None = None
-        held = _Held()
         for seq, event in enumerate(log, 1):
-            held.see(event)
             wrong: list[str] = []
             match event:
                 case ev.RunStarted():
@@ -140,9 +98,10 @@ class Signatures:
                     words = words_of(started, event)
                     wrong = [self._signature(started, event, what, words)]
                     wrong.append(self._prior(started, proposed, event))
-                case ev.StepsReleased() if started is not None and _signs_releases(started):
-                    what = f"{event.actor}'s release of {listed(event.steps)}"
-                    wrong = [self._signature(started, event, what, held.words(event))]
+                case ev.ReleaseGiven() if started is not None:
+                    what = f"{event.actor}'s release of {event.question}"
+                    words = signed_text(event.binding, event.actor, event.expires)
+                    wrong = [self._signature(started, event, what, words)]
                 case ev.ChangeApproved() if started is not None:
                     what = f"{event.actor}'s approval of change {event.commit[:12]}"
                     words = to_sign(started.run, event)
@@ -153,16 +112,14 @@ class Signatures:
     def _signature(
         self,
         started: ev.RunStarted,
-        event: ev.ApprovalGiven | ev.StepsReleased | ev.ChangeApproved,
+        event: ev.ApprovalGiven | ev.ReleaseGiven | ev.ChangeApproved,
         what: str,
         words: bytes,
     ) -> str:
         actor, approvers = event.actor, started.policy.approvers
         key = approvers.get(actor) if approvers else self.known.get(actor)
         if approvers and key is None:
-            # Of an approval that is a rule of its own.
-            own = not isinstance(event, ev.ApprovalGiven)
-            return f"{what}: {actor} is not among those who may approve" if own else ""
+            return f"{what}: {actor} is not among those who may approve"
         if not event.signature:
             self.unsigned += not approvers
             return f"{what} is not signed" if approvers else ""

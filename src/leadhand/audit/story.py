@@ -261,6 +261,8 @@ def _permission(at: int, event: ev.Event, asked: dict[str, str]) -> Permission |
             return _of_revision(at, event, "rejected", event.actor, event.reason)
         case ev.StepsHeld():
             return Permission(at, ", ".join(event.steps), "held", event.actor, event.reason)
+        case ev.ApprovalVoided():
+            return Permission(at, "an approval in the log", "void", "policy", event.reason)
         case ev.StepsReleased():
             return Permission(at, ", ".join(event.steps), "released", event.actor, event.reason)
         case ev.ChangeApproved():

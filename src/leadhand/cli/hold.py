@@ -10,6 +10,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, reading, settings_of, store_option
+from leadhand.cli.outcome import still_held
 from leadhand.cli.text import clean
 
 
@@ -45,19 +46,26 @@ def release(
 ) -> int:
     """Let steps go on that are held, with those that were held together with them.
 
-    Where there are approvers, that is for them: it is signed with [review] key.
+    What was held for want of an approval needs what an approval needs: as many different people
+    as the rules ask for, each with this command. Where there are approvers, it is for them, signed
+    with [review] key.
     """
-    from leadhand.app.people import approver_key
+    from leadhand.app.people import approver_key, moment
     from leadhand.engine.approvals import signed_releases
 
     settings, names = settings_of(store), list(steps)
     with reading(settings) as reader:
         state = reader.state(reader.resolve(run))
     key = approver_key(settings.approver_key)
-    signed = signed_releases(state, names, actor_of(settings), key)
+    signed = signed_releases(state, names, actor_of(settings), moment(state), key)
     ident, answer = say(settings, run, "release", steps=names, reason=reason, signed=signed)
     if console.json:
         console.document({"run": ident, **answer})
+        return 0
+    if not answer["steps"]:
+        with reading(settings) as reader:
+            waits = still_held(reader.state(ident), names)
+        console.say(f"released by {clean(actor_of(settings))}. It still waits: {clean(waits)}")
         return 0
     console.say(f"run {ident} may start {clean(', '.join(answer['steps']))}")
     _say_how(console, ident, hosted=answer["hosted"])

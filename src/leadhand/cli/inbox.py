@@ -13,7 +13,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.control import say
 from leadhand.cli.group import command
 from leadhand.cli.options import fleet_store, reading, settings_of, store_option
-from leadhand.cli.outcome import answer_line, still_needs
+from leadhand.cli.outcome import answer_line, still_held, still_needs
 from leadhand.cli.text import clean, clean_lines, hanging, moment
 from leadhand.codec.documents import read_value
 from leadhand.core.moments import iso
@@ -126,8 +126,11 @@ def answer(
     with reading(settings) as reader:
         now = reader.state(run)
         waits = still_needs(now) if row["kind"] == "review" else ""
-        if row["kind"] == PROTECTED and details["id"] in now.questions:
+        question = now.questions.get(details["id"])
+        if row["kind"] == PROTECTED and question is not None:
             waits = "another person must approve it too"
+        if question is not None and question.kind == "hold" and question.releases:
+            waits = still_held(now, [n for n in now.held if now.steps[n].held == question.id])
     if waits:
         console.say(f"It still waits: {waits}")
     elif not answered["hosted"]:

@@ -19,7 +19,7 @@ from leadhand.core.rollback import nothing_to_undo, to_roll_back
 from leadhand.core.views import ENDED, dropped_rows, exit_code, inbox_row, run_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from leadhand.cli.console import Console
     from leadhand.core.plan import Doc, Json
@@ -134,6 +134,19 @@ def still_needs(state: State) -> str:
     missing = revision.people - len(revision.approvals)
     who = ", ".join(clean(each.actor, 60) for each in revision.approvals)
     return f"allowed by {who}; {missing} more {'person' if missing == 1 else 'people'} must"
+
+
+def still_held(state: State, steps: Iterable[str]) -> str:
+    """Who has released what holds some steps, and how many more people must."""
+    from leadhand.core.holds import people_for, questions, standing_releases
+
+    for ident in questions(state, steps):
+        question = state.questions[ident]
+        given, people = standing_releases(state, question), people_for(state, question).people
+        missing = people - len(given)
+        who = ", ".join(clean(each.actor, 60) for each in given)
+        return f"released by {who}; {missing} more {'person' if missing == 1 else 'people'} must"
+    return ""
 
 
 def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: bool) -> str:

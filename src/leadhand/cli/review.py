@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,17 +101,16 @@ def _refuse_strangers(action: str | None, options: Doc) -> None:
             raise UsageError(f"--{name} does not go with {action or 'showing it'}")
 
 
-def _now() -> Any:
-    from leadhand.core.state import Now
+def _now(state: State) -> Any:
+    from leadhand.app.people import moment
 
-    wall = time.time_ns() // 1000
-    return Now(wall, wall)
+    return moment(state)
 
 
 def _document(state: State) -> Doc:
     from leadhand.app.documents import review_document
 
-    return review_document(state, _now())
+    return review_document(state, _now(state))
 
 
 def _show(console: Console, state: State) -> int:
@@ -182,8 +180,8 @@ def approval_words(
     from leadhand.app.people import approver_key, ends
     from leadhand.engine.approvals import words_with
 
-    now = _now()
-    until, signer = ends(expires, now.wall), approver_key(key or settings.approver_key)
+    now = _now(state)
+    until, signer = ends(expires, now.latest), approver_key(key or settings.approver_key)
     actor = actor_of(settings)
     return words_with(state, question, choice, actor, now, expires=until, key=signer, shown=shown)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
 from leadhand.core.fault import origin_of
-from leadhand.core.holds import released
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Json
@@ -26,24 +25,14 @@ def answer_events(
     actor: str,
     text: str,
     data: Json = None,
-    signed: tuple[str, str] = ("", ""),
 ) -> list[ev.Event]:
-    """The answer to a question that is no review, and what it decides at once.
-
-    `signed` is the name of a key and what it signed, where that is needed.
-    """
+    """The answer to a question that is neither a review nor a release, and what it decides."""
     events: list[ev.Event] = [
         ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text, data=data)
     ]
     because = f"{actor} said so" + (f": {text}" if text else "")
     if question.step and choice == "skip":
         events.append(ev.StepSkipped(question.step, because, tolerated=True))
-    elif question.kind == "hold" and choice == "release":
-        key, signature = signed
-        let_go = ev.StepsReleased(
-            released(state, question.id), actor, text, key=key, signature=signature
-        )
-        events.append(let_go)
     elif question.kind != "planner" and choice in STOPS and not state.stopping:
         what = f"step {question.step} failed" if question.step else "it was held"
         if question.kind == "planning":

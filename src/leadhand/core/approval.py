@@ -159,16 +159,17 @@ def bind(
     return digest(FORM, started.run, revision_hash, *parts, str(expires))
 
 
-def release_binding(run: str, question: str, steps: Iterable[Doc], catalog: Catalog) -> str:
-    """What letting held steps go allows: these, by their workers as they are now, this once.
+def release_binding(
+    started: RunStarted, question: str, steps: Iterable[Doc], catalog: Catalog, expires: int
+) -> str:
+    """What letting held steps go allows: as much as an approval of them would.
 
-    A hold may stand for an approval that has ended, or for a worker that has changed since.
+    A hold may stand for an approval that has ended, or for a worker that has changed since, so it
+    covers the steps in full, the workers as they are now, and all else that an approval covers.
     """
     docs = list(steps)
-    names = sorted(step["id"] for step in docs)
-    return digest(
-        FORM, "release", run, question, canonical(names), canonical(versions(docs, catalog))
-    )
+    parts = [docs, started.plan, started.params, versions(docs, catalog), started.policy]
+    return digest(FORM, "release", started.run, question, *map(canonical, parts), str(expires))
 
 
 def _covered(plan: Doc) -> Doc:
@@ -225,9 +226,9 @@ def parts_of(
     return {name: digest(canonical(each))[:PART_CHARS] for name, each in pieces.items()}
 
 
-def refuse_void(approval: Approval, plan: Doc, started: RunStarted, now_wall: int) -> None:
+def refuse_void(approval: Approval, plan: Doc, started: RunStarted, now: int) -> None:
     """Conflict unless an approval is of exactly this, now."""
-    if approval.expires and approval.expires <= now_wall:
+    if approval.expires and approval.expires <= now:
         raise Conflict(f"the time of {approval.actor}'s approval is up. Fix: approve it again")
     if not approval.limits:
         raise Conflict(

@@ -100,6 +100,8 @@ def answer(
     if question.kind == protected_change.KIND:
         said = protected_change.answered(state, question, choice, actor, text, more)
         return Move(said, [])
+    if question.kind == "hold" and choice == "release":
+        return Move(list(holds.release(state, question, actor, text, now, more)), [])
     if choice == "give" and not text and data is None:
         raise UsageError("say what you give: with --data as JSON, or with --text in words")
     if choice == "give" and question.facts:
@@ -108,8 +110,7 @@ def answer(
         _vouched(state, question.step, data)
     if choice == "done" and question.kind == "task":
         _vouched(state, question.step, (text or None) if data is None else data, denies=True)
-    signed = (more.key, more.signature)
-    return Move(answer_events(state, question, choice, actor, text, data, signed), [])
+    return Move(answer_events(state, question, choice, actor, text, data), [])
 
 
 def hold(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
@@ -119,18 +120,22 @@ def hold(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
 
 
 def release(
-    state: State, steps: list[str], actor: str, reason: str = "", signed: Doc | None = None
+    state: State,
+    steps: list[str],
+    actor: str,
+    now: Now,
+    reason: str = "",
+    words: Doc | None = None,
 ) -> Move:
-    """Steps that are held may start, with those that were held together with them.
+    """A person lets held steps start, with those that were held together with them.
 
-    `signed` holds the signature for each question, where there are approvers.
+    `words` holds what goes with it for each question: when it ends, its signature.
     """
     _open(state)
     events: list[ev.Event] = []
     for ident in holds.questions(state, steps):
-        more = _words((signed or {}).get(ident))
-        question, by = state.questions[ident], (more.key, more.signature)
-        events += answer_events(state, question, "release", actor, reason, signed=by)
+        more = _words((words or {}).get(ident))
+        events += holds.release(state, state.questions[ident], actor, reason, now, more)
     return Move(events, [])
 
 

@@ -35,7 +35,7 @@ from leadhand.core.effects import (
 from leadhand.core.facts import gates, missing, true_facts
 from leadhand.core.fault import origin_of
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.holds import lapsed
+from leadhand.core.holds import no_longer_allowed
 from leadhand.core.moves import SECOND, Move, stop_failed
 from leadhand.core.overdue import lost, overdue
 from leadhand.core.refs import Unresolved, resolve
@@ -184,8 +184,8 @@ def _start(state: State, now: Now, room: int) -> Move | None:
         step = state.next_ready()
     if step is None:
         return None
-    if step.expires and now.wall >= step.expires:
-        return Move(*lapsed(state, step))
+    if barred := no_longer_allowed(state, step, now):
+        return Move(*barred)
     if policy.budget is not None and _over_budget(state, step, policy.budget):
         if state.in_flight:
             return None

@@ -65,17 +65,38 @@ class StepsHeld(Event, frozen=True, tag=True):
     """What a person answers to let them go on."""
 
 
+class ReleaseGiven(Event, frozen=True, tag=True, kw_only=True):
+    """A person lets held steps go on: these steps, with their workers as they are."""
+
+    question: str
+    actor: str
+    binding: str
+    """What is released, as one hash: `release_binding` in `core/approval.py`."""
+    expires: int = 0
+    """UTC microseconds; 0 for never."""
+    reason: str = ""
+    key: str = ""
+    signature: str = ""
+
+
 class StepsReleased(Event, frozen=True, tag=True):
-    """They may start again."""
+    """Held steps may start again: as many people have released them as must."""
 
     steps: list[str]
     actor: str
     reason: str = ""
     expires: int = 0
     """When this permission ends, in UTC microseconds; 0 for never."""
-    key: str = ""
-    signature: str = ""
-    """By an approver, where there are any: see `core/approval.py`."""
+
+
+class ApprovalVoided(Event, frozen=True, tag=True):
+    """What a log says was allowed does not hold: looked at when the run was taken up."""
+
+    entry: int
+    """The entry of the log that is wrong."""
+    reason: str
+    revisions: list[int] = []
+    """The revisions whose steps it concerns."""
 
 
 class WorkersChanged(Event, frozen=True, tag=True):
@@ -133,7 +154,7 @@ class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
     facts: list[str] = []
     """What a person is asked to give."""
     people: int = 1
-    """How many different people must approve, where that is asked for."""
+    """How many different people must answer, where that is asked for."""
 
 
 class ChangeApproved(Event, frozen=True, tag=True, kw_only=True):
@@ -201,7 +222,9 @@ REVIEW_EVENTS: tuple[type[Event], ...] = (
     ChangeApproved,
     QuestionAnswered,
     StepsHeld,
+    ReleaseGiven,
     StepsReleased,
+    ApprovalVoided,
     WorkersChanged,
     RedoRequested,
     RunReopened,

@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import Catalog
+from leadhand.core.catalog import Catalog, doers
 from leadhand.core.evolve_steps import close_question, known, make_ready, settle_dependents
 from leadhand.core.graph import dependencies
 from leadhand.core.records import Cut
 from leadhand.core.review import ENDS_SINCE, without
 from leadhand.core.state import SETTLED, IllegalEvent
+from leadhand.core.wording import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.state import State, StepState
 
+POLICY = "policy"
+"""Who holds steps for want of an approval."""
 REDOABLE = frozenset({"failed", "asking", "backing_off", "ready"})
 """How a step stands that failed, and was not done since."""
 REOPENS_SINCE = 5
@@ -27,11 +30,23 @@ def _steps_held(state: State, event: ev.StepsHeld, _at: int) -> None:
     steps = [state.steps.get(ident) for ident in event.steps]
     if any(step is None or step.status in SETTLED for step in steps):
         raise IllegalEvent(f"a step that is held is not there, or is settled: {event.steps}")
+    before = {step.held for step in steps if step is not None and step.held}
     for step in steps:
         if step is not None:
             step.held, step.held_by = event.question, event.actor
             step.ticket = 0
             state.held.add(step.id)
+            if event.actor == POLICY:
+                step.void = event.reason
+    for question in before - {state.steps[ident].held for ident in state.held}:
+        state.questions.pop(question, None)  # Nothing waits for its answer any more.
+
+
+def _release_given(state: State, event: ev.ReleaseGiven, _at: int) -> None:
+    question = state.questions.get(event.question)
+    if question is None or question.kind != "hold":
+        raise IllegalEvent(f"{event.question} holds nothing that could be released")
+    question.releases.append(event)
 
 
 def _steps_released(state: State, event: ev.StepsReleased, _at: int) -> None:
@@ -39,8 +54,10 @@ def _steps_released(state: State, event: ev.StepsReleased, _at: int) -> None:
         raise IllegalEvent(f"a step that is released is not held: {event.steps}")
     for ident in event.steps:
         step = state.steps[ident]
+        if step.held_by == POLICY or step.void:
+            # People allow it anew; a hold that a person put there ends, and nothing else does.
+            step.expires, step.approved, step.void = event.expires, True, ""
         step.held = step.held_by = ""
-        step.expires = event.expires
         state.held.discard(ident)
         if step.status == "ready":
             state.offer(step)
@@ -50,12 +67,27 @@ def _steps_released(state: State, event: ev.StepsReleased, _at: int) -> None:
 
 def _workers_changed(state: State, event: ev.WorkersChanged, _at: int) -> None:
     specs = {**state.catalog.workers, **{spec.name: spec for spec in event.specs}}
+    names = {spec.name for spec in event.specs}
+    for step in state.steps.values():
+        if step.status != "succeeded":
+            changed = names.intersection(doers(step.doc, state.catalog.workers))
+            if changed:
+                step.void = f"{listed(sorted(changed))} changed since it was allowed"
     state.catalog = Catalog(specs.values())
     state.limits.clear()
     if state.started is not None and state.started.decide_version >= ENDS_SINCE:
-        permits, names = state.permits, {spec.name for spec in event.specs}
+        permits = state.permits
         permits.envelope = without(permits.envelope, names)
         permits.untrusted |= {spec.name for spec in event.specs if not spec.trusted}
+
+
+def _approval_voided(state: State, event: ev.ApprovalVoided, _at: int) -> None:
+    state.permits.voided.add(event.entry)
+    for step in state.steps.values():
+        if step.revision in event.revisions and step.status != "succeeded":
+            step.void = event.reason
+    if state.permits.envelope is not None:
+        state.permits.envelope = {}  # Nothing is inside of what nobody is known to have allowed.
 
 
 def _run_reopened(state: State, event: ev.RunReopened, _at: int) -> None:
@@ -179,7 +211,9 @@ def _wait_again(state: State, step: StepState) -> None:
 
 PEOPLE_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     ev.StepsHeld: _steps_held,
+    ev.ReleaseGiven: _release_given,
     ev.StepsReleased: _steps_released,
+    ev.ApprovalVoided: _approval_voided,
     ev.WorkersChanged: _workers_changed,
     ev.RunReopened: _run_reopened,
     ev.RedoRequested: _redo_requested,

@@ -255,6 +255,7 @@ def _install(state: State, revision: Revision, event: ev.RevisionApproved, waits
             not_before=event.instants.get(ident, 0),
             revision=revision.number,
             approved=bool(revision.approvals),
+            people=revision.people if revision.approvals else 0,
             widened=ident in event.widens,
             expires=event.expires,
         )
@@ -314,6 +315,8 @@ def _supersede(state: State, old: StepState, new: StepState) -> None:
     if old.id in state.forsaken:
         state.forsaken.remove(old.id)
     state.backing_off.pop(old.id, None)
+    if old.void and not new.approved:
+        new.void = old.void
     if old.held:
         _pass_hold(state, old, new)
     old.status = "superseded"

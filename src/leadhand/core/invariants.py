@@ -52,6 +52,9 @@ RULES: dict[str, str] = {
     "I22": "revisions that bring nothing are bounded",
     "I24": "only what was approved runs: that hash, and by a person where the risk needs one",
     "I26": "an approval is by somebody who may give one, and by each person once",
+    "I27": "nothing starts on a permission that has ended, or that no longer counts",
+    "I28": "what was held for want of an approval goes on with what an approval needs: as many "
+    "different people as the rules ask for, of exactly these steps and workers",
     "I30": "spent and reserved cost stay within the budget at every start",
     "I31": "recorded limits hold: planner calls, steps, wall time",
     "I40": "time does not go back, and nothing is declared overdue before its time",

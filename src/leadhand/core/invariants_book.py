@@ -8,7 +8,13 @@ from leadhand.core.hashing import canonical
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Offer, WorkerSpec
-    from leadhand.core.events import QuestionAnswered, QuestionAsked, RunEnded, RunStarted
+    from leadhand.core.events import (
+        QuestionAnswered,
+        QuestionAsked,
+        ReleaseGiven,
+        RunEnded,
+        RunStarted,
+    )
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
 
@@ -125,6 +131,24 @@ class Pending(NamedTuple):
     """Steps it gives up by name, each with the reason."""
 
 
+class PermitBook:
+    """What people allowed: until when, how many of them had to, and what no longer counts."""
+
+    def __init__(self) -> None:
+        self.held_under: dict[str, str] = {}
+        """Steps that were held, each with the question that lets it go on."""
+        self.until: dict[str, int] = {}
+        """Until when each step may start; 0 for ever."""
+        self.reviewed: dict[str, int] = {}
+        """How many people had to allow each step; 0 where the policy let it through."""
+        self.part_of: dict[str, int] = {}
+        """The revision that put each step into the plan."""
+        self.void: dict[str, str] = {}
+        """Steps whose permission no longer counts, each with the reason."""
+        self.releases: dict[str, list[ReleaseGiven]] = {}
+        """The people who released what a question holds."""
+
+
 class Book:
     """Everything the checker remembers."""
 
@@ -139,8 +163,8 @@ class Book:
         self.proposed = 0
         self.barred: dict[str, str] = {}
         """Steps that are held, each with who holds it."""
-        self.owner = 0
-        self.epoch = 0
+        self.permits = PermitBook()
+        self.owner = self.epoch = 0
         self.steps: dict[str, Entry] = {}
         self.heir: dict[str, str] = {}
         """Superseded step to the one that took its place."""

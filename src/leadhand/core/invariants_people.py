@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core import graph
+from leadhand.core import invariants_permits as permits
 from leadhand.core.review import ENDS_SINCE, without
 
 if TYPE_CHECKING:
@@ -18,9 +19,11 @@ def _steps_held(book: Book, event: ev.StepsHeld) -> None:
     for ident in event.steps:
         if book.step(ident, "a hold") is not None:
             book.barred[ident] = event.actor
+    permits.hold(book, event)
 
 
 def _steps_released(book: Book, event: ev.StepsReleased) -> None:
+    permits.release(book, event)
     for ident in event.steps:
         if book.barred.pop(ident, None) is None:
             book.wrong("I6", f"step {ident} was released, and nobody held it")
@@ -32,9 +35,11 @@ def pass_hold(book: Book, old: str, new: str, *, allowed: bool) -> None:
     passes = book.start.decide_version >= ENDS_SINCE and not (held_by == "policy" and allowed)
     if held_by is not None and passes:
         book.barred[new] = held_by
+        book.permits.held_under[new] = book.permits.held_under.get(old, "")
 
 
 def _workers_changed(book: Book, event: ev.WorkersChanged) -> None:
+    permits.change(book, event)
     book.catalog.update({spec.name: spec for spec in event.specs})
     if book.start.decide_version >= ENDS_SINCE:
         book.envelope = without(book.envelope, {spec.name for spec in event.specs})
@@ -79,7 +84,9 @@ def _lives_again(book: Book, step: Entry, causes: set[str]) -> bool:
 
 PEOPLE_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.StepsHeld: _steps_held,
+    ev.ReleaseGiven: permits.give,
     ev.StepsReleased: _steps_released,
+    ev.ApprovalVoided: permits.distrust,
     ev.WorkersChanged: _workers_changed,
     ev.RedoRequested: _redo_requested,
 }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core import graph
+from leadhand.core import invariants_permits as permits
 from leadhand.core.approval import bind, versions
 from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
@@ -290,6 +291,7 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
     if pending.add:
         book.finish, book.goal_asked = False, False
     _accept(book, pending, event.widens)
+    permits.allow(book, pending, event)
     _give_up(book, pending.drop)
     if len(book.steps) > book.policy.steps_max:
         book.wrong("I31", f"{len(book.steps)} steps of at most {book.policy.steps_max}")

@@ -8,6 +8,7 @@ from leadhand.core import events as ev
 from leadhand.core import graph, refs
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants_book import Book, Entry, Live, does, uses
+from leadhand.core.invariants_permits import check_start
 from leadhand.core.invariants_plan import drop_questions
 from leadhand.core.invariants_recovery import RECOVERY_CHECKS, attempts_max
 from leadhand.core.params import with_secrets
@@ -33,6 +34,7 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
     _check_turn(book, step, event)
     if event.step in book.barred:
         book.wrong("I24", f"{event.step} started though it is held")
+    check_start(book, event.step)
     if book.is_for_people(event.worker) and not step.done_by:
         book.wrong("L5", f"{event.step} was started, and nobody said that it is done")
     step.done_by = ""

@@ -207,6 +207,8 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.ChangesRequested: lambda e: f"{e.actor} asks for changes of revision {e.number}: {e.text}",
     ev.StepsHeld: lambda e: f"held by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",
     ev.StepsReleased: lambda e: f"released by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",
+    ev.ReleaseGiven: lambda e: f"{e.question} released by {e.actor}{_because(e.reason)}",
+    ev.ApprovalVoided: lambda e: f"an approval does not hold: {e.reason}",
     ev.WorkersChanged: lambda e: (
         f"workers have changed: {', '.join(spec.name for spec in e.specs)}"
     ),

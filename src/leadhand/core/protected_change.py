@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core.approval import signed_text
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.identity import person
 from leadhand.core.review import reach_of, ruling
 from leadhand.core.reviewing import NO_PERSON, Words
 from leadhand.errors import Conflict, NotAllowed, UsageError
@@ -122,7 +123,7 @@ def _approval(
     for each in question.approvals:
         key = approvers.get(actor, own)
         same_key = bool(key) and key == approvers.get(each["actor"], each["key"])
-        if same_key or each["actor"].casefold() == actor.casefold():
+        if same_key or person(each["actor"]) == person(actor):
             raise Conflict(
                 f"{each['actor']} has approved it already; it needs {question.people} "
                 "different people"

@@ -93,6 +93,8 @@ class Permits(msgspec.Struct):
     """Workers whose results come from outside."""
     tainted: bool = False
     """Whether any such result was read."""
+    voided: set[int] = set()
+    """Entries of the log that were found not to hold when the run was taken up."""
 
 
 class Question(msgspec.Struct):
@@ -114,6 +116,8 @@ class Question(msgspec.Struct):
     """How many different people must approve, where that is asked for."""
     approvals: list[dict[str, str]] = []
     """Who has approved a change so far: actor, key, commit."""
+    releases: list[ev.ReleaseGiven] = []
+    """The people who have released what it holds, while more are needed."""
 
 
 class Cut(msgspec.Struct):

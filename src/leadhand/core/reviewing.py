@@ -19,6 +19,8 @@ from leadhand.core.calendar import next_instant
 from leadhand.core.catalog import Catalog
 from leadhand.core.effects import Effect, Notify
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.identity import namesake, odd_name, person
+from leadhand.core.moments import iso
 from leadhand.core.promises import in_words, may_widen, widenings
 from leadhand.core.records import Revision
 from leadhand.core.review import (
@@ -30,15 +32,18 @@ from leadhand.core.review import (
     standing,
     widened,
 )
+from leadhand.core.visible import visible, visible_name
 from leadhand.errors import Conflict, NotAllowed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from leadhand.core.plan import Doc
     from leadhand.core.state import Now, State
 
 Moves = tuple[list[ev.Event], list[Effect]]
+Given = ev.ApprovalGiven | ev.ReleaseGiven
+"""One person's permission."""
 NO_PERSON = ("", "policy", "nobody")
 """Whom the log names where no person spoke."""
 CLAIMS_TOLD = 20
@@ -54,7 +59,7 @@ def ruled(
 ) -> Moves:
     """The policy's word on a revision: let through, up to people, or refused."""
     number, hash_, add = revision.number, revision.hash, revision.add
-    envelope = standing(state.permits, now.wall)
+    envelope = standing(state.permits, now.latest)
     planners = (state.started.planner, state.planner_name) if state.started is not None else ()
     by_hand = bool(planners) and revision.author not in planners
     if by_hand and state.policy.approvers and envelope:
@@ -119,7 +124,7 @@ def _beforehand(state: State, number: int, add: list[Doc], now: Now) -> list[App
     if versions(add, state.catalog) != versions(add, Catalog(started.catalog)):
         return []  # Workers have changed since: what was approved is not what would run.
     found = [Approval.from_doc(each) for each in started.approvals]
-    return [each for each in found if not each.expires or each.expires > now.wall]
+    return [each for each in found if not each.expires or each.expires > now.latest]
 
 
 def _approved_beforehand(
@@ -225,26 +230,8 @@ def approve(
             f"what waits is not what was approved: its hash does not begin with {shown[:64]}. "
             f"Fix: look at it again with `leadhand review {state.run}`"
         )
-    approvers = state.policy.approvers
-    if actor in NO_PERSON:
-        raise NotAllowed(f"{actor or 'nobody'} is no person, and cannot approve anything")
-    if approvers and actor not in approvers:
-        raise NotAllowed(
-            f"{actor} is not among those who may approve: {', '.join(sorted(approvers))}"
-        )
-    if (same := _same_key(revision.approvals, actor, said.key, approvers)) is not None:
-        raise Conflict(
-            f"{same} has approved it already with the key of {actor}; it needs {revision.people} "
-            "different people"
-        )
-    if any(each.actor == actor for each in revision.approvals):
-        raise Conflict(
-            f"{actor} has approved it already; it needs {revision.people} different people"
-        )
-    if not expires and state.policy.approval_s is not None:
-        expires = now.wall + int(state.policy.approval_s * 1e6)
-    if expires and expires <= now.wall:
-        raise UsageError("an approval that has already ended allows nothing")
+    refuse_again(state, revision.approvals, actor, said.key, revision.people)
+    expires = ending(state, expires, now)
     given = ev.ApprovalGiven(
         number=revision.number,
         hash=revision.hash,
@@ -276,8 +263,49 @@ def approve(
     return [given, approved]
 
 
+def refuse_again(
+    state: State, given: Sequence[Given], actor: str, key: str, people: int, done: str = "approved"
+) -> None:
+    """Raise unless a person may allow something, and has not under any name.
+
+    `NotAllowed` for an actor that is no person or none of the approvers; `Conflict` for one who is
+    among those who have allowed it: by name, by a name that looks the same, or by key.
+    """
+    approvers, word = state.policy.approvers, "approve" if done == "approved" else "release"
+    if person(actor) in NO_PERSON:
+        raise NotAllowed(f"{actor or 'nobody'} is no person, and cannot {word} anything")
+    if wrong := odd_name(actor):
+        raise NotAllowed(f"{visible(actor)} is not taken as the name of a person: {wrong}")
+    if approvers and actor not in approvers:
+        near = namesake(actor, approvers)
+        hint = f". It is not {visible(near)}, which looks the same" if near is not None else ""
+        raise NotAllowed(
+            f"{visible_name(actor)} is not among those who may approve: "
+            f"{', '.join(sorted(approvers))}{hint}"
+        )
+    needs = f"it needs {people} different people"
+    if (same := _same_key(given, actor, key, approvers)) is not None:
+        raise Conflict(f"{same} has {done} it already with the key of {actor}; {needs}")
+    same = namesake(actor, (each.actor for each in given))
+    if same == actor:
+        raise Conflict(f"{actor} has {done} it already; {needs}")
+    if same is not None:
+        both = f"{visible(same)} and {visible(actor)} count as one person"
+        raise Conflict(f"{same} has {done} it already, and {both}; {needs}")
+
+
+def ending(state: State, expires: int, now: Now) -> int:
+    """When a permission ends that is given now, in UTC microseconds; `UsageError` if it has."""
+    if not expires and state.policy.approval_s is not None:
+        expires = now.latest + int(state.policy.approval_s * 1e6)
+    if expires and expires <= now.latest:
+        late = f": the newest time in the log is {iso(now.at)}" if expires > now.wall else ""
+        raise UsageError(f"an approval that has already ended allows nothing{late}")
+    return expires
+
+
 def _same_key(
-    given: list[ev.ApprovalGiven], actor: str, key: str, approvers: Mapping[str, str]
+    given: Sequence[Given], actor: str, key: str, approvers: Mapping[str, str]
 ) -> str | None:
     """Who else has allowed it with one's own key: one person under two names."""
     own = approvers.get(actor, key)
@@ -290,7 +318,7 @@ def _envelope(state: State, revision: Revision, until: int, now: Now) -> Doc:
     started = state.started
     asked = started.plan.get("envelope") if started else None
     ends = started is not None and started.decide_version >= ENDS_SINCE
-    before, wanted = standing(state.permits, now.wall), reach_of(state, revision.add)
+    before, wanted = standing(state.permits, now.latest), reach_of(state, revision.add)
     return widened(before, wanted, asked, until if ends else 0)
 
 

@@ -73,6 +73,14 @@ class Now(NamedTuple):
     at: int
     wall: int
 
+    @property
+    def latest(self) -> int:
+        """The later of both clocks: what ended stays ended when the calendar is set back.
+
+        The run clock never goes behind the newest time in the log.
+        """
+        return max(self.at, self.wall)
+
 
 class StepState(msgspec.Struct, gc=False):
     """What is known of one step. There are many, so what is rarely there is not allocated."""
@@ -103,6 +111,10 @@ class StepState(msgspec.Struct, gc=False):
     """Which revision put it into the plan."""
     approved: bool = False
     """A person allowed it, not the policy."""
+    people: int = 0
+    """How many people had to allow it, as it was reviewed; 0 where the policy let it through."""
+    void: str = ""
+    """Why what was allowed of it no longer counts; empty while it counts."""
     widened: bool = False
     """People were shown what it claims beyond its worker, and allowed it: `core/promises.py`."""
     expires: int = 0

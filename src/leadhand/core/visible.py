@@ -42,6 +42,11 @@ def visible(text: str) -> str:
     return _quoted(text, frozenset(_foreign(text)))
 
 
+def visible_name(name: str) -> str:
+    """A name of a person or thing: as it is when it is plain, else in quotes as `visible` shows."""
+    return name if name.isascii() and name.isprintable() else visible(name)
+
+
 def visible_value(value: Json) -> str:
     """Any JSON value in one line; texts in it as `visible` shows them."""
     if isinstance(value, str):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from leadhand.core import control
-from leadhand.core.events import Event, StepsHeld, StepsReleased
+from leadhand.core.events import Event, ReleaseGiven, StepsHeld, StepsReleased
 from leadhand.core.moves import Move
 from leadhand.core.plan import Doc
 from leadhand.core.state import Now, State
@@ -57,8 +57,8 @@ def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]
         case "redo":
             return lambda state, now: control.redo(state, str(details["step"]), actor, reason, now)
         case "release":
-            return lambda state, _now: control.release(
-                state, details["steps"], actor, reason, details.get("signed")
+            return lambda state, now: control.release(
+                state, details["steps"], actor, now, reason, details.get("signed")
             )
         case "amend":
             return lambda state, now: control.amend(state, details["revision"], actor, now)
@@ -69,5 +69,8 @@ def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]
 def told(events: Sequence[Event]) -> Doc:
     """What whoever said it wants to know: which question lets held steps go, which are let go."""
     held = [event for event in events if isinstance(event, StepsHeld)]
-    released = [step for each in events if isinstance(each, StepsReleased) for step in each.steps]
-    return {"question": held[0].question} if held else {"steps": released} if released else {}
+    if held:
+        return {"question": held[0].question}
+    if not any(isinstance(event, ReleaseGiven) for event in events):
+        return {}
+    return {"steps": [s for e in events if isinstance(e, StepsReleased) for s in e.steps]}

@@ -17,14 +17,16 @@ from leadhand.core.approval import (
     binding,
     refuse_short,
     refuse_void,
-    release_binding,
     signed_text,
     was_shown,
 )
-from leadhand.core.events import ApprovalGiven, ChangeApproved, StepsReleased
-from leadhand.core.holds import questions, released
+from leadhand.core.events import ApprovalGiven, ChangeApproved, ReleaseGiven
+from leadhand.core.holds import bound_release, questions
 from leadhand.core.host import ApprovalUsed, refuse_used
+from leadhand.core.identity import namesake
+from leadhand.core.reviewing import ending
 from leadhand.core.revisions import ORIGIN_KEYS
+from leadhand.core.visible import visible
 from leadhand.errors import NotAllowed, UsageError
 
 if TYPE_CHECKING:
@@ -56,9 +58,8 @@ def refuse_unsigned(state: State, events: Sequence[Event]) -> None:
         if isinstance(event, ApprovalGiven):
             words = words_of(state.started, event)
             check_signature(approvers, event.actor, words, event.signature)
-        if isinstance(event, StepsReleased) and event.steps:
-            question = state.steps[event.steps[0]].held
-            words = release_words(state, question, event.actor)
+        if isinstance(event, ReleaseGiven):
+            words = signed_text(event.binding, event.actor, event.expires)
             check_signature(approvers, event.actor, words, event.signature)
         if isinstance(event, ChangeApproved):
             words = protected_change.to_sign(state.run, event)
@@ -100,8 +101,7 @@ def own_words(
     """
     refuse_short(shown)
     revision = state.pending
-    if not expires and state.policy.approval_s is not None:
-        expires = now.wall + int(state.policy.approval_s * 1e6)
+    expires = ending(state, expires, now)
     found: Doc = {"expires": expires} if expires else {}
     found |= {"shown": shown} if shown else {}
     if key is None or revision is None:
@@ -110,18 +110,28 @@ def own_words(
     return found | signed(key, signed_text(bound, actor, expires))
 
 
-def release_words(state: State, question: str, actor: str) -> bytes:
-    """What is signed by whoever lets the steps go that a question holds."""
-    docs = [state.steps[ident].doc for ident in released(state, question)]
-    return signed_text(release_binding(state.run, question, docs, state.catalog), actor, 0)
+def release_words(
+    state: State, question: str, actor: str, now: Now, *, expires: int = 0, key: Signer | None
+) -> Doc:
+    """What goes with a release of the steps that a question holds: when it ends, signed."""
+    expires = ending(state, expires, now)
+    found: Doc = {"expires": expires} if expires else {}
+    if key is None:
+        return found
+    bound = bound_release(state, question, expires)
+    return found | signed(key, signed_text(bound, actor, expires))
 
 
-def signed_releases(state: State, steps: list[str], actor: str, key: Signer | None) -> Doc:
-    """A signature for each question that holds one of these steps; none without a key."""
+def signed_releases(
+    state: State, steps: list[str], actor: str, now: Now, key: Signer | None
+) -> Doc:
+    """What goes with a release, for each question that holds one of these steps; none without a
+    key.
+    """
     if key is None:
         return {}
     return {
-        ident: signed(key, release_words(state, ident, actor)) for ident in questions(state, steps)
+        ident: release_words(state, ident, actor, now, key=key) for ident in questions(state, steps)
     }
 
 
@@ -147,8 +157,8 @@ def words_with(
         return seen | signed(key, signed_text(bound, actor, 0))
     if choice == "approve":
         return own_words(state, actor, now, expires=expires, key=key, shown=shown)
-    if choice == "release" and key is not None and question is not None:
-        return signed(key, release_words(state, question.id, actor))
+    if choice == "release" and question is not None:
+        return release_words(state, question.id, actor, now, expires=expires, key=key)
     return None
 
 
@@ -164,12 +174,16 @@ async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
     for each in started.approvals:
         approval = Approval.from_doc(each)
         refuse_used(host.shared, approval.id, approval.actor)
-        refuse_void(approval, doc, started, host.time().wall)
+        refuse_void(approval, doc, started, host.time().latest)
         if started.policy.approvers:
             text, signature = approval.to_sign(), approval.signature
             check_signature(started.policy.approvers, approval.actor, text, signature)
-        if approval.actor in {other.actor for other in given}:
-            raise UsageError(f"two of the approvals are by {approval.actor}: one is enough")
+        same = namesake(approval.actor, (other.actor for other in given))
+        if same == approval.actor:
+            raise UsageError(f"two of the approvals are by {same}: one is enough")
+        if same is not None:
+            both = f"{visible(same)} and {visible(approval.actor)}"
+            raise UsageError(f"the approvals of {both} count as one person's: one is enough")
         _refuse_one_key(started.policy.approvers, approval, given)
         given.append(approval)
     for approval in given:

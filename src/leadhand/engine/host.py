@@ -229,7 +229,7 @@ class Host:
             if state.owner >= self.owner or state.ended is not None:
                 return Move([], [])
             changed = changed_specs(state, workers)
-            wall = self.time().wall
+            wall = self.time().latest
             events, effects = workers_changed(state, changed, wall) if changed else ([], [])
             return Move([ev.RunHosted(self.owner), *events], effects)
 

@@ -58,6 +58,8 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
         raise Refusal(403, "a review is decided at /runs/{run}/review, bound to what was shown")
     if kind == protected_change.KIND and not may(person.role, APPROVER):
         raise Refusal(403, "a protected change is decided by an approver, and you are none")
+    if kind == "hold" and form.choice == "release" and not may(person.role, APPROVER):
+        raise Refusal(403, "held steps are let go by a person with the role approver")
     key = key_of(person)
 
     def word(state: State, at: Now) -> Word:

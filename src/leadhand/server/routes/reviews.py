@@ -58,7 +58,7 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
     key = key_of(person)
 
     def word(state: State, at: Now) -> Word:
-        until = ends(form.expires_s, at.wall)
+        until = ends(form.expires_s, at.latest)
         words = own_words(state, person.name, at, expires=until, key=key, shown=form.hash)
         details = {
             "id": waiting(state, form.hash),

@@ -199,7 +199,7 @@ async def release(request: Request, run: str, step: str, form: ReasonForm) -> Re
     await _refuse_unknown(request, run, step)
     key = key_of(person)
     state = (await office.conductor.find(run)).state
-    signed = signed_releases(state, [step], person.name, key) if key is not None else None
+    signed = signed_releases(state, [step], person.name, office.host.time(), key)
     return await say(request, run, "release", steps=[step], reason=form.reason, signed=signed)
 
 
