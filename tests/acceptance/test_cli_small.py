@@ -232,3 +232,37 @@ def test_metrics_show_cost_and_take_a_period(folder):
     done = folder.run("metrics", "--since", "soon")
     assert done.code == 2
     assert "--since" in done.err
+
+
+# --- messages --------------------------------------------------------------------------------
+
+
+def test_errors_of_a_plan_have_their_lines_in_run_too(folder):
+    folder.write("plan.yaml", "goal: x\nsteps:\n  - id: a\n    worker: sayy\n")
+    for command in ("run", "apply", "lint"):
+        done = folder.run(command, "plan.yaml")
+        assert done.code == 3, done
+        assert "line 4" in done.out + done.err, done
+
+
+def test_a_file_that_is_missing_is_not_guessed_by_its_ending(folder):
+    folder.write("typo.yaml", "steps: []\n")
+    assert "typo" not in folder.run("run", "nosuch.yaml").err
+    assert "Did you mean typo.yaml?" in folder.run("run", "tyop.yaml").err
+
+
+def test_a_goal_without_facts_says_what_workers_give(folder):
+    done = folder.run("run", "Make it so")
+    assert done.code == 2
+    assert "--want FACT" in done.err
+    assert "no worker here declares one" in done.err
+    source = "from leadhand import worker\n\n@worker(gives='report')\ndef w() -> str: return ''\n"
+    folder.write("workers.py", source)
+    assert "workers here give: report" in folder.run("run", "Make it so").err
+
+
+def test_a_broken_module_is_named_once(folder):
+    folder.write("workers.py", "x = (\n")
+    done = folder.run("ls", "workers")
+    assert done.code == 2
+    assert done.err.count("workers.py") == 1, done

@@ -95,7 +95,7 @@ def test_names_are_given_once(write, tmp_path):
 
 
 BROKEN = [
-    ("def broken(:\n", "line 1 of "),
+    ("def broken(:\n", "line 1: "),
     ("x = 1\n\nraise ValueError('no good')\n", "line 3"),
     ("def f():\n    return 1 / 0\nf()\n", "line 2"),
     ("import not_installed_anywhere\n", "No module named 'not_installed_anywhere'"),
@@ -138,7 +138,7 @@ def test_a_decorator_error_names_the_file_it_stands_in(write):
     file = write(
         "from leadhand.workers.decorator import worker\n\n@worker(risk='x')\ndef f(): ...\n"
     )
-    with pytest.raises(UsageError, match=r"line 3 of .*workers\.py: @worker on 'f': risk"):
+    with pytest.raises(UsageError, match=r"workers\.py: line 3: @worker on 'f': risk"):
         load_workers(file)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -23,7 +22,7 @@ from leadhand.cli.options import (
     without_echo,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, is_plan, library_plans
+from leadhand.cli.plans import find_plan, library_plans, with_lines
 from leadhand.cli.text import clean, count
 from leadhand.core.check import Finding
 
@@ -76,7 +75,7 @@ def lint(
     found = [*without_echo(wrong, found), *later(doc)]
     if not any(each.level == "error" for each in found):
         found += missing_programs(doc, registry, "warning")
-    findings = _with_lines(plan, found)
+    findings = with_lines(plan, found)
     errors = [each for each in findings if each.level == "error"]
     if console.json:
         console.document(
@@ -103,17 +102,6 @@ def lint(
     console.say(f"{plan}: {console.paint('valid', 'green')}, {size}")
     console.next(f"leadhand run {plan}")
     return 0
-
-
-def _with_lines(plan: str, findings: list[Finding]) -> list[Finding]:
-    """The findings, worst first, each with its line where the plan is a file."""
-    findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
-    if plan == "-" or not findings or not is_plan(plan):
-        return findings
-    from leadhand.codec.lines import Lines
-
-    lines = Lines(Path(plan).read_text(encoding="utf-8-sig"))
-    return [each._replace(line=lines.of(each.place)) for each in findings]
 
 
 def _worth_showing(findings: Sequence[Finding]) -> list[Finding]:

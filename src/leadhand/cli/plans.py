@@ -12,7 +12,10 @@ from leadhand.cli.text import clean
 from leadhand.stores.places import there
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from leadhand.cli.console import Console
+    from leadhand.core.findings import Finding
     from leadhand.core.library import Saved
     from leadhand.core.plan import Doc
     from leadhand.settings import Settings
@@ -57,3 +60,14 @@ def library_plans(settings: Settings) -> dict[str, Doc]:
         return {}
     with reading(settings) as reader:
         return {name: saved[-1].document for name, saved in reader.library().plans.items()}
+
+
+def with_lines(plan: str, findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, worst first, each with its line where the plan is a file."""
+    findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
+    if plan == "-" or not findings or not is_plan(plan):
+        return findings
+    from leadhand.codec.lines import Lines
+
+    lines = Lines(Path(plan).read_text(encoding="utf-8-sig"))
+    return [each._replace(line=lines.of(each.place)) for each in findings]

@@ -31,10 +31,10 @@ from leadhand.cli.options import (
     values_of,
     workers_option,
 )
-from leadhand.cli.plans import find_plan, in_library, is_plan, library_plans
+from leadhand.cli.plans import find_plan, in_library, is_plan, library_plans, with_lines
 from leadhand.cli.text import clean
 from leadhand.core.plan import MODES
-from leadhand.core.wording import closest
+from leadhand.core.wording import closest, listed
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.stores.places import spelled
 
@@ -203,7 +203,7 @@ def prepare_plan(
         found += missing_programs(doc, registry)
         errors = [each for each in found if each.level == "error"]
     if errors:
-        raise PlanInvalid(errors)
+        raise PlanInvalid(with_lines(plan, errors))
     for each in found:
         console.say(clean(each))
     planner = str(doc.get("planner") or "")
@@ -244,6 +244,14 @@ def _meant(settings: Settings, text: str) -> str:
     return f'did you mean "{close}"? Else: ' if close else ""
 
 
+def _facts(registry: Registry) -> str:
+    """Say how a goal names the facts that it wants, with those that the workers give."""
+    offers = (o for spec in registry.catalog().workers.values() for o in spec.offers.values())
+    given = listed(dict.fromkeys(fact for offer in offers for fact in offer.gives), 8)
+    some = f"workers here give: {given}" if given else 'no worker here declares one with gives="…"'
+    return f"name what should be true in the end with --want FACT ({some})"
+
+
 def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
     from leadhand.core.plan import Goal
     from leadhand.planners.direct import agents_of
@@ -260,8 +268,8 @@ def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
     if not name and options["mode"] != "direct" and len(agents_of(registry.catalog())) != 1:
         raise UsageError(
             f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken "
-            f"for a goal. Fix: {_meant(settings, text)}say which facts "
-            "are wanted with --want FACT, or give --planner MODULE:FUNCTION, or the path of a plan."
+            f"for a goal. Fix: {_meant(settings, text)}{_facts(registry)}, or give "
+            "--planner MODULE:FUNCTION, or the path of a plan."
         )
     context = settings.context
     have = {**(context.params if context else {}), **json_pairs(options["have"], "--have")}

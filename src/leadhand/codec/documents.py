@@ -92,7 +92,8 @@ def _near(path: Path) -> str:
         beside = sorted(each.name for each in islice(path.parent.iterdir(), BESIDE_MAX))
     except OSError:
         return "The folder is not there either."
-    close = closest(path.name, beside)
+    stems = {Path(name).stem: name for name in reversed(beside)}  # endings are alike anyway
+    close = stems.get(closest(path.stem, stems), "")
     return f"Did you mean {path.with_name(close)}?" if close else ""
 
 

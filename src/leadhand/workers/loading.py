@@ -61,7 +61,7 @@ def load_module(name: str) -> ModuleType:
             raise UsageError(
                 f"{name}: there is no such module; for a file, give its path, as in ./workers.py"
             ) from None
-        raise UsageError(f"{name}: {_told(error)}") from None
+        raise UsageError(f"{name}: {_told(error, name)}") from None
 
 
 def _imported(name: str) -> ModuleType:
@@ -74,16 +74,27 @@ def _imported(name: str) -> ModuleType:
     return module
 
 
-def _told(error: BaseException) -> str:
-    """An exception in one line, with the place in the user's file where it was raised."""
+def _told(error: BaseException, name: str = "") -> str:
+    """An exception in one line, with the place in the user's file where it was raised.
+
+    `name` is the file that the message names already.
+    """
     known = isinstance(error, LeadhandError)
     message = str(error) if known else f"{type(error).__name__}: {error}".rstrip(": ")
     message = " ".join(message.split())
     if isinstance(error, SyntaxError) and error.filename:
-        return f"line {error.lineno} of {error.filename}: {type(error).__name__}: {error.msg}"
+        return f"{_line(error.lineno, error.filename, name)}: {type(error).__name__}: {error.msg}"
     outside = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).parent != OURS and not frame.filename.startswith("<frozen")
     ]
-    return f"line {outside[-1].lineno} of {outside[-1].filename}: {message}" if outside else message
+    if not outside:
+        return message
+    return f"{_line(outside[-1].lineno, outside[-1].filename, name)}: {message}"
+
+
+def _line(number: int | None, file: str, name: str) -> str:
+    """Return a place in a file; the file is left out where it was just named."""
+    same = bool(name) and Path(file).resolve() == Path(name).resolve()
+    return f"line {number}" if same else f"line {number} of {file}"
