@@ -31,11 +31,14 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
     for source in settings.workers if sources is None else sources:
         found += load_workers(source)
     found += _declared(settings, "workers", settings.declared, settings.folders, declared_workers)
+    left_out: dict[str, str] = {}
     if settings.mcp:
         from leadhand.workers.mcp.declared import declared_tools
 
-        found += _declared(settings, "mcp", settings.mcp, settings.mcp_folders, declared_tools)
+        tools = partial(declared_tools, left_out=left_out)
+        found += _declared(settings, "mcp", settings.mcp, settings.mcp_folders, tools)
     registry = Registry(found)
+    registry.left_out = left_out
     if settings.agents:
         from leadhand.workers.agent.declared import declared_agents
 

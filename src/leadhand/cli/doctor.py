@@ -306,6 +306,10 @@ def _mcp(settings: Settings) -> Iterator[Look]:
 
     for look in looked_at(settings):
         yield Look("mcp", f"{look.server}: {look.said}", look.problem, look.fix, look.warning)
+        for tool, why in look.left_out.items():
+            what = f"{look.server}: the tool {tool} is left out"
+            fix = "Mend its definition in the server; its other tools are not affected."
+            yield Look("mcp", what, why, fix, warning=True)
 
 
 def _workers(settings: Settings) -> Iterator[Look]:

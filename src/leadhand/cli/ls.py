@@ -134,8 +134,11 @@ def _took(row: Doc) -> str:
 def _workers(console: Console, registry: Registry, *, verbose: bool) -> int:
     rows = worker_rows(registry)
     if console.json:
-        console.document({"digest": registry.catalog().digest(), "workers": rows})
+        digest, left_out = registry.catalog().digest(), registry.left_out
+        console.document({"digest": digest, "workers": rows, "left_out": left_out})
         return 0
+    for name, why in registry.left_out.items():
+        console.say(f"left out: {clean(name)}: {clean(why)}")
     if not rows:
         console.say("no workers are configured. Give --workers MODULE, or see `leadhand init`.")
         return 0

@@ -33,6 +33,8 @@ class LookedAt:
     fix: str = ""
     answered: bool = True
     tools: list[Doc] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Tools that cannot be used, with the reason."""
 
     @property
     def warning(self) -> bool:
@@ -74,6 +76,8 @@ def mcp(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
         )
         for line in table((), rows)[1:]:
             console.out(line)
+        for tool, why in each.left_out.items():
+            console.say(f"{each.server}: left out: {clean(tool, 60)}: {clean(why, 300)}")
         for text in (each.problem, each.fix):
             if text:
                 console.say(f"{each.server}: {clean(text)}")
@@ -132,7 +136,7 @@ def _compared(server: McpServer, listing: Listing) -> LookedAt:
             }
         )
     look = LookedAt(server.name, f"{listing.name or 'no name'}, {count(len(rows), 'tool')}")
-    look.tools = rows
+    look.tools, look.left_out = rows, listing.unusable
     if any(row["state"] != PINNED for row in rows):
         some = [row["tool"] for row in rows if row["state"] != PINNED]
         look.problem = f"not as pinned: {clean(', '.join(some), 200)}"
@@ -150,4 +154,5 @@ def _document(look: LookedAt) -> Doc:
         "said": look.said,
         "problem": look.problem or None,
         "tools": look.tools,
+        "left_out": look.left_out,
     }

@@ -47,6 +47,8 @@ class Registry:
         self.threads = threads or Threads()
         self.methods: list[Method] = []
         """Ways to split what is too complex, for planners that know how."""
+        self.left_out: dict[str, str] = {}
+        """Workers that were declared and cannot be used, with the reason: for views."""
         self._workers: dict[str, Worker] = {}
         self._book: Book | None = None
         self._stronger: list[str] = []

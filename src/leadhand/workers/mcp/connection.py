@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.errors import Transient, Unavailable, WorkerFailure
 from leadhand.ports import ends_us
-from leadhand.workers.mcp.definition import TOOLS_MAX, Definition, definitions_of
+from leadhand.workers.mcp.definition import (
+    NAME_CHARS_MAX,
+    TOOLS_MAX,
+    Definition,
+    definitions_of,
+)
 from leadhand.workers.mcp.failures import failure_of
 from leadhand.workers.mcp.sdk import sdk
 from leadhand.workers.reports import bounded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
     from mcp import Client
@@ -43,9 +48,12 @@ class Connection:
         self.definitions: dict[str, Definition] = {}
         self.unusable: dict[str, str] = {}
         """Tools that were listed and cannot be used, with the reason."""
-        self._transport = transport(self.hang_up)
+        self._transport = _sifted(transport(self.hang_up), self._sift)
         self.last = last
         """What is known of how it ended, for messages."""
+        self._refused: dict[str, str] = {}
+        self._seen: list[str] = []
+        """Names of the tools that were let through to the SDK."""
         self._client: Client | None = None
         self._stale = False
         self._listing = asyncio.Lock()
@@ -166,11 +174,28 @@ class Connection:
                 async for _ in events:  # what it says comes to `_heard` as well
                     pass
 
+    def _sift(self, item: Any) -> Any:
+        """Take out of a list of tools those that the SDK would refuse the whole list for."""
+        result: Any = getattr(getattr(item, "message", None), "result", None)
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if self._client is None or not isinstance(tools, list) or len(tools) > TOOLS_MAX:
+            return item
+        kept, version = [], self._client.protocol_version
+        for place, tool in enumerate(tools):
+            if reason := _malformed({**result, "tools": [tool]}, version):
+                self._refused[_named(tool, place)] = reason
+            else:
+                kept.append(tool)
+                self._seen.append(_named(tool, place))
+        result["tools"] = kept
+        return item
+
     async def _list(self, client: Client) -> None:
         import mcp_types as types
 
         if client.server_capabilities.tools is None:
             return
+        self._refused, self._seen = {}, []
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(PAGES_MAX):
@@ -182,9 +207,71 @@ class Connection:
             ]
             cursor = page.next_cursor
             if cursor is None or len(found) > TOOLS_MAX:
-                self.definitions, self.unusable = definitions_of(found)
+                self.definitions, unusable = definitions_of(found)
+                known = {*self.definitions, *unusable}
+                dropped = [name for name in self._seen if name not in known]
+                self.unusable = dict.fromkeys(dropped, "the protocol does not allow its headers")
+                self.unusable |= unusable | self._refused
                 return
         raise Unavailable(f"its list of tools has more than {PAGES_MAX} pages")
+
+
+class SiftedStream:
+    """A stream of messages from a server, each of which goes through a sieve first."""
+
+    def __init__(self, below: Any, sieve: Callable[[Any], Any]) -> None:
+        self._below, self._sieve = below, sieve
+
+    async def receive(self) -> Any:
+        """Return the next message. Raise what the stream below raises."""
+        return self._sieve(await self._below.receive())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._sieve(await self._below.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._below.__aenter__()
+        return self
+
+    async def __aexit__(self, *how: object) -> Any:
+        return await self._below.__aexit__(*how)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+
+@contextlib.asynccontextmanager
+async def _sifted(
+    transport: AbstractAsyncContextManager[Any], sieve: Callable[[Any], Any]
+) -> AsyncIterator[Any]:
+    async with transport as (read, *others):
+        yield (SiftedStream(read, sieve), *others)
+
+
+def _named(tool: Any, place: int) -> str:
+    """The name under which a tool is left out: its own, where it has one."""
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return name[:NAME_CHARS_MAX] if isinstance(name, str) and name else f"tool {place + 1}"
+
+
+def _malformed(listing: dict[str, Any], version: str) -> str:
+    """Why the SDK does not take a list of one tool; empty when it does."""
+    import mcp_types as types
+    from mcp_types import methods
+
+    try:
+        types.ListToolsResult.model_validate(listing, by_name=False)
+        with contextlib.suppress(KeyError):
+            methods.validate_server_result("tools/list", version, listing)
+    except (ValueError, RecursionError) as problem:
+        errors: list[Any] = getattr(problem, "errors", list)()
+        at = ".".join(str(each) for each in errors[0]["loc"][2:]) if errors else ""
+        why = errors[0]["msg"] if errors else str(problem)
+        return bounded(f"{at}: {why}" if at else why, 300)
+    return ""
 
 
 def _failure(error: BaseException, last: object) -> WorkerFailure:

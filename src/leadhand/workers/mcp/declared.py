@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.plan import RISKS
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
+from leadhand.workers.mcp.definition import worker_name
 from leadhand.workers.mcp.pins import FILE, Pins
 from leadhand.workers.mcp.server import McpServer, read_all
 from leadhand.workers.offers import read_checks
+from leadhand.workers.reports import bounded
 from leadhand.workers.tables import Table
 
 if TYPE_CHECKING:
@@ -48,20 +50,42 @@ def declared_servers(tables: Mapping[str, Any], folder: Path) -> dict[str, McpSe
     return {name: server for name, (server, _) in _read(tables, folder).items()}
 
 
-def declared_tools(tables: Mapping[str, Any], folder: Path) -> list[McpTool]:
-    """The workers of these tables. Servers that are not pinned are asked, all at once."""
+def declared_tools(
+    tables: Mapping[str, Any], folder: Path, left_out: dict[str, str] | None = None
+) -> list[McpTool]:
+    """The workers of these tables. Servers that are not pinned are asked, all at once.
+
+    A tool that its server describes wrongly is left out, and nothing else of that server.
+
+    Args:
+        tables: the `[mcp.NAME]` tables by name.
+        folder: of the file they stand in.
+        left_out: gets the workers that are left out, by name, with the reason.
+    Raises:
+        UsageError: a table is wrong, names a tool that its server does not list, or a server that
+            is not pinned does not answer.
+    """
     found = _read(tables, folder)
     asked = [server for server, _ in found.values() if not server.is_known]
     if asked:
         for server, listing in zip(asked, read_all(asked), strict=True):
             server.known(listing)
     tools: list[McpTool] = []
+    notes = {} if left_out is None else left_out
     for server, (common, each) in found.values():
-        own = dict.fromkeys(server.listing().tools, common) if each is None else each
-        made = [server.tool(name, **terms) for name, terms in own.items()]
-        for tool in made:
-            _ = tool.spec  # a name the server does not know is said now
-        tools += made
+        listing, names = server.listing(), set[str]()
+        own = dict.fromkeys((*listing.tools, *listing.unusable), common) if each is None else each
+        for name, terms in own.items():
+            if name in listing.unusable:
+                notes[worker_name(server.name, name)] = bounded(listing.unusable[name], 300)
+                continue
+            tool = server.tool(name, **terms)
+            worker = tool.spec.name  # a tool that the server does not list is said now
+            if each is None and worker in names:
+                notes[f"{worker} ({bounded(name, 60)})"] = "another tool has the same name here"
+                continue
+            names.add(worker)
+            tools.append(tool)
     return tools
 
 

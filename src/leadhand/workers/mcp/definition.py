@@ -118,10 +118,11 @@ def definitions_of(tools: list[dict[str, Any]]) -> tuple[dict[str, Definition], 
         except (ValueError, RecursionError) as problem:
             unusable[name] = str(problem)
             continue
-        if name in found:
-            raise Unavailable(f"it lists the tool {name!r} twice")
+        if name in found or name in unusable:
+            unusable[name] = f"it lists the tool {name!r} twice"
+            continue
         found[name] = definition
-    return found, unusable
+    return {name: each for name, each in found.items() if name not in unusable}, unusable
 
 
 def raised_effects(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 EDGE = -32099
 """The code of errors that our side of the wire makes in place of an answer."""
-CLOSED, TIMEOUT = -32000, -32001
+CLOSED, TIMEOUT, UNREADABLE = -32000, -32001, -32700
 INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, ELICITATION = -32600, -32601, -32602, -32042
 
 
@@ -95,6 +95,8 @@ def failure_of(error: MCPError, *, harmless: bool) -> WorkerFailure:
         return _broken(text, harmless=harmless)
     if error.code == TIMEOUT:
         return Overdue(text, effect=unknown)
+    if error.code == UNREADABLE:  # what the SDK makes of an answer that it cannot read
+        return InvalidOutput(f"the answer cannot be read: {text}", effect=unknown)
     if error.code == INVALID_PARAMS:
         return Permanent(f"the server refuses the parameters: {text}")
     if error.code == ELICITATION:

@@ -6,7 +6,8 @@ The SDK can start programs too. Ours differs in what Leadhand promises of every 
    that dies, with everything it started. The SDK's would outlive a host that is killed.
 2. Its environment is exactly what was named.
 3. One message is bounded. Of a longer one the beginning and the end are kept, where its id
-   stands, and the call it answers fails; the rest of the connection goes on.
+   stands, and the call it answers fails; the rest of the connection goes on. The same holds for
+   an answer that cannot be read, as one that is nested too deeply.
 4. Its stderr is kept, bounded, for the message that says how it ended.
 """
 
@@ -38,6 +39,7 @@ READ_BYTES = 64 << 10
 EDGE_BYTES = 256
 _ID = rb'"id"\s*:\s*(\d{1,18})'
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _ID_LAST = re.compile(_ID + rb"\s*\}\s*\Z")
 
 
@@ -213,11 +215,38 @@ def _messages(lines: list[bytes | None], limit: int, last: Last) -> list[Any]:
             continue
         text, cut = _too_long(line, limit) if cut else line, False
         try:
-            found.append(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
-        except ValueError:
-            if line.strip() and not last.stray:
+            # Half a character is refused by the parser with all of the line, by Python's it is not:
+            # then only the tool or the result that holds it cannot be used.
+            doc = json.loads(text) if _HALF.search(text) else None
+            found.append(
+                SessionMessage(
+                    jsonrpc_message_adapter.validate_json(text, by_name=False)
+                    if doc is None
+                    else jsonrpc_message_adapter.validate_python(doc, by_name=False)
+                )
+            )
+        except (ValueError, RecursionError):
+            if (answer := _unreadable(line)) is not None:
+                found.append(SessionMessage(answer))
+            elif line.strip() and not last.stray:
                 last.stray = bounded(line.decode("utf-8", "backslashreplace"), 200)
     return found
+
+
+def _unreadable(line: bytes) -> Any:
+    """The answer in place of one that is no message, as when it is nested too deeply.
+
+    Returns: None where nobody can tell that it answers a call, or which.
+    """
+    from mcp_types import jsonrpc_message_adapter
+
+    ends = line[:EDGE_BYTES] + b" " + line[-EDGE_BYTES:]
+    found = _ID_FIRST.match(ends) or _ID_LAST.search(ends)
+    if found is None or b'"method"' in ends:
+        return None
+    error = edge_error("invalid_output", "the answer is nested too deeply, or is no JSON-RPC")
+    doc = {"jsonrpc": "2.0", "id": int(found[1]), "error": error}
+    return jsonrpc_message_adapter.validate_python(doc, by_name=False)
 
 
 def _too_long(ends: bytes, limit: int) -> bytes:
