@@ -287,6 +287,59 @@ async def test_the_log_is_moved_into_the_file_now_and_then(store, monkeypatch):
     assert store.read("r") == log
 
 
+async def test_the_log_stays_bounded_under_readers(store, monkeypatch):
+    """Readers that come and go, so that there is always one; the log begins again all the same."""
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 200_000)
+    over = threading.Event()
+    reads = []
+
+    def read(number):
+        beside = SqliteReader(store.path)
+        while not over.is_set():
+            with beside.snapshot():
+                reads.append(beside.last_position())
+                over.wait(0.01 + number / 300)
+        beside.close_reader()
+
+    readers = [threading.Thread(target=read, args=(number,)) for number in range(4)]
+    for each in readers:
+        each.start()
+    log = chained("r", 3000, body=b"x" * 2000)
+    wal, most = Path(f"{store.path}-wal"), 0
+    for i in range(0, 3000, 4):
+        await store.append("r", i, log[i : i + 4])
+        most = max(most, wal.stat().st_size)
+    over.set()
+    for each in readers:
+        each.join()
+    assert len(reads) > 20
+    assert most < 3_000_000, f"{most:,} bytes, of {3000 * 2000:,} that were written"
+    assert store.read("r") == log
+
+
+async def test_a_log_that_one_long_reader_held_is_given_back(store, monkeypatch):
+    """Nothing is lost meanwhile, and the reader sees its moment."""
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 200_000)
+    monkeypatch.setattr(writer, "READERS_MS", 1)
+    log = chained("r", 1200, body=b"x" * 2000)
+    await store.append("r", 0, log[:4])
+    beside = SqliteReader(store.path)
+    wal = Path(f"{store.path}-wal")
+    with beside.snapshot():
+        assert beside.last_position() == 4
+        for i in range(4, 800, 4):
+            await store.append("r", i, log[i : i + 4])
+        assert beside.last_position() == 4
+        held = wal.stat().st_size
+    for i in range(800, 1200, 4):
+        await store.append("r", i, log[i : i + 4])
+    store._writer.ask(lambda _: None).result()
+    beside.close_reader()
+    assert held > 1_500_000
+    assert wal.stat().st_size < 1_500_000
+    assert store.read("r") == log
+
+
 async def test_a_store_on_two_loops_one_after_the_other(path):
     """The blocking twins run a loop for each call."""
     store = SqliteStore(path)

@@ -5,6 +5,7 @@
     signatures     each approval is by whom it names                     one that was made up
     batch chain    each commit follows, and each entry is of one          a missing run, strangers
     anchors        the log is the one that was written down outside       a cut or rewritten log
+    store          the database's own check: pages, indexes, schema        damage below the log
 
 A host may be writing meanwhile: everything is read from one snapshot.
 """
@@ -107,8 +108,9 @@ def verify_database(
     verdict = Verdict(file=file_of(home(store), anchoring))
     lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
     with reader.store.snapshot():
+        verdict.problems += _damage(reader)
         verdict.signatures = Signatures(approvers, _used(reader))
-        for header in reader.store.runs():
+        for header in _headers(reader, verdict):
             ident = header.run
             if run not in (None, ident):
                 continue
@@ -130,6 +132,23 @@ def verify_database(
             verdict.problems.append(unreadable("", error))
         _check_anchors(verdict, lines, batches, _name(reader), key)
     return verdict
+
+
+def _damage(reader: Reader) -> list[Problem]:
+    """What the database's own check finds, with what to do."""
+    then = "Fix: put back a copy; what the log says and the chains confirm can be exported before"
+    return [
+        Problem("", 0, "store", f"{each}. {then}" if "Fix:" not in each else each)
+        for each in reader.store.damage()
+    ]
+
+
+def _headers(reader: Reader, verdict: Verdict) -> list[RunHeader]:
+    try:
+        return reader.store.runs()
+    except LeadhandError as error:
+        verdict.problems.append(unreadable("", error))
+        return []
 
 
 def _lines(file: Path | None) -> Sequence[bytes]:

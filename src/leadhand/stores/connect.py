@@ -50,6 +50,10 @@ SYNCHRONOUS = {
 }
 
 
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)
+"""What reading or writing a damaged file raises; the second where a schema holds no text."""
+
+
 class NotBegun(UsageError):
     """A database without a table: nothing has been written to it."""
 
@@ -65,7 +69,7 @@ def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Conne
             isolation_level=None,
             check_same_thread=False,
         )
-    except sqlite3.Error as error:
+    except DAMAGE as error:
         raise explain(error, path) from error
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -78,7 +82,7 @@ def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Conne
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException as error:
         connection.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, DAMAGE):
             raise explain(error, path) from error
         raise
     return connection
@@ -93,13 +97,13 @@ def open_reader(path: Path, *, busy_s: float = 30.0) -> sqlite3.Connection:
         raise explain_os(error, path) from error
     try:
         return _open_read_only(path, "mode=ro", busy_s)
-    except sqlite3.Error as error:
+    except DAMAGE as error:
         # In a folder we cannot write to, SQLite cannot make the shared memory that goes with
         # a write-ahead log. Without a log nothing but the file matters, and it stands still.
         if not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK):
             try:
                 return _open_read_only(path, "immutable=1", busy_s)
-            except sqlite3.Error as second:
+            except DAMAGE as second:
                 raise explain(second, path) from second
         raise explain(error, path) from error
 
@@ -142,8 +146,13 @@ def _open_read_only(path: Path, how: str, busy_s: float) -> sqlite3.Connection:
     return connection
 
 
-def explain(error: sqlite3.Error, path: Path) -> LeadhandError:
+def explain(error: Exception, path: Path) -> LeadhandError:
     """Our error for one of SQLite's, as it is raised when nothing was being committed."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreCorrupt(
+            f"{path}: its schema holds what is no text, so the file is damaged. "
+            "Fix: put back a copy; nothing was changed."
+        )
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     text = f"{path}: {error}"
     if code == sqlite3.SQLITE_FULL:
@@ -153,7 +162,7 @@ def explain(error: sqlite3.Error, path: Path) -> LeadhandError:
     if code == sqlite3.SQLITE_BUSY:
         return StoreError(f"{path}: locked by another program for too long ({error}).")
     if code == sqlite3.SQLITE_IOERR:
-        return StoreBroken(f"{path}: the disk failed ({error.sqlite_errorname}).")
+        return StoreBroken(f"{path}: the disk failed ({getattr(error, 'sqlite_errorname', '')}).")
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
         return _not_writable(path) or StoreError(text)
     return StoreError(text)
@@ -164,7 +173,7 @@ def explained(path: Path) -> Iterator[None]:
     """Raises our errors in place of SQLite's."""
     try:
         yield
-    except sqlite3.Error as error:
+    except DAMAGE as error:
         raise explain(error, path) from error
 
 

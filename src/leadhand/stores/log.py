@@ -62,6 +62,9 @@ class Log(Protocol):
     def hashes(self, first: int, last: int) -> list[bytes]:
         """The hashes of the entries from one position to another."""
 
+    def damage(self) -> list[str]:
+        """What the database's own check finds; empty for a sound one."""
+
     def odd_summaries(self) -> list[str]:
         """Runs whose summary is of a kind that nobody writes."""
 

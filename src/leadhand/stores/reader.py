@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
@@ -17,6 +17,7 @@ from leadhand.stores.artifacts import Artifacts
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
+T = TypeVar("T")
 POLL_S = 0.1
 PAGE_ROWS = 1000
 MOMENT_MAX = 253_402_300_800_000_000
@@ -62,11 +63,11 @@ class SqliteReader:
 
     def commits(self) -> int:
         """How many commits the file holds, by its last one's number."""
-        return int(self._rows("ends")[0][2])
+        return self._end(2)
 
     def last_position(self) -> int:
         """The position of the last entry; 0 when there is none."""
-        return int(self._rows("ends")[0][0])
+        return self._end(0)
 
     def page(self, after: int, limit: int = PAGE_ROWS) -> list[tuple[int, Entry]]:
         """Entries of all runs with a position above `after`, in commit order."""
@@ -82,11 +83,11 @@ class SqliteReader:
 
     def places(self, run: str) -> list[int]:
         """The positions of a run's entries, in order."""
-        return [position for (position,) in self._rows("places", (run,))]
+        return self._each(int, "places", (run,))
 
     def hashes(self, first: int, last: int) -> list[bytes]:
         """The hashes of the entries from one position to another."""
-        return [digest for (digest,) in self._rows("hashes", (first, last))]
+        return self._each(bytes, "hashes", (first, last))
 
     def odd_summaries(self) -> list[str]:
         """Runs whose summary is of a kind that nobody writes."""
@@ -104,11 +105,30 @@ class SqliteReader:
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """All reads inside see the file at one moment, whatever its host commits meanwhile."""
-        self._reading.execute("BEGIN")
+        with connect.explained(self.path):
+            self._reading.execute("BEGIN")
         try:
             yield
         finally:
             self._reading.rollback()
+
+    def damage(self) -> list[str]:
+        """What SQLite's own check finds: pages, types, rows that an index knows otherwise.
+
+        Returns: a sentence for each finding, with the table it is about; empty for a sound file.
+        The hash chains cannot show these: they are over what a query gives, and a query may answer
+        from an index what stands otherwise in the table.
+        """
+        try:
+            found = [str(row[0]) for row in self._rows("integrity")]
+            schema = [tuple(map(str, row)) for row in self._rows("schema")]
+        except StoreError as error:
+            return [str(error)]
+        if found == ["ok"]:
+            found = []
+        ours = sql.schema()
+        found += [f"{kind} {name} is not as it was made" for kind, name, _ in {*schema} ^ {*ours}]
+        return list(dict.fromkeys(found))
 
     async def follow(
         self, after: int = 0, gather_s: float = 0.0
@@ -168,6 +188,22 @@ class SqliteReader:
         for waker in self._wakers:
             waker.set()
 
+    def _end(self, column: int) -> int:
+        found = self._rows("ends")[0][column]
+        if type(found) is not int:
+            raise StoreCorrupt(f"{self.path}: its counters are damaged. Fix: put back a copy.")
+        return found
+
+    def _each(self, kind: type[T], name: str, values: tuple[Any, ...]) -> list[T]:
+        """The one column of a query. Raise StoreCorrupt for a value of another kind."""
+        found = [value for (value,) in self._rows(name, values)]
+        if any(type(value) is not kind for value in found):
+            raise StoreCorrupt(
+                f"{self.path}: its rows are damaged ({name}). Fix: put back a copy; "
+                "`leadhand verify --all` lists everything."
+            )
+        return found
+
     def _rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
         if self._closed:
             raise StoreError(f"{self.path}: closed")
@@ -179,7 +215,7 @@ class SqliteReader:
             # A text that is none: show it escaped. (Not from the start: it costs a call each.)
             self._reading.text_factory = _escaped
             return self._rows(name, values)
-        except sqlite3.Error as error:
+        except connect.DAMAGE as error:
             raise connect.explain(error, self.path) from error
 
 

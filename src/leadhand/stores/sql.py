@@ -57,6 +57,20 @@ def migrations() -> tuple[Migration, ...]:
 
 
 @cache
+def schema() -> tuple[tuple[str, str, str], ...]:
+    """Every table, index and trigger of the newest schema: its kind, its name, its statement."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        for step in migrations():
+            for statement in statements(step.text):
+                connection.execute(statement)
+        rows = connection.execute(queries()["schema"]).fetchall()
+    finally:
+        connection.close()
+    return tuple((str(kind), str(name), str(text)) for kind, name, text in rows)
+
+
+@cache
 def migrations_in(folder: Path) -> tuple[Migration, ...]:
     """The same for a folder anywhere."""
     found = []

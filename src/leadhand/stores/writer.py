@@ -39,13 +39,18 @@ from leadhand.errors import (
 )
 from leadhand.stores import sql
 from leadhand.stores.committer import Committer
-from leadhand.stores.connect import explain
+from leadhand.stores.connect import DAMAGE, explain
 from leadhand.stores.group import Group, Head, Request, Took, name_list
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
+LOG_PIECES = 4
+"""A log that readers held on to is tried again after each such part of what makes one due."""
+LOG_FAR = 2
+"""From so many times what makes a checkpoint due, readers are waited for."""
+READERS_MS = 250
 COMMIT_OVERHEAD_BYTES = 5 * 4096
 """About what a commit writes besides the entries: a page of each table and index."""
 HEADS_MAX = 100_000
@@ -84,6 +89,8 @@ class Writer(Committer[sqlite3.Connection]):
         self._epoch = self._position = self._run_id = self._number = 0
         self._batch_hash = GENESIS
         self._logged_bytes = 0
+        self._tried_at = 0
+        """How long the log was when readers last kept it from beginning again."""
         self.head = Batch(0, 0, 0, GENESIS)
         """The last commit: what anchors outside the database speak of."""
         self.took = Took()
@@ -112,7 +119,7 @@ class Writer(Committer[sqlite3.Connection]):
             self._patient = True
             self._busy.release()
         self._deliver([(request, outcome)])
-        if self._logged_bytes >= CHECKPOINT_BYTES:
+        if self._checkpoint_due():
             self.ask(lambda _connection: self._rest())
         return True
 
@@ -226,6 +233,9 @@ class Writer(Committer[sqlite3.Connection]):
         """What a failed commit means, for its callers and for the appends to come."""
         if isinstance(error, LeadhandError):
             return error
+        if isinstance(error, UnicodeDecodeError):
+            self.refusal = explain(error, self._path)
+            return self.refusal
         if not isinstance(error, sqlite3.Error):
             return Bug(f"{self._path}: {type(error).__name__}: {error}")
         if self._connection.in_transaction:
@@ -251,16 +261,37 @@ class Writer(Committer[sqlite3.Connection]):
 
         By our own hand, because SQLite's would be part of a commit and would not tell of a
         failed sync.
+
+        The log begins again at its start only when no reader needs what it holds. Among readers
+        that come and go there is always one, so a log that has grown is tried again with every
+        piece of it that is added, and one that has grown far is waited for: readers that come
+        meanwhile need nothing of it, and those that were there before end soon. What a reader
+        with one long snapshot (`verify`, a copy) keeps is given back when it ends.
         """
-        if self._logged_bytes < CHECKPOINT_BYTES or self.refusal is not None:
+        if not self._checkpoint_due() or self.refusal is not None:
             return
-        self._logged_bytes = 0
+        far = self._logged_bytes >= LOG_FAR * CHECKPOINT_BYTES
         try:
-            self._connection.execute(self._sql["checkpoint"]).fetchall()
-        except sqlite3.Error as error:
-            known = explain(error, self._path)
+            if far:
+                self._connection.execute(f"PRAGMA busy_timeout = {READERS_MS}")
+            try:
+                statement = self._sql["checkpoint_far" if far else "checkpoint"]
+                ((busy, _, _),) = self._connection.execute(statement).fetchall()
+            finally:
+                if far:
+                    self._connection.execute("PRAGMA busy_timeout = 0")
+        except DAMAGE as error:
+            busy, known = 1, explain(error, self._path)
             if isinstance(known, StoreBroken | StoreCorrupt):
                 self.refusal = known
+        if busy:
+            self._tried_at = self._logged_bytes
+        else:
+            self._logged_bytes = self._tried_at = 0
+
+    def _checkpoint_due(self) -> bool:
+        again = self._tried_at + CHECKPOINT_BYTES // LOG_PIECES if self._tried_at else 0
+        return self._logged_bytes >= max(CHECKPOINT_BYTES, again)
 
     def _claim(self, connection: sqlite3.Connection) -> int:
         """Raise the epoch, and start from where the file is."""
@@ -273,7 +304,7 @@ class Writer(Committer[sqlite3.Connection]):
             ends = connection.execute(self._sql["ends"]).fetchone()
             self._refuse_damage(*(found or (0,)), *ends[:3])
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             if connection.in_transaction:
                 connection.rollback()
             raise explain(error, self._path) from error

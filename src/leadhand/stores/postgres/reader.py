@@ -115,6 +115,10 @@ class PostgresReader:
         """The hashes of the entries from one position to another."""
         return [digest for (digest,) in self._rows("hashes", (first, last))]
 
+    def damage(self) -> list[str]:
+        """Nothing: PostgreSQL checks its own pages (`data_checksums`, `pg_amcheck`)."""
+        return []
+
     def odd_summaries(self) -> list[str]:
         """Runs whose summary is of a kind that nobody writes."""
         return [str(run) for (run,) in self._rows("odd_summaries")]

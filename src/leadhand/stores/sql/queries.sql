@@ -38,8 +38,13 @@ INSERT INTO intake (epoch, number, batch_hash, first, count, numbers, hashes, ru
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: checkpoint
--- Moves what the write-ahead log holds into the file, without waiting for readers.
-PRAGMA wal_checkpoint(PASSIVE);
+-- Moves what the write-ahead log holds into the file, and has it begin again where no reader needs
+-- it. Where one does, it says busy, and what could be moved is moved.
+PRAGMA wal_checkpoint(RESTART);
+
+-- name: checkpoint_far
+-- The same, and the room on the disk is given back.
+PRAGMA wal_checkpoint(TRUNCATE);
 
 -- name: read
 -- A run's entries above a seq, in order. (The caller knows the run, and gets it back.)
@@ -89,3 +94,11 @@ SELECT position FROM events WHERE run_id NOT IN (SELECT id FROM runs) ORDER BY p
 -- name: data_version
 -- Changes whenever another connection has committed.
 PRAGMA data_version;
+
+-- name: integrity
+-- SQLite's own check of pages, types and constraints, and of each index against its table.
+PRAGMA integrity_check(100);
+
+-- name: schema
+-- Every table, index and trigger.
+SELECT type, name, coalesce(sql, '') FROM sqlite_master ORDER BY type, name;
