@@ -108,7 +108,6 @@ def verify_database(
     verdict = Verdict(file=file_of(home(store), anchoring))
     lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
     with reader.store.snapshot():
-        verdict.problems += _damage(reader)
         verdict.signatures = Signatures(approvers, _used(reader))
         for header in _headers(reader, verdict):
             ident = header.run
@@ -131,6 +130,7 @@ def verify_database(
         except Exception as error:  # noqa: BLE001 - what was changed may be anything
             verdict.problems.append(unreadable("", error))
         _check_anchors(verdict, lines, batches, _name(reader), key)
+        verdict.problems += _damage(reader)
     return verdict
 
 
