@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadhand.audit.anchors import Anchor, Anchoring, file_of, line_of, lines_in, read_line
-from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.audit.chain import GENESIS, link_batch
+from leadhand.errors import Conflict, NotAllowed, StoreCorrupt, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,41 @@ class Anchorer:
                 "want, move the anchor file away first"
             )
 
+    def refuse_altered(self, run: str) -> None:
+        """Raise StoreCorrupt unless the commits of a run fit their hashes and the anchors.
+
+        All commits from the run's first entry to the first anchor after its last one are computed
+        again: whoever changes an entry changes what was anchored.
+        """
+        places = self._store.places(run)
+        if not places:
+            return
+        anchors = [each for each in all_anchors(self._file) if each.database == self._database]
+        upto = min((a.position for a in anchors if a.position >= places[-1]), default=places[-1])
+        before, batches = _span(self._store.batches_from(places[0], upto), places[0])
+        stored = [
+            (place, digest)
+            for batch in batches
+            for place, digest in enumerate(self._store.hashes(batch.first, batch.last), batch.first)
+        ]
+        problems = verify_span(before, batches, stored)
+        known = {batch.number: batch for batch in batches}
+        for anchor in anchors:
+            batch = known.get(anchor.number)
+            if batch is not None and batch.hash.hex() != anchor.hash:
+                problems.append(f"commit {anchor.number} is not what {self._file} says")
+        if problems:
+            raise StoreCorrupt(
+                f"{self._store.path}: run {run} was approved by people, and its log is not what "
+                f"was written: {problems[0]}. Nothing was started. Fix: put back a copy that "
+                "`leadhand verify --all` accepts, and approve what is left anew"
+            )
+
+    def latest(self) -> int:
+        """The time of the last anchor, in UTC microseconds; 0 when there is none."""
+        known = last_anchor(self._file)
+        return known.at if known is not None and known.database == self._database else 0
+
     def open(self) -> None:
         """Begin to anchor now and then."""
         self._set(self._every_s)
@@ -105,6 +141,37 @@ class Anchorer:
         if self._task is not None:
             await self._task
         await self._write(self._store.head)
+
+
+def _span(batches: list[Batch], first: int) -> tuple[Batch | None, list[Batch]]:
+    """The commit before the one that holds a position, and the commits from there."""
+    earlier = [batch for batch in batches if batch.last < first]
+    return (earlier[-1] if earlier else None), [b for b in batches if b.last >= first]
+
+
+def verify_span(
+    before: Batch | None, batches: list[Batch], stored: list[tuple[int, bytes]]
+) -> list[str]:
+    """What is wrong with some commits that follow each other, in words."""
+    prev, hashes = before.hash if before is not None else GENESIS, dict(stored)
+    last = before.last if before is not None else 0
+    found: list[str] = []
+    for batch in batches:
+        own = [hashes[p] for p in range(batch.first, batch.last + 1) if p in hashes]
+        whole = len(own) == batch.last - batch.first + 1 and batch.first == last + 1
+        if not whole or link_batch(prev, batch.first, batch.last, own) != batch.hash:
+            found.append(f"commit {batch.number} does not match its hash")
+        prev, last = batch.hash, batch.last
+    return found
+
+
+def all_anchors(file: Path) -> list[Anchor]:
+    """The lines of an anchor file that can be read."""
+    try:
+        lines = lines_in(file.read_bytes())
+    except OSError:
+        return []
+    return [anchor for line in lines if (anchor := read_line(line)) is not None]
 
 
 def last_anchor(file: Path) -> Anchor | None:

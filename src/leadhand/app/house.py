@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from leadhand.app.opening import Listening
     from leadhand.audit.anchors import Anchoring
     from leadhand.core.plan import Doc
+    from leadhand.core.policy import Policy
     from leadhand.ports import Reviewer, Store
     from leadhand.stores.log import KeptStore, Lock
     from leadhand.stores.places import Place
@@ -43,6 +44,7 @@ class House:
     registry: Registry
     reviewers: Mapping[str, Reviewer]
     actor: str
+    policy: Policy
 
     def open_on(
         self,
@@ -123,11 +125,14 @@ class House:
         )
         host.reviewers = dict(self.reviewers)
         host.successor = successor
+        host.approvers = self.policy.approvers
         try:
             if kept is not None:
                 tell = partial(host.notice, "trouble", "")
                 self._anchorer = Anchorer(kept, self._anchoring, tell)
                 self._anchorer.refuse_cut()
+                host.refuse_altered = self._anchorer.refuse_altered
+                host.not_before = self._anchorer.latest()
             await host.open()
             if self._anchorer is not None:
                 self._anchorer.open()

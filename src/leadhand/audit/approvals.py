@@ -132,6 +132,8 @@ class Signatures:
                 self.unchecked[event.key] = f"{actor}'s key is now {name}"
                 return ""
             good = is_signed_by(key, words, event.signature)
+            if not good and (newer := self.known.get(actor, key)) != key:
+                good = is_signed_by(newer, words, event.signature)  # The key was replaced since.
         except ValueError:
             return f"{what} cannot be checked: what stands for the key of {actor} is none"
         except UsageError as error:

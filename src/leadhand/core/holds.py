@@ -194,7 +194,11 @@ def distrusted(state: State, voided: ev.ApprovalVoided) -> Moves:
     """An approval in the log does not hold: what rests on it waits for another."""
     steps = [step for step in state.steps.values() if step.revision in voided.revisions]
     open_ = [
-        step for step in steps if step.status not in SETTLED and step.id not in state.in_flight
+        step
+        for step in steps
+        if step.status not in SETTLED
+        and step.id not in state.in_flight
+        and not (step.held and step.held_by == POLICY)
     ]
     events: list[ev.Event] = [voided]
     effects: list[Effect] = []

@@ -49,9 +49,14 @@ class Signer(Protocol):
         """64 bytes."""
 
 
-def refuse_unsigned(state: State, events: Sequence[Event]) -> None:
-    """NotAllowed when one of the events allows something, and nobody listed has signed it."""
-    approvers = state.policy.approvers
+def refuse_unsigned(
+    state: State, events: Sequence[Event], at_hand: Mapping[str, str] | None = None
+) -> None:
+    """NotAllowed when one of the events allows something, and nobody listed has signed it.
+
+    Listed are the approvers `at_hand` in the settings; where there are none, those of the run.
+    """
+    approvers = at_hand or state.policy.approvers
     if not approvers:
         return
     for event in events:

@@ -56,7 +56,7 @@ from leadhand.models.telemetry import Runs as Spans
 from leadhand.ports import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
     from leadhand.core.effects import Effect
     from leadhand.core.state import State
@@ -103,6 +103,12 @@ class Host:
         self.spans = Spans()
         self.reviewers: dict[str, Reviewer] = {}
         """Automatic reviewers, by the names that runs record."""
+        self.approvers: Mapping[str, str] = {}
+        """People who may approve, each with a public key, as the settings name them."""
+        self.refuse_altered: Callable[[str], None] | None = None
+        """Raises where the commits of a run are not what was written: chains and anchors."""
+        self.not_before = 0
+        """A time that is known to have been: the run clock does not go behind it."""
         self.successor: Callable[[Any], Planner] | None = None
         """Makes the planner of a run that a person hands over, for its workers."""
 
@@ -111,7 +117,7 @@ class Host:
         entries = self._fold()
         if self._clock is None:
             latest = max((header.updated for header in self.store.runs()), default=0)
-            self._clock = SystemClock(not_before=latest)
+            self._clock = SystemClock(not_before=max(latest, self.not_before))
         self.owner = self.store.claim()
         if self.owner <= self.shared.owner:
             raise StoreCorrupt(
@@ -217,6 +223,8 @@ class Host:
         run = self.load(ident, workers, planner)
         if run.state.ended is not None:
             return run
+        if self.refuse_altered is not None and not run.admitted and run.rests_on_people:
+            self.refuse_altered(ident)
         self._attach(workers)
         run.workers = workers
         run.secrets = secrets_of(run.state.started, workers)

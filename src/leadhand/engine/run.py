@@ -31,9 +31,11 @@ from leadhand.core.breaker import UNHEARD
 from leadhand.core.decide import decide, next_wake
 from leadhand.core.effects import StartAttempt
 from leadhand.core.evolve import evolve
+from leadhand.core.holds import distrusted
 from leadhand.core.moves import Move
 from leadhand.core.state import Now, State
 from leadhand.core.views import run_status, summary
+from leadhand.engine.admission import faults, names_people
 from leadhand.engine.alarm import Alarm
 from leadhand.engine.approvals import refuse_unsigned
 from leadhand.engine.fold import fold
@@ -80,6 +82,9 @@ class Run:
         """What must not get into the log, if there is something."""
         self.driven = False
         """False for a run that is only spoken to: nothing is decided or performed."""
+        self.admitted = True
+        """Whether what people allowed was looked at again since the log was read."""
+        self._names_people = False
         self._head = GENESIS
         self._seq = 0
         self._inputs: deque[tuple[Any, asyncio.Future[None] | None]] = deque()
@@ -108,6 +113,7 @@ class Run:
     def load_from(self, entries: Sequence[Entry]) -> None:
         """Start from a log."""
         self.state = state = fold(entries)
+        self.admitted, self._names_people = not entries, names_people(entries)
         self._seq = len(entries)
         self._head = entries[-1].hash if entries else GENESIS
         self._status = run_status(state) if entries else ""
@@ -189,7 +195,7 @@ class Run:
                 move = what(self.state, now)
                 if self.secrets is not None:
                     self.secrets.refuse(move.events)
-                refuse_unsigned(self.state, move.events)
+                refuse_unsigned(self.state, move.events, self.host.approvers)
                 refuse_unreadable(move.events)
             except Exception as error:
                 if waiter is None:
@@ -204,6 +210,8 @@ class Run:
 
     def _decide(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
         state = self.state
+        if not self.admitted:
+            self._admit(batch, entries, now)
         self._recount()
         self._alone = not self.tasks and len(self.host.runs) == 1
         room = self.host.room()
@@ -223,6 +231,21 @@ class Run:
         if room <= 0:
             self.host.starved[self] = None
         self._recount()
+
+    def _admit(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
+        """Look again at what people allowed, before anything rests on it; what is void is held."""
+        self.admitted, host = True, self.host
+        if not self.rests_on_people:
+            return
+        log, known = host.store.read(self.id), self.state.permits.voided
+        for fault in faults(self.id, log, host.approvers, host.shared.used, known):
+            voided = ev.ApprovalVoided(fault.entry, fault.reason, fault.revisions)
+            self._apply(Move(*distrusted(self.state, voided)), batch, entries, now)
+
+    @property
+    def rests_on_people(self) -> bool:
+        """Whether its log says that people allowed something, or approvers are there to do so."""
+        return bool(self._names_people or self.host.approvers or self.state.policy.approvers)
 
     def _heard(self, ident: str, epoch: int, failure: Any) -> None:
         """What became of a current attempt, for the host's breakers."""

@@ -53,6 +53,9 @@ class Log(Protocol):
     def batches(self) -> list[Batch]:
         """The batch chain."""
 
+    def batches_from(self, first: int, last: int) -> list[Batch]:
+        """The commits that hold the positions from one to another, and the commit before them."""
+
     def positions(self) -> list[tuple[int, bytes]]:
         """Every entry's position and hash, in commit order: what the batch chain is over."""
 

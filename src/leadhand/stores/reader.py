@@ -77,6 +77,10 @@ class SqliteReader:
         """The batch chain."""
         return [Batch(*row) for row in self._rows("batches")]
 
+    def batches_from(self, first: int, last: int) -> list[Batch]:
+        """The commits that hold the positions from one to another, and the commit before them."""
+        return [Batch(*row) for row in self._rows("batches_from", (first, last))]
+
     def positions(self) -> list[tuple[int, bytes]]:
         """Every entry's position and hash, in commit order: what the batch chain is over."""
         return self._rows("positions")

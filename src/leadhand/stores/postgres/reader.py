@@ -103,6 +103,10 @@ class PostgresReader:
         """The batch chain."""
         return list(map(Batch._make, self._rows("batches")))
 
+    def batches_from(self, first: int, last: int) -> list[Batch]:
+        """The commits that hold the positions from one to another, and the commit before them."""
+        return list(map(Batch._make, self._rows("batches_from", (first, last))))
+
     def positions(self) -> list[tuple[int, bytes]]:
         """Every entry's position and hash, in commit order: what the batch chain is over."""
         return self._rows("positions")

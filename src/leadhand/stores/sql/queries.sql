@@ -70,6 +70,12 @@ WHERE position > ? ORDER BY position LIMIT ?;
 -- The batch chain.
 SELECT number, first, last, hash FROM batches ORDER BY number;
 
+-- name: batches_from
+-- The commits that hold some positions, and the commit before them.
+SELECT number, first, last, hash FROM batches
+WHERE number >= (SELECT coalesce(max(number), 0) FROM batches WHERE first <= ?) - 1 AND first <= ?
+ORDER BY number;
+
 -- name: positions
 -- What the batch chain is over.
 SELECT position, hash FROM events ORDER BY position;

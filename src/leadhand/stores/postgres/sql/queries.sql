@@ -84,6 +84,13 @@ WHERE position > %s::bigint ORDER BY position LIMIT %s;
 -- The batch chain.
 SELECT number, first, last, hash FROM leadhand.batches ORDER BY number;
 
+-- name: batches_from
+-- The commits that hold some positions, and the commit before them.
+SELECT number, first, last, hash FROM leadhand.batches
+WHERE number >= (SELECT coalesce(max(number), 0) FROM leadhand.batches WHERE first <= %s) - 1
+  AND first <= %s
+ORDER BY number;
+
 -- name: positions
 -- What the batch chain is over.
 SELECT position, hash FROM leadhand.events ORDER BY position;
