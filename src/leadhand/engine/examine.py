@@ -32,6 +32,19 @@ def changed_specs(state: State, workers: Workers) -> list[WorkerSpec]:
     ]
 
 
+def changed_spec(state: State, workers: Workers, name: str) -> WorkerSpec | None:
+    """Return a worker as it is at this moment, if that is not what the run knows of it.
+
+    Asked before every attempt: what starts is compared with what was allowed.
+    """
+    worker, known = workers.get(name), state.catalog.workers.get(name)
+    if worker is None or known is None:
+        return None
+    renewed = getattr(worker, "renewed", None)
+    spec: WorkerSpec = worker.spec if renewed is None else renewed()
+    return None if spec.version == known.version else spec
+
+
 async def examine(run: Run, number: int) -> None:
     """Have every reviewer of the run look at its pending revision."""
     revision = run.state.pending

@@ -19,6 +19,7 @@ from leadhand.codec.events import unreadable
 from leadhand.codec.values import plain
 from leadhand.core import control
 from leadhand.core import events as ev
+from leadhand.core.holds import POLICY
 from leadhand.core.jsonschema import problems
 from leadhand.core.moves import Move
 from leadhand.core.refs import Artifact, Unresolved, load_apart
@@ -26,6 +27,7 @@ from leadhand.core.report import Report, decision_doc, decision_problem
 from leadhand.core.revise import answered
 from leadhand.core.views import acceptance, goal_of, planner_view
 from leadhand.engine.context import AttemptContext
+from leadhand.engine.examine import changed_spec
 from leadhand.engine.purse import PlannerPays
 from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.secrets import reveal_of
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
 
 OUTPUT_INLINE_CHARS = 2000
 PARAMETERS_SHOWN = 5
+
+
+class Changed(RuntimeError):
+    """A worker is no longer the one that was allowed."""
 
 
 class _BadParameters(ValueError):
@@ -84,11 +90,14 @@ async def attempt(
         )
         payer.set(context)
         run.host.spans.enter(run.id, run.secrets.text if run.secrets else None)
+        _refuse_changed(run, effect.worker)
         report = await worker.perform(task, context)
     except asyncio.CancelledError:
         report = Report.failed("lost", "it was stopped before it reported", effect="unknown")
     except (Unresolved, StoreError, _BadParameters) as error:
         report = Report.failed("permanent", str(error))
+    except Changed as error:
+        report = Report.failed("transient", str(error))
     except BaseException as error:  # the boundary: from here on there are only reports
         if ends_us(error):
             raise
@@ -106,6 +115,12 @@ async def attempt(
         run.host.fail(error)
     finally:
         run.task_over(effect.step, context)
+
+
+def _refuse_changed(run: Run, name: str) -> None:
+    """Raise `Changed` if a worker changed between the decision to start it and now."""
+    if changed_spec(run.state, run.workers, name) is not None:
+        raise Changed(f"worker {name} changed while it was about to start; nothing was done")
 
 
 def _wrong_parameters(worker: Worker, action: str, parameters: Doc) -> str:
@@ -289,6 +304,9 @@ async def probe(
     try:
         await _over(context, before)
         parameters = await _loaded(run, effect.parameters)
+        _refuse_changed(run, effect.worker)
+        if run.state.steps[effect.step].held_by == POLICY:
+            raise Changed(f"worker {effect.worker} changed since it was allowed, its probe too")
         task = Task(run.id, effect.step, effect.attempt, effect.epoch, effect.action, parameters, 0)
         report = await _worker(run, effect.worker).probe(task, context)
         if report is None:

@@ -29,15 +29,16 @@ from leadhand.core import control
 from leadhand.core import events as ev
 from leadhand.core.breaker import UNHEARD
 from leadhand.core.decide import decide, next_wake
-from leadhand.core.effects import StartAttempt
+from leadhand.core.effects import StartAttempt, StartProbe
 from leadhand.core.evolve import evolve
-from leadhand.core.holds import distrusted
+from leadhand.core.holds import distrusted, workers_changed
 from leadhand.core.moves import Move
 from leadhand.core.state import Now, State
 from leadhand.core.views import run_status, summary
 from leadhand.engine.admission import faults, names_people
 from leadhand.engine.alarm import Alarm
 from leadhand.engine.approvals import refuse_unsigned
+from leadhand.engine.examine import changed_spec
 from leadhand.engine.fold import fold
 from leadhand.engine.purse import Purse
 from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreFull
@@ -217,6 +218,8 @@ class Run:
         room = self.host.room()
         state.down = self.host.breakers if self.host.shared.circuits else frozenset()
         while (move := decide(state, now, room)) is not None:
+            if move.effects and (changed := self._changed(move.effects[0], now)) is not None:
+                move = changed
             if move.effects and type(effect := move.effects[0]) is StartAttempt:
                 room -= 1
                 if self.host.shared.circuits:
@@ -246,6 +249,13 @@ class Run:
     def rests_on_people(self) -> bool:
         """Whether its log says that people allowed something, or approvers are there to do so."""
         return bool(self._names_people or self.host.approvers or self.state.policy.approvers)
+
+    def _changed(self, effect: Effect, now: Now) -> Move | None:
+        """Return what a worker's change leads to, if it changed since it was allowed."""
+        if not isinstance(effect, StartAttempt | StartProbe):
+            return None
+        spec = changed_spec(self.state, self.workers, effect.worker)
+        return None if spec is None else Move(*workers_changed(self.state, [spec], now.latest))
 
     def _heard(self, ident: str, epoch: int, failure: Any) -> None:
         """What became of a current attempt, for the host's breakers."""

@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 
 from leadhand.audit.chain import GENESIS, verify
 from leadhand.core import events as ev
+from leadhand.core.catalog import Catalog
 from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe
 from leadhand.core.state import Now
 from leadhand.engine import examine as examining
@@ -244,12 +245,12 @@ class Machine:
 
     def _refused(self, order: Order) -> ev.AttemptReported | None:
         """What was allowed is what runs: a machine with another version does not do it."""
-        worker = self._workers.get(order.worker)
-        known = next((each for each in order.started.catalog if each.name == order.worker), None)
-        if worker is None or known is None or worker.spec.version == known.version:
+        known = Catalog(order.started.catalog).workers.get(order.worker)
+        spec = examining.changed_spec(state_of(order), self._workers, order.worker)
+        if spec is None or known is None:
             return None
         message = (
-            f"the machine has {order.worker} in version {worker.spec.version}, and the run was "
+            f"the machine has {order.worker} in version {spec.version}, and the run was "
             f"started with {known.version}"
         )
         failure: dict[str, Any] = {"class": "unavailable", "message": message, "effect": "none"}

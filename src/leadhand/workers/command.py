@@ -26,6 +26,8 @@ from leadhand.codec.values import plain
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Effect, Failure, Report
 from leadhand.workers.checks import holds
+from leadhand.workers.command_files import look
+from leadhand.workers.coverage import Coverage
 from leadhand.workers.isolation import GRACE_S, followed, text_of
 from leadhand.workers.processes import Finished, ProcessError, Processes, SpawnError
 from leadhand.workers.reports import bounded, report_from_doc
@@ -106,11 +108,28 @@ class CommandWorker:
         *,
         processes: Processes | None = None,
         environ: Mapping[str, str] | None = None,
+        declared: tuple[bytes, Path] | None = None,
     ) -> None:
+        """`declared` is its table, and the folder of the settings that it stands in.
+
+        Without a version of its own, the version follows both: see `command_files`.
+        """
         self.spec = spec
         self.processes = processes
         self._programs = dict(programs)
         self._environ = os.environ if environ is None else environ
+        self._declared = declared if not spec.version else None
+        self.coverage = Coverage(declared=spec.version)
+        self.renewed()
+
+    def renewed(self) -> WorkerSpec:
+        """Look at its files and values again; gives back its description as it is now."""
+        if self._declared is not None:
+            table, folder = self._declared
+            self.coverage = look(table, self._programs, folder, self._environ)
+            if self.coverage.version != self.spec.version:
+                self.spec = msgspec.structs.replace(self.spec, version=self.coverage.version)
+        return self.spec
 
     def attach(self, processes: Processes) -> None:
         """Give it the means to start programs."""

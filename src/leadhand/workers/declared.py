@@ -20,7 +20,6 @@ each named by its table and key.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +31,7 @@ from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
 from leadhand.workers.command import OUTPUT_BYTES, CommandWorker, Program
+from leadhand.workers.coverage import VERSION_CHARS
 from leadhand.workers.declared_http import HTTP_KEYS, read_call
 from leadhand.workers.decorator import NAME
 from leadhand.workers.http import HttpWorker
@@ -138,9 +138,12 @@ def _worker(
     if len(problems) > before:
         return None
     offers = {key: each.offer for key, each in (programs or calls).items()}
-    version = spec.version or _version(given, programs)
-    spec = msgspec.structs.replace(spec, version=version, offers=offers)
-    return CommandWorker(spec, programs) if programs else HttpWorker(spec, calls)
+    spec = msgspec.structs.replace(spec, offers=offers)
+    table = msgspec.json.encode(given, order="sorted", enc_hook=str)
+    if programs:
+        return CommandWorker(spec, programs, declared=(table, folder))
+    version = spec.version or hashlib.sha256(table).hexdigest()[:VERSION_CHARS]
+    return HttpWorker(msgspec.structs.replace(spec, version=version), calls)
 
 
 def _actions(top: Table) -> dict[str, Table]:
@@ -241,15 +244,3 @@ def _exit_codes(table: Table) -> dict[int, str]:
         else:
             codes[int(code)] = meaning
     return codes
-
-
-def _version(given: Mapping[str, Any], programs: Mapping[str, Program]) -> str:
-    """A digest of what was declared and of the fixed files that a command names."""
-    digest = hashlib.sha256(msgspec.json.encode(given, order="sorted", enc_hook=str))
-    for program in programs.values():
-        for word in (*program.argv, *program.probe):
-            if not word.holes:
-                file = program.cwd / word.fill({})
-                if file.is_file() and os.access(file, os.R_OK):
-                    digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()[:16]

@@ -19,7 +19,7 @@ import inspect
 import os
 import sys
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -94,13 +94,24 @@ def parsed(path: str) -> Parsed:
         source = SOURCES.take(path)
     except OSError:
         return Parsed((), reaches=False)
-    return _parsed(source.digest, path) if path.endswith(".py") else Parsed((), reaches=True)
+    return _read_text(source.data) if path.endswith(".py") else Parsed((), reaches=True)
 
 
-@cache
-def _parsed(_digest: str, path: str) -> Parsed:
+def imports_of(data: bytes) -> list[str]:
+    """Return the names that a source imports, relative ones with their dots in front."""
+    found: list[str] = []
+    for each in _read_text(data).imports:
+        base = "." * each.level + each.base
+        found.append(base)
+        joined = base if not each.base else f"{base}."
+        found += [f"{joined}{name}" for name in each.names if name != "*"]
+    return list(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=FILES_MAX)
+def _read_text(data: bytes) -> Parsed:
     try:
-        tree = ast.parse(SOURCES.take(path).data)
+        tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError):
         return Parsed((), reaches=True)
     imports: list[Import] = []
