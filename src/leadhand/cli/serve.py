@@ -133,7 +133,8 @@ def _say_hello(console: Console, wanted: Serve, up: Running) -> None:
     from leadhand.server.people import token_file
 
     store = wanted.settings.store
-    runs = sum(run.driven for run in up.office.host.runs.values())
+    host = up.office.host
+    runs = sum(run.driven for run in host.runs.values()) + len(host.asleep)
     if console.json:
         console.record(
             {"url": up.url, "store": str(store), "token_file": str(token_file(store)), "runs": runs}

@@ -15,12 +15,13 @@ import asyncio
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leadhand.audit.chain import GENESIS, link, verify, verify_head
 from leadhand.codec.events import decode, encode, refuse_start, refuse_unreadable
 from leadhand.core import events as ev
 from leadhand.core import host as hosting
+from leadhand.core.decide import next_wake
 from leadhand.core.effects import (
     CallPlanner,
     Examine,
@@ -60,12 +61,31 @@ if TYPE_CHECKING:
 
     from leadhand.core.effects import Effect
     from leadhand.core.state import State
+    from leadhand.engine.secrets import Secrets
     from leadhand.ports import Machine, Planner, Reviewer, Store, Workers
 
 T = TypeVar("T")
 VERSION = "0.1.0"
 SPACE_LOOK_S = 1.0
 """How often a full disk is tried again."""
+
+
+class Sleep(NamedTuple):
+    """A run that is driven and not in memory, with when it must be taken up again."""
+
+    at: int | None
+    """On the run clock."""
+    wall: int | None
+    """On the calendar."""
+    status: str
+    secrets: Secrets | None
+    """Kept, so that no notice of another run shows them."""
+
+    def due(self, now: Now, ahead_s: float = 0.0) -> bool:
+        """Whether a timer is due by then, or within some seconds."""
+        ahead = int(ahead_s * SECOND)
+        on_clock = self.at is not None and self.at <= now.at + ahead
+        return on_clock or (self.wall is not None and self.wall <= now.wall + ahead)
 
 
 class Host:
@@ -84,6 +104,8 @@ class Host:
         """`on_notice(kind, run, text)` hears what waits for a person, what ended, and trouble."""
         self.store = store
         self.runs: dict[str, Run] = {}
+        self.asleep: dict[str, Sleep] = {}
+        """Runs that were let go of while nothing happens in them, with when something will."""
         self.in_flight = 0
         self.draining = False
         self.closing = False
@@ -205,6 +227,7 @@ class Host:
         if ident in self.runs:
             return self.runs[ident]
         run = Run(self, ident, workers, planner)
+        self.asleep.pop(ident, None)
         with collector_resting():
             entries = self.store.read(ident)
             if not entries:
@@ -256,6 +279,28 @@ class Host:
             self.runs.pop(run.id, None)
             run.close()
             self.spans.leave(run.id, run.state.ended.status)
+
+    def put_aside(self, run: Run, *, ahead_s: float) -> bool:
+        """Let go of an idle run; its log is all there is to know of it.
+
+        Whoever hosts it must take it up again (`adopt`) when its sleep is `due`, which keeps its
+        timers, defaults and expiries; a word for it loads it before (`load`).
+
+        Args:
+            run: one of ours.
+            ahead_s: a run with a timer within so many seconds stays.
+        Returns: whether it was let go of.
+        """
+        if not run.is_idle():
+            return False
+        at, wall = next_wake(run.state) if run.driven else (None, None)
+        sleep = Sleep(at, wall, run_status(run.state), run.secrets)
+        if sleep.due(self.time(), ahead_s):
+            return False
+        self.runs.pop(run.id, None)
+        self.asleep[run.id] = sleep
+        run.close()
+        return True
 
     def time(self) -> Now:
         """Both clocks."""
@@ -324,9 +369,11 @@ class Host:
 
     def notice(self, kind: str, run: str, text: str) -> None:
         """Tell whoever listens; a listener that fails harms nobody."""
-        for hosted in self.runs.values():
-            if hosted.secrets is not None:
-                text = hosted.secrets.text(text)
+        kept = [run.secrets for run in self.runs.values()]
+        kept += [sleep.secrets for sleep in self.asleep.values()]
+        for secrets in kept:
+            if secrets is not None:
+                text = secrets.text(text)
         try:
             self._on_notice(kind, run, text)
         except Exception as error:  # noqa: BLE001 - user code, and nothing rests on it
@@ -390,6 +437,8 @@ class Host:
             self.spans.leave(run.id, run_status(run.state))
             for context in run.contexts.values():
                 context.cancelled = True
+        for ident, sleep in self.asleep.items():
+            self.spans.leave(ident, sleep.status)
         for task in (*tasks, *self._background):
             task.cancel()
         if tasks:

@@ -100,6 +100,8 @@ class Run:
         """Nothing else goes on in this host: the loop may wait for the disk itself."""
         self._failure: BaseException | None = None
         self._conflicts = 0
+        self._awaited = 0
+        """How many wait for it to settle, and so hold on to this very object."""
         self._settled: asyncio.Event = asyncio.Event()
 
     def planner_now(self) -> Planner | None:
@@ -346,15 +348,35 @@ class Run:
             return False
         return self.host.shared.stopped or run_status(self.state) in ("waiting", "paused")
 
+    def is_idle(self) -> bool:
+        """Return whether nothing happens here before its next timer, unless something is said.
+
+        Such a run is nothing but a fold of its log: it can be let go of and taken up again.
+        """
+        state = self.state
+        if self._inputs or self._outstanding or self._scheduled or self._folding or self._awaited:
+            return False
+        if self.tasks or state.in_flight or state.planner.epoch or self in self.host.starved:
+            return False
+        if state.undecided or state.doomed or state.ended is not None or state.stopping is not None:
+            return False
+        if state.pending is not None and not state.pending.examined:
+            return False
+        return state.paused or (state.next_ready() is None and not state.ready.parked)
+
     async def settled(self) -> str:
         """Wait until the run ended, or goes on only when a person says so; all of it durable."""
-        while True:
-            await self._settled.wait()
-            if self.host.failed is not None:
-                raise self.host.failed
-            if self._rests() and not self._outstanding:
-                return run_status(self.state)
-            self._settled.clear()
+        self._awaited += 1
+        try:
+            while True:
+                await self._settled.wait()
+                if self.host.failed is not None:
+                    raise self.host.failed
+                if self._rests() and not self._outstanding:
+                    return run_status(self.state)
+                self._settled.clear()
+        finally:
+            self._awaited -= 1
 
     async def quiet(self) -> None:
         """Wait until everything handed in is durable."""

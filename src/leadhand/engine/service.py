@@ -104,7 +104,7 @@ class Answers:
     async def _do(self, request: Doc) -> Doc:
         verb = str(request.get("verb", ""))
         if verb == "ping":
-            return {"pid": os.getpid(), "runs": list(self._host.runs)}
+            return {"pid": os.getpid(), "runs": [*self._host.runs, *self._host.asleep]}
         ident = str(request.get("run", ""))
         if ident.startswith("$"):
             raise UsageError(f"{ident} is not a run")

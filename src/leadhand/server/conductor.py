@@ -2,12 +2,17 @@
 
 The host drives runs; this file says which, with whose workers, and what follows when one ends.
 A run that cannot be taken up (its workers are gone) stays as it is, and the reason is told.
+
+A run in which nothing happens (it waits for a person, or for 02:00) does not stay in memory. It
+sleeps: what is kept is when its next timer is due. A word for it, or that timer, has it folded from
+its log again. So memory grows with the runs that are at work, not with those that wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,7 +50,15 @@ if TYPE_CHECKING:
 
 ENDING = b'"RunEnded"'
 SWEEP_S = 2.0
-"""How often runs are looked for that somebody spoke to and nobody drives."""
+"""How often runs are looked for that somebody spoke to and nobody drives, or that may sleep."""
+IDLE_S = 10.0
+"""How long nothing must have happened in a run before it is let go of."""
+AHEAD_S = 60.0
+"""A run with a timer that is nearer stays in memory."""
+EARLY_S = 10.0
+"""How long before its timer a sleeping run is taken up."""
+OPENED_TOGETHER = 100
+"""Runs that are taken up at the start before those that are idle are let go of."""
 
 
 class Conductor:
@@ -90,6 +103,11 @@ class Conductor:
         self._tasks: list[asyncio.Task[None]] = []
         self._places: dict[str, tuple[Settings, Registry]] = {}
         self._resting: set[str] = set()
+        self._idle: dict[str, tuple[int, float]] = {}
+        """Idle runs: where their logs end, and since when."""
+        self._desks: Desks | None = None
+        self._sleeps = lead is None and store is None
+        """Whether runs may be let go of: whoever brought a Lead may hold on to its runs."""
 
     @property
     def host(self) -> Host:
@@ -100,7 +118,10 @@ class Conductor:
     async def open(self, host: Host, desks: Desks) -> None:
         """Take up every run that is open, and begin to look after all of them."""
         self._host = host
-        for run in await desks.read(_open_runs):
+        self._desks = desks
+        for number, run in enumerate(await desks.read(_open_runs)):
+            if number % OPENED_TOGETHER == OPENED_TOGETHER - 1:
+                self._put_aside(0.0)
             if run in host.runs and host.runs[run].driven:
                 continue  # by whoever opened the host
             try:
@@ -281,6 +302,33 @@ class Conductor:
                 elif not run.driven and run.id not in self.unhosted:
                     await self.drive(run)
             self._resting = resting
+            self._put_aside(IDLE_S)
+            await self._wake()
+
+    def _put_aside(self, idle_s: float) -> None:
+        """Let go of the runs in which nothing happened for so long."""
+        idle: dict[str, tuple[int, float]] = {}
+        now = time.monotonic()
+        for run in list(self.host.runs.values()) if self._sleeps else ():
+            if not run.is_idle() or not (run.driven or run.id in self.unhosted):
+                continue
+            seq, since = self._idle.get(run.id, (run.state.seq, now))
+            since = since if seq == run.state.seq else now
+            if now - since < idle_s or not self.host.put_aside(run, ahead_s=AHEAD_S):
+                idle[run.id] = (run.state.seq, since)
+        self._idle = idle
+
+    async def _wake(self) -> None:
+        """Take up the sleeping runs whose timers are near."""
+        now = self.host.time()
+        for ident in [run for run, each in self.host.asleep.items() if each.due(now, EARLY_S)]:
+            assert self._desks is not None
+            try:
+                await self.take_up(ident, await self._desks.read(partial(_state, ident)))
+            except LeadhandError as error:
+                self.host.asleep.pop(ident, None)
+                self.unhosted[ident] = str(error)
+                self._tell(f"run {ident} is not taken up: {error}")
 
 
 def _state(run: str, desk: Desk) -> State:

@@ -154,7 +154,7 @@ def _now(office: Office, *, stopped: bool) -> Iterator[Metric]:
     from prometheus_client.core import HistogramMetricFamily as Histogram
 
     host, gate = office.host, office.gate
-    hosted = sum(run.driven for run in host.runs.values())
+    hosted = sum(run.driven for run in host.runs.values()) + len(host.asleep)
     yield Gauge("leadhand_runs_hosted", "Runs this server drives.", value=hosted)
     yield Gauge("leadhand_attempts_running", "Attempts under way.", value=host.in_flight)
     yield Gauge("leadhand_stopped", "Whether stop-all is in force.", value=stopped)
