@@ -3,7 +3,7 @@
     python bench/waiting.py --runs 5000
 
 Starts a server in this process, begins so many runs over HTTP that all wait for a person, and says
-after each thousand how much memory the process has and how long a start took (median). Then it rests
+after each thousand how much memory the process has and how long a start took (median). It rests
 until the server has let go of what is idle, starts a few more, and answers one.
 """
 
