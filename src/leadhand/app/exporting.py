@@ -18,6 +18,7 @@ from leadhand.core import events as ev
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, StoreCorrupt
+from leadhand.stores.permissions import create_private
 from leadhand.stores.places import home
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def write_bundle(file: Path, data: bytes, *, force: bool = False) -> None:
         _refuse_other(file, data)
     part = file.with_name(f".{file.name}.part")
     try:
+        part.unlink(missing_ok=True)
+        create_private(part)
         part.write_bytes(data)
         os.replace(part, file)  # noqa: PTH105 - the name as it was given
     except OSError as error:

@@ -23,6 +23,7 @@ from leadhand.cli.text import clean, clean_lines
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.settings import Settings, load_settings
 from leadhand.settings.folders import FOLDER, make_store_folder
+from leadhand.stores.permissions import create_private, tighten
 from leadhand.stores.places import home, public
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def start_background(console: Console, settings: Settings, request: Doc) -> int:
     log = log_path(settings.store)
     told, tell = os.pipe()
     try:
+        create_private(log)
+        tighten(log)
         with log.open("ab") as output:
             begin = output.tell()
             # -P: a file of the project must not stand in for a module of ours.

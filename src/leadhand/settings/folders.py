@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.errors import NotAllowed
+from leadhand.stores.permissions import FOLDER_MODE, STATE_FOLDER, tighten
 from leadhand.stores.places import home
 
 if TYPE_CHECKING:
     from leadhand.stores.places import Place
 
-FOLDER = ".leadhand"
+FOLDER = STATE_FOLDER
 FLEET_DATABASE = "fleet.db"
 """The log of a fleet, in the fleet's own folder."""
 EPIC = "epic-"
@@ -18,12 +19,16 @@ EPIC = "epic-"
 
 
 def make_store_folder(store: Place) -> None:
-    """Make `.leadhand/` with a .gitignore in it, so that no run is ever committed by accident."""
+    """Make `.leadhand/`, for this account only, with a .gitignore: no run is ever committed."""
     folder = home(store).parent
-    if folder.name != FOLDER or folder.exists():
+    if folder.name != FOLDER:
+        return
+    if folder.exists():
+        tighten(folder)
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise NotAllowed(

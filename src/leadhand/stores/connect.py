@@ -28,6 +28,7 @@ from leadhand.errors import (
     UsageError,
 )
 from leadhand.stores import sql
+from leadhand.stores.permissions import FOLDER_MODE, create_private, tighten_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,6 +198,9 @@ def _prepare_folder(path: Path) -> None:
         make_folder(path.parent)
         if (refused := _not_writable(path)) is not None:
             raise refused
+        if create_private(path):  # SQLite gives its write-ahead log the rights of the file
+            sync_folder(path.parent)
+        tighten_store(path)
     except OSError as error:
         raise explain_os(error, path.parent) from error
 
@@ -208,7 +212,7 @@ def make_folder(folder: Path) -> None:
         missing.append(folder)
         folder = folder.parent
     for place in reversed(missing):
-        place.mkdir(exist_ok=True)
+        place.mkdir(mode=FOLDER_MODE, exist_ok=True)
         sync_folder(place.parent)
 
 

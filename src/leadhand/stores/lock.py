@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.errors import Conflict
 from leadhand.stores.connect import explain_os, make_folder
+from leadhand.stores.permissions import FILE_MODE
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,7 +46,7 @@ class HostLock:
             make_folder(self.path.parent)
             # Never passed to a program we start (O_CLOEXEC is Python's default); a forked
             # child closes its copy, see below.
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
             raise explain_os(error, self.path) from error
         try:
