@@ -97,8 +97,74 @@ def test_an_allow_list_names_commands(allow):
         CommandTool(allow=allow)
 
 
+HARMFUL = [
+    "--output=made",
+    "--output",
+    "--outp=made",
+    "-omade",
+    "-o",
+    "--exec=touch made",
+    "-exec",
+    "-c",
+    "-ccore.pager=touch",
+    "--upload-pack=touch made",
+    "--ext-diff",
+    "--config=made",
+    "--to-command=touch",
+    "-O/tmp/made",
+    "--oneline --output=made",
+    "@made",
+    "+!touch made",
+    "SHELL=./made",
+    "of=made",
+    "--max-count",
+]
+
+
+async def test_the_documented_git_log_writes_no_file(tmp_path):
+    """A model that looks at a log chooses `--output`: any text into any file of the host."""
+    await _git(tmp_path, "init", "-q")
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    await _git(tmp_path, *author, "commit", "-q", "--allow-empty", "-m", "first")
+    options = ["--oneline", "--max-count=*"]
+    tool = CommandTool(allow=[["git", "log"]], options=options, cwd=tmp_path, effects=())
+    made = tmp_path / "made"
+    log = ["git", "log"]
+    asked = [[*log, f"--output={made}", "--format=evil"], [*log, "--outp", str(made)]]
+    asked += [[*log, "--oneline", "--max-count=1", "HEAD"], [*log, "--", "-x"]]
+    first, second, fine, after = await said(tool, *asked)
+    for text in (first, second, after):
+        assert "is not allowed" in text
+        assert "--oneline, --max-count=*" in text, "the model is told which options there are"
+    assert "first" in fine
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("word", HARMFUL)
+async def test_options_pass_only_when_they_are_listed(tmp_path, word):
+    tool = CommandTool(allow=[["echo"]], options=["--oneline", "--max-count=*"], cwd=tmp_path)
+    refused, ran = await said(tool, ["echo", word], ["echo", "plain", "-", "--", "--max-count=2"])
+    assert "is not allowed" in refused
+    assert "plain - -- --max-count=2" in ran
+    free = CommandTool(allow=[["echo"]], options=["-*", "@*", "+*", "SHELL=*", "of=*"])
+    (ran,) = await said(free, ["echo", word])
+    assert "is not allowed" not in ran, "an author may list anything"
+
+
+@pytest.mark.parametrize("options", ["--all", ["all"], [""], [7]])
+def test_options_are_written_as_they_are_given(options):
+    with pytest.raises(UsageError, match="options"):
+        CommandTool(allow=[["git", "log"]], options=options)
+
+
+async def _git(folder, *args):
+    process = await asyncio.create_subprocess_exec("git", *args, cwd=folder)
+    assert await process.wait() == 0
+
+
 def test_what_it_may_run_is_part_of_its_version():
     one, other = CommandTool(allow=[["git"]]), CommandTool(allow=[["git"], ["rm"]])
     assert one.version != other.version
+    assert one.version != CommandTool(allow=[["git"]], options=["--all"]).version
     assert one.effects is None
     assert CommandTool(allow=[["git", "log"]], effects=()).effects == ()

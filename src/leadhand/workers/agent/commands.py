@@ -1,18 +1,24 @@
 """Commands as a tool, with an allow list: the agent says the arguments, the list says which.
 
-    CommandTool(allow=[["git", "status"], ["git", "log"]])
+    CommandTool(allow=[["git", "status"], ["git", "log"]], options=["--oneline", "--max-count=*"])
 
 A call is a list of arguments, never a line for a shell. It is run when it begins with one of the
-allowed lists, word for word. What follows is the model's to choose, options included: allow whole
-commands that can do no harm, not programs. It runs under the host's supervisor, with an
-environment built from nothing, bounded in output and time; whatever ends the call ends the command
-and all that it started.
+allowed lists, word for word, and when every option after that is listed in `options`. Most programs
+have an option that writes a file or starts a program (`git log --output=FILE`, `find -exec`, `tar
+--to-command`, `curl -o`), spelt in more ways than a list of bad ones could hold (`-oFILE`,
+`--outp`), so none passes unless it is listed. The same holds for words that programs read as more
+than a name: `@FILE` (arguments from a file), `+COMMAND` (editors and pagers) and `NAME=VALUE`
+(variables of make, `of=` of dd). Other words are the model's to choose: names of files, branches,
+texts to look for. It runs under the host's supervisor, with an environment built from nothing,
+bounded in output and time; whatever ends the call ends the command and all that it started.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +28,7 @@ from leadhand.core.plan import worst
 from leadhand.core.report import Failure
 from leadhand.errors import Denied, UsageError
 from leadhand.workers.agent.functions import ToolFailure
-from leadhand.workers.command import INHERITED
+from leadhand.workers.command import INHERITED, given_values
 from leadhand.workers.isolation import followed, text_of
 from leadhand.workers.processes import ProcessError, SpawnError
 
@@ -35,15 +41,18 @@ if TYPE_CHECKING:
 OUTPUT_BYTES = 64 << 10
 TIMEOUT_S = 60.0
 GRACE_S = 2.0
+LISTED = re.compile(r"[-+@]|[A-Za-z_][A-Za-z0-9_.-]*=", re.DOTALL)
+"""How words begin that programs read as more than a name; they must be listed."""
 
 
 class CommandTool:
     """Runs commands that begin with an allowed list of arguments."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each with a default
         self,
         allow: Iterable[Sequence[str]],
         *,
+        options: Iterable[str] = (),
         name: str = "command",
         cwd: str | Path = ".",
         env: Iterable[str] = (),
@@ -52,8 +61,21 @@ class CommandTool:
         timeout: float | str = TIMEOUT_S,
         output_bytes: int = OUTPUT_BYTES,
     ) -> None:
-        """`env` names variables to pass on; `effects=()` says that no command changes anything."""
+        """Make a tool of commands.
+
+        `options` lists the options that may follow, each as it is written (`--oneline`) or with
+        `*` for any text (`--since=*`); so too words that begin with `@` or `+`, or `NAME=`. `env`
+        names variables to pass on; `effects=()` says that no command changes anything.
+        """
         self.name = name
+        if isinstance(options, str):
+            raise UsageError(f"{name}: options: must be a list of texts, not one text")
+        self.options = tuple(options)
+        if not all(isinstance(each, str) and LISTED.match(each) for each in self.options):
+            raise UsageError(
+                f"{name}: options: each is written as it is given, dashes included: "
+                'options=["--oneline", "--max-count=*"]'
+            )
         given = list(allow)
         self.allow = tuple(tuple(each) for each in given)
         if not self.allow or not all(self.allow):
@@ -73,7 +95,11 @@ class CommandTool:
         self.output_bytes = output_bytes
         self._processes: Processes | None = None
         known = "; ".join(" ".join(each) for each in self.allow)
-        self.description = f"Run a command. It must begin with one of: {known}"
+        options_known = ", ".join(self.options) or "none"
+        self.description = (
+            f"Run a command. It must begin with one of: {known}. Options that may follow: "
+            f"{options_known}"
+        )
         self.parameters: dict[str, Any] = {
             "type": "object",
             "properties": {
@@ -92,16 +118,31 @@ class CommandTool:
     @property
     def version(self) -> str:
         """A digest of what it may run, and where."""
-        return digest(canonical([self.allow, str(self.cwd), self.env]))[:16]
+        return digest(canonical([self.allow, self.options, str(self.cwd), self.env]))[:16]
+
+    @property
+    def given_values(self) -> dict[str, str]:
+        """Variables that commands are given, with their values."""
+        return given_values(self.env, {}, os.environ)
 
     def attach(self, processes: Processes) -> None:
         """Give it the means to start programs."""
         self._processes = processes
 
+    def _fits(self, argv: list[str], allowed: tuple[str, ...]) -> bool:
+        """Whether a call begins as allowed and goes on with listed options and plain words only."""
+        rest = argv[len(allowed) :]
+        return tuple(argv[: len(allowed)]) == allowed and all(map(self._may_follow, rest))
+
+    def _may_follow(self, word: str) -> bool:
+        # A lone dash is standard input, which is empty; two end the options of most programs.
+        plain = word in ("-", "--") or not LISTED.match(word)
+        return plain or any(fnmatchcase(word, each) for each in self.options)
+
     async def call(self, arguments: dict[str, Any], context: Context) -> Any:
         """Run one command and see it end."""
         argv = [str(word) for word in arguments["argv"]]
-        if not any(tuple(argv[: len(each)]) == each for each in self.allow):
+        if not any(self._fits(argv, each) for each in self.allow):
             raise Denied(f"{' '.join(argv)[:200]!r} is not allowed. {self.description}")
         if self._processes is None:
             raise Denied("no process can be started here")

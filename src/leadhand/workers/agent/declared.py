@@ -58,7 +58,17 @@ PASSED = (
     "budget",
     "timeout",
 )
-KEYS = (*PASSED, "tier", "model", "tools", "commands", "instructions", "prompt", "returns")
+KEYS = (
+    *PASSED,
+    "tier",
+    "model",
+    "tools",
+    "commands",
+    "options",
+    "instructions",
+    "prompt",
+    "returns",
+)
 
 
 def declared_agents(
@@ -131,7 +141,7 @@ def _commands(table: Table, folder: Path) -> list[CommandTool]:
         table.problem("commands", 'must be lists of arguments, as in [["git", "log"]]')
         return []
     try:
-        return [CommandTool(allow, cwd=folder)]
+        return [CommandTool(allow, options=table.texts("options"), cwd=folder)]
     except UsageError as error:
         table.problem("commands", str(error))
         return []
