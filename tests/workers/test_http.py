@@ -700,3 +700,11 @@ def test_urls_that_cannot_be_declared(url):
 def test_headers_that_cannot_be_declared(name, value):
     with pytest.raises(ValueError):
         Header.of(name, value)
+
+
+def test_headers_that_stand_in_the_settings_are_kept_out_of_the_log():
+    """Those that say what is sent, and in which form, are no secrets."""
+    headers = {"X-Api": "abc-123456", "Accept": "application/vnd.x.v3+json", "X-Id": "{id}"}
+    table = {"url": "https://example.com/{id}", "headers": headers}
+    (worker,) = declared_workers({"tickets": table})
+    assert worker.given_values == {"X-Api": "abc-123456"}

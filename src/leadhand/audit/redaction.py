@@ -35,11 +35,34 @@ CUT_LENGTH = 100
 WRAP_MIN = 8
 """The shortest form that is looked for across the ends of lines."""
 
+GIVEN_MIN = 8
+"""The shortest value of a worker's variable that is kept out: "1", "true" and "prod" are words."""
+SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASS|PWD|KEY|PRIVATE|CREDENTIAL|AUTH(?!OR)|COOKIE|SESSION|DSN|(?:^|_)PAT(?:_|$)",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(r"[./]?[A-Za-z]+(?:[-_./: ][A-Za-z]+)*")
+WORDS_MAX = 24
+
 _BREAK = re.compile(r"(?:\r?\n|\\+r\\+n|\\+n)[ \t]*")
 """The end of a line, as it is or escaped, and how the next one is set in."""
 _BREAK_BYTES = re.compile(_BREAK.pattern.encode())
 _CUT = re.compile(r"( \.\.\. |\n\[\.\.\. [\d,]+ (?:characters|bytes) left out \.\.\.\]\n)")
 _HEX = re.compile(r"%[0-9A-F]{2}")
+
+
+def is_kept_out(name: str, value: str) -> bool:
+    """Whether the value of a variable that a worker is given is taken out of what is stored.
+
+    Every value of 8 characters or more is, whatever the variable is called; except words
+    ("production", "eu/west": letters with - _ . / : and spaces between them, up to 24 characters),
+    which would be taken out of everything that happens to say them. Those are kept out too if the
+    variable has the name of a secret.
+    """
+    if len(value) < GIVEN_MIN:
+        return False
+    words = len(value) <= WORDS_MAX and _WORDS.fullmatch(value) is not None
+    return not words or SECRET_NAME.search(name) is not None
 
 
 class Redactor:

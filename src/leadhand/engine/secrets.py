@@ -4,7 +4,8 @@ The core knows a secret by its name (`core/refs.py`). Its value is read once, wh
 started or taken up, from the environment or a keyring; workers get it with their parameters.
 Everything that enters a run's log passes `clean` first; reports pass `report` before they are
 judged, so that what is verified is what is stored. Variables that workers declare as secret
-(headers, `secrets`) are kept out too.
+(headers, `secrets`) are kept out too, and so are all others that a worker is given (`env`,
+`set_env`), unless it is a word or the plan itself says it (`audit/redaction.is_kept_out`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.audit.redaction import LENGTH_MIN, Redactor
+from leadhand.audit.redaction import GIVEN_MIN, LENGTH_MIN, SECRET_NAME, Redactor, is_kept_out
 from leadhand.codec.events import encode
 from leadhand.codec.values import plain
 from leadhand.core import events as ev
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.core.report import Report
     from leadhand.ports import Workers
-
-WORKER_LENGTH_MIN = 8
-"""Shorter values of workers' variables ("test", "1") are words rather than secrets."""
 
 _FIXED = frozenset(
     {"type", "step", "id", "run", "worker", "hash", "base", "spec", "exec", "actor", "author"}
@@ -125,10 +123,17 @@ def secrets_of(started: ev.RunStarted | None, workers: Workers) -> Secrets | Non
         if type(secret) is Secret and (value := read_source(secret.source)) is not None:
             values[name] = value
     hidden = dict(values)
+    told = msgspec.json.encode([started.plan, started.params]).decode()
     for spec in started.catalog:
-        for variable in getattr(workers.get(spec.name), "secret_names", ()):
+        worker = workers.get(spec.name)
+        for variable in getattr(worker, "secret_names", ()):
             value = os.environ.get(variable, "")
-            if len(value) >= WORKER_LENGTH_MIN:
+            if len(value) >= GIVEN_MIN:
+                hidden.setdefault(variable, value)
+        for variable, value in getattr(worker, "given_values", {}).items():
+            # What the plan says openly is no secret, and a plan that holds one is refused.
+            open_word = not SECRET_NAME.search(variable) and value in told
+            if is_kept_out(variable, value) and not open_word:
                 hidden.setdefault(variable, value)
     redactor = Redactor(hidden)
     known = any(type(value) is Secret for value in params.values())

@@ -13,15 +13,15 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from leadhand.audit.redaction import SECRET_NAME
 from leadhand.codec.values import plain
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Effect, Failure, Report
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 OUTPUT_BYTES = 1 << 20
 STDERR_CHARS = 8_192
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
-SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|PRIVATE|CREDENTIAL", re.IGNORECASE)
 EXIT_CODES = {0: "success", 75: "transient", 77: "denied", 126: "unavailable", 127: "unavailable"}
 """What exit codes mean unless declared otherwise (sysexits.h); the rest is "unavailable"."""
 
@@ -54,6 +53,8 @@ class Program:
     secrets: tuple[str, ...] = ()
     """Variables that are passed on like those of `env`, and kept out of the log."""
     set_env: Mapping[str, str] = field(default_factory=dict)
+    public: tuple[str, ...] = ()
+    """Variables whose values may be shown: they are no secrets."""
     output: Literal["text", "json", "report"] = "text"
     exit_codes: Mapping[int, str] = field(default_factory=dict)
     stdin: Literal["none", "json"] = "none"
@@ -98,6 +99,13 @@ def filled(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool)
     return words
 
 
+def given_values(
+    names: Iterable[str], fixed: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that are passed on and set, with their values."""
+    return {**{name: environ[name] for name in names if name in environ}, **fixed}
+
+
 class CommandWorker:
     """A worker whose actions are programs."""
 
@@ -139,8 +147,23 @@ class CommandWorker:
     def secret_names(self) -> tuple[str, ...]:
         """Variables whose values must not get into the log: declared, or named like one."""
         programs = self._programs.values()
-        passed = (name for program in programs for name in program.env if SECRET_NAME.search(name))
+        passed = (
+            name
+            for program in programs
+            for name in program.env
+            if SECRET_NAME.search(name) and name not in program.public
+        )
         return (*(name for program in programs for name in program.secrets), *passed)
+
+    @property
+    def given_values(self) -> dict[str, str]:
+        """Every variable that its programs are given, by name, except public ones."""
+        return {
+            name: value
+            for program in self._programs.values()
+            for name, value in given_values(program.env, program.set_env, self._environ).items()
+            if name not in program.public
+        }
 
     async def perform(self, task: Task, context: Context) -> Report:
         """Run the program and report how it ended."""

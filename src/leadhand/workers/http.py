@@ -17,7 +17,7 @@ from leadhand.core.report import Report
 from leadhand.workers.checks import holds
 from leadhand.workers.exchange import Exchange, Network
 from leadhand.workers.reports import bounded
-from leadhand.workers.request import Call, Missing
+from leadhand.workers.request import Call, Missing, fixed_headers
 from leadhand.workers.template import with_defaults
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ class HttpWorker:
         """Variables whose values must not get into the log: those of headers."""
         headers = (header for call in self._calls.values() for header in call.headers)
         return tuple(header.env for header in headers if header.env)
+
+    @property
+    def given_values(self) -> dict[str, str]:
+        """The headers that stand in the settings, by name."""
+        headers = [header for call in self._calls.values() for header in call.headers]
+        return fixed_headers(headers)
 
     async def perform(self, task: Task, context: Context) -> Report:
         """Send the request and judge the answer."""

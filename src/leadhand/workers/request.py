@@ -8,7 +8,7 @@ cannot add a line. Scheme, host and port are fixed, unless an allow list stands 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -151,6 +151,19 @@ class Header(NamedTuple):
         if not text.isascii() or not text.isprintable():
             raise ValueError(f"header {self.name}: the value holds characters a header cannot")
         return text.strip(" ")
+
+
+def fixed_headers(headers: Iterable[Header]) -> dict[str, str]:
+    """The headers whose values stand in the settings as they are, by name.
+
+    Those that say what is sent, and in which form, are no secrets.
+    """
+    return {
+        header.name: header.value.fill({})
+        for header in headers
+        if header.value is not None and not header.value.holes
+        if not header.name.lower().startswith(("accept", "content-", "user-agent"))
+    }
 
 
 def body_template(value: Any) -> Any:

@@ -306,3 +306,18 @@ async def test_ends_are_closed_whatever_happens():
             with pytest.raises(Unavailable, match="cannot be started"):
                 await stdio._started(processes, program)
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+async def test_every_variable_of_a_server_is_kept_out(monkeypatch):
+    """Whatever it is called; public ones are shown."""
+    monkeypatch.setenv("DATABASE_URL", "postgres://a:hunter-2@db/x")
+    monkeypatch.setenv("REGION", "eu-west-17b")
+    server = McpServer(
+        name="t",
+        command=["x"],
+        env=["DATABASE_URL", "REGION"],
+        set_env={"PGPASSWORD": "correct horse"},
+        public=["REGION"],
+    )
+    said = server.redactor.text("postgres://a:hunter-2@db/x, correct horse, eu-west-17b")
+    assert said == "[secret:DATABASE_URL], [secret:PGPASSWORD], eu-west-17b"

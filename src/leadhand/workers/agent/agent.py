@@ -195,6 +195,14 @@ class Agent:
         return tuple(found)
 
     @property
+    def given_values(self) -> dict[str, str]:
+        """Variables that its tools are given, with their values."""
+        given: dict[str, str] = {}
+        for tool in self._tools:
+            given |= getattr(tool, "given_values", {})
+        return given
+
+    @property
     def is_priced(self) -> bool:
         """Whether the prices of its models are known; what cannot be asked costs nothing."""
         try:

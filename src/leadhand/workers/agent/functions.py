@@ -77,6 +77,11 @@ class WorkerTool:
         """Variables whose values must not get into the log."""
         return tuple(getattr(self.worker, "secret_names", ()))
 
+    @property
+    def given_values(self) -> dict[str, str]:
+        """Variables that its worker is given, with their values."""
+        return dict(getattr(self.worker, "given_values", {}))
+
     def attach(self, processes: Processes) -> None:
         """Give it the means to start programs."""
         attach = getattr(self.worker, "attach", None)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from leadhand.workers.mcp.tool import McpTool
 
-REACH_KEYS = {"command", "cwd", "env", "secrets", "set_env", "url", "headers"}
+REACH_KEYS = {"command", "cwd", "env", "secrets", "set_env", "public", "url", "headers"}
 SERVER_KEYS = {"tools", "connect_timeout", "max_bytes"}
 TEXT_KEYS = ("effects", "needs", "gives", "drops", "reads", "writes")
 TERM_KEYS = {"risk", "idempotent", "timeout", "est", "cost", "trusted", "max_concurrency"}
@@ -129,6 +129,7 @@ def _server(name: str, table: Table, folder: Path, pins: Pins) -> McpServer | No
             env=table.texts("env"),
             secrets=table.texts("secrets"),
             set_env=table.text_map("set_env"),
+            public=table.texts("public"),
             pins=pins,
             **{key: value for key, value in options.items() if value},
         )

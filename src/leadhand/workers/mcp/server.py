@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from leadhand.audit.redaction import Redactor
+from leadhand.audit.redaction import SECRET_NAME, Redactor, is_kept_out
 from leadhand.core.durations import seconds
 from leadhand.errors import LeadhandError, Transient, Unavailable, UsageError, WorkerFailure
-from leadhand.workers.command import INHERITED, SECRET_NAME
+from leadhand.workers.command import INHERITED, given_values
 from leadhand.workers.decorator import NAME
 from leadhand.workers.mcp.connection import Connection
 from leadhand.workers.mcp.definition import Definition
@@ -73,6 +73,7 @@ class McpServer:
         env: Iterable[str] = (),
         secrets: Iterable[str] = (),
         set_env: Mapping[str, str] | None = None,
+        public: Iterable[str] = (),
         timeout: str | float = TIMEOUT_S,
         connect_timeout: str | float = CONNECT_S,
         max_bytes: int = MAX_BYTES,
@@ -81,7 +82,7 @@ class McpServer:
         self.name = name
         self.command = tuple(command)
         self.url = url
-        self.env, self.secrets = tuple(env), tuple(secrets)
+        self.env, self.secrets, self.public = tuple(env), tuple(secrets), tuple(public)
         self.timeout_s, self._connect_s = seconds(timeout), seconds(connect_timeout)
         self.cwd = Path(cwd).resolve()
         self._set_env = dict(set_env or {})
@@ -144,8 +145,15 @@ class McpServer:
     def secret_names(self) -> tuple[str, ...]:
         """Variables whose values must not get into the log."""
         headers = [each.env for each in self._headers if each.env]
-        passed = [name for name in self.env if SECRET_NAME.search(name)]
+        named = (name for name in self.env if name not in self.public)
+        passed = [name for name in named if SECRET_NAME.search(name)]
         return tuple(dict.fromkeys((*headers, *self.secrets, *passed)))
+
+    @property
+    def given_values(self) -> dict[str, str]:
+        """Every variable that its program is given, except public ones."""
+        given = given_values(self.env, self._set_env, os.environ)
+        return {name: value for name, value in given.items() if name not in self.public}
 
     def listing(self) -> Listing:
         """What it offers: as pinned, as known, or as it says when it is asked now."""
@@ -256,7 +264,9 @@ class McpServer:
     @property
     def redactor(self) -> Redactor:
         """What takes the secrets that this server is given out of what it says."""
-        return Redactor({name: os.environ.get(name, "") for name in self.secret_names})
+        given = self.given_values.items()
+        hidden = {name: value for name, value in given if is_kept_out(name, value)}
+        return Redactor({**hidden, **{n: os.environ.get(n, "") for n in self.secret_names}})
 
     def _told(self, failure: WorkerFailure) -> WorkerFailure:
         text = str(failure)

@@ -175,6 +175,11 @@ class McpTool:
         """Variables whose values must not get into the log."""
         return self.server.secret_names
 
+    @property
+    def given_values(self) -> dict[str, str]:
+        """Variables that its server is given, with their values."""
+        return self.server.given_values
+
     # As a tool of an agent.
 
     @property
