@@ -6,6 +6,7 @@
     ├── NoPlan                    1   nothing leads to the goal
     ├── PlanInvalid               3   a plan that was read and has findings
     ├── NotAllowed                4   permission, policy, read-only folder
+    │   └── NotTrusted            4   code of a folder that was never trusted
     ├── LimitReached              6   a budget or limit was reached
     ├── Conflict                  7   stale plan, second host, version moved
     │   └── Fenced                7   this host no longer owns the database
@@ -74,6 +75,10 @@ class NotAllowed(LeadhandError):
     """The operating system or the policy does not allow it."""
 
     exit_code = 4
+
+
+class NotTrusted(NotAllowed):
+    """A folder's settings name code or addresses that nobody at this account has trusted."""
 
 
 class LimitReached(LeadhandError):

@@ -197,6 +197,7 @@ def test_schema_is_a_schema(folder):
 def test_environment_is_what_the_tests_think(folder):
     """The helpers really keep the caller's settings out."""
     env = environment(folder.path)
-    assert not [name for name in env if name.startswith("LEADHAND_")]
+    assert [name for name in env if name.startswith("LEADHAND_")] == ["LEADHAND_TRUST"]
+    assert env["LEADHAND_TRUST"] == str(folder.path.resolve()), "and nothing outside of it"
     assert env["HOME"] == str(folder.path)
     assert os.environ.get("HOME") != env["HOME"]

@@ -374,7 +374,7 @@ def test_from_a_folder_below(folder):
     folder.plan({"id": "a", "worker": "say"})
     below = folder.path / "deep" / "er"
     below.mkdir(parents=True)
-    done = Folder(below).run("run", "../../plan.json")
+    done = Folder(below).run("run", "../../plan.json", LEADHAND_TRUST=str(folder.path))
     assert done.code == 0, done
     assert (folder.path / ".leadhand" / "leadhand.db").exists()
     assert not (below / ".leadhand").exists()

@@ -16,6 +16,8 @@ from tests.support.cli import PROGRAM, WORKERS, Done, Folder, environment
 
 pytestmark = pytest.mark.real
 
+PROMPTS = (b"Your answer", b"Allow exactly this?", b"Do you trust them?")
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -44,12 +46,25 @@ def typed(folder, *args, keys="", rows=30, columns=100, limit_s=60, **env):
         if not part:
             break
         seen += part
-        if keys and (b"Your answer" in seen or b"Allow exactly this?" in seen):
+        if keys and any(each in seen for each in PROMPTS):
             os.write(terminal, keys.encode())
             keys = ""
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     return Done(os.waitstatus_to_exitcode(status), seen.decode(errors="replace"), "")
+
+
+def test_an_untrusted_folder_is_asked_about_once(folder):
+    """With a list of what would be executed; a no executes nothing, a yes is kept."""
+    folder.plan({"id": "a", "worker": "once"})
+    done = typed(folder, "run", "plan.json", keys="n\n", LEADHAND_TRUST="")
+    assert (done.code, folder.lines("once.txt")) == (4, 0), done
+    assert "is not trusted yet" in done.out
+    assert "workers.py" in plain(done.out)
+    done = typed(folder, "run", "plan.json", keys="y\n", LEADHAND_TRUST="")
+    assert (done.code, folder.lines("once.txt")) == (0, 1), done
+    done = typed(folder, "run", "plan.json", LEADHAND_TRUST="")
+    assert (done.code, "trust" in done.out) == (0, False), done
 
 
 def plain(text):

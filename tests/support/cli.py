@@ -105,6 +105,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     for name in ("CI", "NO_COLOR", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE"):
         kept.pop(name, None)
     home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / ".config")}
+    home |= {"XDG_STATE_HOME": str(folder / ".state"), "LEADHAND_TRUST": str(folder.resolve())}
     return {**kept, **home, "PYTHONPATH": str(SOURCE), "COLUMNS": "100", **more}
 
 

@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leadhand.core.catalog import Catalog
 from leadhand.core.plan import GOAL_PLANNER
 from leadhand.core.wording import closest, shown
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, source_of
+from leadhand.settings.trust import refuse_code, require
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -22,13 +24,20 @@ if TYPE_CHECKING:
 
 
 def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
-    """The workers that are configured: from modules, and declared in settings files."""
+    """The workers that are configured: from modules, and declared in settings files.
+
+    Raises NotTrusted for a source that neither trusted settings nor the person named.
+    """
     from leadhand.workers.declared import declared_workers
     from leadhand.workers.registry import Registry, load_workers
 
-    _importable(settings.root)
+    chosen = settings.workers if sources is None else tuple(sources)
+    for source in chosen:
+        refuse_code(settings, "workers", source_of(source, Path.cwd()))
+    if chosen or settings.trust is None or not settings.not_loaded:
+        _importable(settings.root)
     found: list[Any] = []
-    for source in settings.workers if sources is None else sources:
+    for source in chosen:
         found += load_workers(source)
     found += _declared(settings, "workers", settings.declared, settings.folders, declared_workers)
     left_out: dict[str, str] = {}
@@ -46,6 +55,11 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
         registry.add(_declared(settings, "agents", settings.agents, settings.agent_folders, make))
     registry.use_models(settings.book)
     return registry
+
+
+def known_catalog(settings: Settings, registry: Registry) -> Catalog:
+    """The catalog to check a plan against: empty where workers of the settings are not loaded."""
+    return Catalog(()) if settings.not_loaded else registry.catalog()
 
 
 def mcp_servers_of(settings: Settings) -> dict[str, McpServer]:
@@ -107,8 +121,9 @@ def planner_of(name: str, settings: Settings) -> Any:
             f"{name!r} does not name a planner. "
             "Fix: write goal, a model as in anthropic:claude-opus-4-5, or MODULE:FUNCTION."
         )
-    _importable(settings.root)
     place = source_of(module_name, Path.cwd())
+    refuse_code(settings, "planner", f"{place}:{function}")
+    _importable(settings.root)
     planner = getattr(load_module(place), function, None)
     if planner is None:
         raise UsageError(f"{module_name} has no {function!r}")
@@ -178,6 +193,8 @@ def reviewers_of(settings: Settings) -> dict[str, Any]:
     from leadhand.workers.loading import load_module
 
     found: dict[str, Any] = {}
+    if settings.trust is not None:
+        require(settings, settings.trust)
     for name in settings.policy.reviewers:
         module_name, _, function = name.rpartition(":")
         _importable(settings.root)

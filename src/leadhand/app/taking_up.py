@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.loading import planner_of, registry_of, same_planner
-from leadhand.errors import UsageError
+from leadhand.errors import NotTrusted, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +76,10 @@ def _registry(
             continue
         try:
             names = registry_of(bare, [source]).catalog().workers
-        except UsageError as error:
-            trouble.append(str(error))  # it matters only if a worker is missing in the end
+        except (UsageError, NotTrusted) as error:
+            trouble.append(
+                str(error).partition(" Fix: ")[0]
+            )  # it matters only if a worker is missing in the end
             continue
         # A copied project has its own of all of them; where the run began, the others lie.
         if not all(here.get(name) is not None for name in names):

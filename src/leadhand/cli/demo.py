@@ -19,6 +19,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.stage import Stage, place_of, program
 from leadhand.errors import Bug
+from leadhand.settings.trust import trust_written
 
 FILES = ("leadhand.toml", "server.py", "workers.py")
 GOAL = "Where do the bicycles run out?"
@@ -65,6 +66,7 @@ def example(name: str) -> Path:
 def _play(stage: Stage) -> None:
     for name in FILES:
         shutil.copy(example("research") / name, stage.place / name)
+    trust_written(stage.place)
     stage.tell(
         f"The goal: {GOAL}\n"
         "Nobody has written a plan. Workers say what they need and what they give; the planner\n"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from leadhand.cli.demo_plan import BACKUP, COUNT, FILES, KILL_AT
 from leadhand.cli.stage import WAIT_S
 from leadhand.errors import Bug
+from leadhand.settings.trust import trust_written
 
 if TYPE_CHECKING:
     from leadhand.cli.stage import Stage
@@ -23,6 +24,7 @@ def play_crash(stage: Stage) -> None:
     """The whole piece."""
     for name, content in FILES.items():
         (stage.place / name).write_text(content, encoding="utf-8")
+    trust_written(stage.place)
     stage.tell("A deployment in three steps: test, back up the database, deploy.")
     stage.do("show", "plan.json")
     stage.tell("Check it before anything runs.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from leadhand.cli.options import read_plan, settings_of, store_option, workers_o
 from leadhand.cli.text import clean, count
 from leadhand.errors import LeadhandError
 from leadhand.settings import Settings
+from leadhand.settings.trust import entries_of
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -69,7 +71,7 @@ def doctor(
     except LeadhandError as error:
         looks.append(_broken("settings", error))
     if settings is not None:
-        parts = (_store, _temporal, _settings, _models, _mcp, _workers, _notify, _fleet)
+        parts = (_store, _temporal, _settings, _trust, _models, _mcp, _workers, _notify, _fleet)
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
         for part in parts:
@@ -108,6 +110,9 @@ def _plan(plan: str, settings: Settings) -> Iterator[Look]:
         yield Look("plan", each.place, each.message, each.fix)
     if not wrong:
         yield Look("plan", f"{plan}: {count(len(doc['steps']), 'step')}")
+        if settings.not_loaded:
+            yield from _trust(settings)
+            return
         yield from fitness(doc, registry_of(settings), settings.policy)
         yield from _safely(functools.partial(_planner, str(doc.get("planner") or "")), settings)
 
@@ -223,6 +228,7 @@ def _temporal(settings: Settings) -> Iterator[Look]:
 
 def _file(path: Path) -> Iterator[Look]:
     from leadhand.stores.connect import refuse_network
+    from leadhand.stores.permissions import open_to_others
 
     yield Look(
         "store", str(path), "" if path.exists() else "is made by the first run", warning=True
@@ -231,6 +237,14 @@ def _file(path: Path) -> Iterator[Look]:
     refuse_network(path)
     if not os.access(folder, os.W_OK):
         yield Look("folder", str(folder), "is read-only for you", f"chmod u+w {folder}")
+    exposed = open_to_others(path)
+    yield Look(
+        "permissions",
+        ", ".join(map(str, exposed)) or "only your account can read what is kept",
+        "other accounts of this machine may read it: plans, outputs, questions" if exposed else "",
+        f"chmod go-rwx {shlex.join(map(str, exposed))}; the next run does it" if exposed else "",
+        warning=True,
+    )
     free = shutil.disk_usage(folder).free
     yield Look(
         "disk",
@@ -276,6 +290,22 @@ def _settings(settings: Settings) -> Iterator[Look]:
         yield Look("contexts", ", ".join(settings.contexts))
 
 
+def _trust(settings: Settings) -> Iterator[Look]:
+    """What project files name and what was left out, since it is not trusted."""
+    missing = settings.not_loaded
+    for folder in dict.fromkeys(each.folder for each in missing):
+        names = ", ".join(str(each) for each in missing if each.folder == folder)
+        yield Look(
+            "trust",
+            f"not loaded: {names}",
+            f"{folder} is not trusted, so nothing that its settings name was executed",
+            f"Read them, then: leadhand trust {folder}",
+            warning=True,
+        )
+    if not missing and settings.trust is not None and entries_of(settings):
+        yield Look("trust", "what the settings name is trusted")
+
+
 def _models(settings: Settings) -> Iterator[Look]:
     """Each tier that is configured, and whether its keys are there; no model is asked."""
     if not settings.tiers:
@@ -315,7 +345,8 @@ def _mcp(settings: Settings) -> Iterator[Look]:
 def _workers(settings: Settings) -> Iterator[Look]:
     registry = registry_of(settings)
     names = ", ".join(worker.spec.name for worker in registry)
-    named = len(registry) or settings.coders  # a fleet's folder needs no other workers
+    # A fleet's folder needs no other workers; what is not trusted was said before.
+    named = bool(len(registry) or settings.coders or settings.not_loaded)
     missing = "" if named else "no plan can run without workers"
     fix = "" if named else "Name modules in [project] workers, or give --workers."
     yield Look(

@@ -13,7 +13,7 @@ import click
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import actor_of, settings_of
+from leadhand.cli.options import actor_of, settings_of, trust_option
 from leadhand.cli.signals import Signals
 from leadhand.cli.text import clean, clean_lines, count
 from leadhand.errors import Conflict, LeadhandError, UsageError
@@ -42,9 +42,9 @@ def folder_option(function: F) -> F:
     return made(function)
 
 
-def settings_for(folder: str | None) -> Settings:
-    """The settings, with the fleet's folder put in."""
-    settings = settings_of()
+def settings_for(folder: str | None, executes: Console | None = None) -> Settings:
+    """The settings, with the fleet's folder put in; `executes` as in `settings_of`."""
+    settings = settings_of(executes=executes)
     if folder is None:
         return settings
     return replace(settings, fleet=replace(settings.fleet, folder=Path(folder).absolute()))
@@ -55,6 +55,7 @@ def settings_for(folder: str | None) -> Settings:
 @click.option("--no-serve", is_flag=True, help="Without the HTTP API and the page.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 takes a free one.")
 @click.option("--until-idle", is_flag=True, help="End when every epic has ended, or waits.")
+@trust_option
 @folder_option
 def start(console: Console, **options: Any) -> int:
     """Put agents to work on a repository, and keep going until Ctrl-C.
@@ -68,7 +69,7 @@ def start(console: Console, **options: Any) -> int:
     from leadhand.app.fleet_service import config_of, crew_of
     from leadhand.settings.folders import make_store_folder
 
-    settings = settings_for(options["folder"])
+    settings = settings_for(options["folder"], console)
     repo = Path(options["repo"]).absolute() if options["repo"] else None
     config, crew = config_of(settings, repo), crew_of(settings)
     if not options["no_serve"]:

@@ -9,6 +9,7 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.errors import NotAllowed
+from leadhand.settings.trust import trust_written
 
 SETTINGS = """\
 # Settings of this project. `leadhand doctor` shows what is in force, and from where.
@@ -103,6 +104,8 @@ def init(console: Console, folder: Path) -> int:
                 kept.append(name)
     except OSError as error:
         raise NotAllowed(f"{folder}: cannot be written to ({error.strerror})") from None
+    if {"leadhand.toml", "workers.py"} <= set(written):
+        trust_written(folder)
     commands = list(NEXT) if folder == Path() else [f"cd {folder}", *NEXT]
     if console.json:
         console.document({"written": written, "kept": kept, "next": commands})

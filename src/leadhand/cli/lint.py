@@ -8,7 +8,7 @@ from functools import partial
 
 import click
 
-from leadhand.app.loading import planner_problem, registry_of
+from leadhand.app.loading import known_catalog, planner_problem, registry_of
 from leadhand.app.places import in_context
 from leadhand.cli.console import Console
 from leadhand.cli.group import command, finding_document
@@ -16,6 +16,7 @@ from leadhand.cli.options import (
     NO_CATALOG,
     context_option,
     pairs,
+    say_not_loaded,
     set_option,
     settings_of,
     told_values,
@@ -58,10 +59,11 @@ def lint(
     settings = settings_of(workers=workers, context=context)
     registry = registry_of(settings)
     doc = find_plan(console, settings, plan).doc
-    doc = in_context(settings, doc, registry.catalog()).doc
+    known = known_catalog(settings, registry)
+    doc = in_context(settings, doc, known).doc
     given = pairs(sets, "--set")
     values, wrong = told_values(doc, given, settings.context)
-    catalog = registry.catalog() if len(registry) else None
+    catalog = known if len(registry) and not settings.not_loaded else None
     pools, kept = settings.policy.resources, library_plans(settings)
     found = check(
         doc,
@@ -83,6 +85,7 @@ def lint(
                 "plan": plan,
                 "valid": not errors,
                 "checked_workers": catalog is not None,
+                "not_loaded": [str(each) for each in settings.not_loaded],
                 "findings": [finding_document(each) for each in findings],
             }
         )
@@ -92,7 +95,10 @@ def lint(
         console.out(clean(each))
     if len(shown) < len(findings):
         console.say(f"{_rest(findings, shown)} not shown; --all shows everything")
-    if catalog is None:
+    if settings.not_loaded:
+        say_not_loaded(console, settings)
+        console.say("note: only the plan itself was checked: no worker, parameter or result of one")
+    elif catalog is None:
         console.say(f"note: {NO_CATALOG}")
     if errors:
         console.say(f"{plan}: {count(len(errors), 'error')}")

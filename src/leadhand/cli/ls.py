@@ -19,7 +19,14 @@ from leadhand.app.hosting import looked
 from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import reading, settings_of, stopped_by, store_option, workers_option
+from leadhand.cli.options import (
+    reading,
+    say_not_loaded,
+    settings_of,
+    stopped_by,
+    store_option,
+    workers_option,
+)
 from leadhand.cli.text import clean, moment, table
 from leadhand.core.durations import text as duration
 from leadhand.core.views import ENDED
@@ -58,7 +65,7 @@ def ls(
     """List runs (the latest first), or the workers that are configured."""
     settings = settings_of(store, workers)
     if what == "workers":
-        return _workers(console, registry_of(settings), verbose=verbose)
+        return _workers(console, settings, registry_of(settings), verbose=verbose)
     return _runs(console, settings, status, limit)
 
 
@@ -131,15 +138,18 @@ def _took(row: Doc) -> str:
     return duration((updated - created) / 1e6) if created and updated else "?"
 
 
-def _workers(console: Console, registry: Registry, *, verbose: bool) -> int:
+def _workers(console: Console, settings: Settings, registry: Registry, *, verbose: bool) -> int:
     rows = worker_rows(registry)
     if console.json:
-        digest, left_out = registry.catalog().digest(), registry.left_out
-        console.document({"digest": digest, "workers": rows, "left_out": left_out})
+        missing, left_out = [str(each) for each in settings.not_loaded], registry.left_out
+        digest = None if missing else registry.catalog().digest()
+        doc = {"digest": digest, "workers": rows, "left_out": left_out, "not_loaded": missing}
+        console.document(doc)
         return 0
     for name, why in registry.left_out.items():
         console.say(f"left out: {clean(name)}: {clean(why)}")
-    if not rows:
+    say_not_loaded(console, settings)
+    if not rows and not settings.not_loaded:
         console.say("no workers are configured. Give --workers MODULE, or see `leadhand init`.")
         return 0
     lines = table(

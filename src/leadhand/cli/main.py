@@ -51,6 +51,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "audit-key": ("audit_key", "Make a key that signs anchors, exports or approvals"),
         "migrate": ("migrate", "Move a log to PostgreSQL or back; make its tables, give rights"),
         "mcp": ("mcp", "Which tools MCP servers have; pin them as they are"),
+        "trust": ("trust", "Let what a folder's settings name be executed; take it back"),
         "doctor": ("doctor", "What is installed, configured, and wrong"),
     },
 }

@@ -10,7 +10,7 @@ import click
 from leadhand.app.loading import mcp_servers_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import settings_of
+from leadhand.cli.options import settings_of, trust_option
 from leadhand.cli.text import clean, count, table
 from leadhand.errors import UsageError
 
@@ -45,13 +45,14 @@ class LookedAt:
 @command("mcp", "leadhand mcp\nleadhand mcp files --pin")
 @click.argument("servers", nargs=-1)
 @click.option("--pin", is_flag=True, help="Write the tools as they are into leadhand.mcp.json.")
+@trust_option
 def mcp(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
     """Ask the MCP servers of [mcp.NAME], all or the named ones, which tools they have.
 
     Pinned tools are described without asking the server, and one that the server has changed since
     is refused. Look at what changed before you pin it again: descriptions are a stranger's words.
     """
-    settings = settings_of()
+    settings = settings_of(executes=console)
     if not settings.mcp:
         raise UsageError("no MCP servers are configured. Fix: add [mcp.NAME] to leadhand.toml.")
     if unknown := sorted(set(servers) - set(settings.mcp)):

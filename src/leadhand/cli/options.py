@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,21 +13,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from leadhand.cli.console import TEMPORAL
+from leadhand.cli.text import clean
 from leadhand.errors import UsageError
 from leadhand.settings import DEFAULT, Settings, load_settings
 from leadhand.settings.folders import EPIC, FLEET_DATABASE, FOLDER
+from leadhand.settings.trust import Trust, looking, remember_named, require, untrusted
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
+    from leadhand.cli.console import Console
     from leadhand.core.findings import Finding
     from leadhand.core.plan import Doc
     from leadhand.core.state import State
     from leadhand.settings.contexts import Context
+    from leadhand.settings.trust import Entry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 RUNS = ("run", "ident", "what", "a")
 """Arguments that may name a run."""
+TRUST = "leadhand.trust"
+"""Where a command keeps whether `--trust` was given."""
 NO_CATALOG = "no workers are configured, so nothing is said about them; give --workers"
 
 
@@ -57,7 +64,7 @@ def _remember_temporal(ctx: click.Context, _option: click.Parameter, value: str 
 
 
 def workers_option(function: F) -> F:
-    """`--workers MODULE`."""
+    """`--workers MODULE`, and `--trust`."""
     made = click.option(
         "--workers",
         "workers",
@@ -65,7 +72,24 @@ def workers_option(function: F) -> F:
         metavar="MODULE",
         help="A module or .py file that holds workers; may be given several times.",
     )
+    return made(trust_option(function))
+
+
+def trust_option(function: F) -> F:
+    """`--trust`: load what the settings of this folder name, in this command only."""
+    made = click.option(
+        "--trust",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_trust,
+        help="Load what this folder's settings name; `leadhand trust` says it once for all.",
+    )
     return made(function)
+
+
+def _remember_trust(ctx: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's form
+    """For `settings_of`."""
+    ctx.meta[TRUST] = value
 
 
 def set_option(function: F) -> F:
@@ -90,17 +114,59 @@ def settings_of(
     planner: str | None = None,
     *,
     context: str | None = None,
+    executes: Console | None = None,
     **policy: Any,
 ) -> Settings:
-    """Settings with a command's flags put in."""
+    """Settings with a command's flags put in.
+
+    A command that executes code or contacts addresses of the settings gives its console as
+    `executes`: on a terminal the person is asked to trust what is not trusted yet, elsewhere
+    NotTrusted is raised. Every other command gets the settings without it (`not_loaded`).
+    """
     flags = {"project.store": store, "project.planner": planner}
     command = click.get_current_context(silent=True)
     flags["temporal.address"] = command.meta.get(TEMPORAL) if command is not None else None
     flags["project.workers"] = list(workers) or None  # type: ignore[assignment]
     flags |= {f"policy.{key}": value for key, value in policy.items()}
     found = load_settings(flags, context=context)
+    trust = Trust.here(everything=bool(command is not None and command.meta.get(TRUST)))
+    found = looking(found, trust) if executes is None else _to_execute(executes, found, trust)
     fleets = fleet_store(found)
     return replace(found, store=fleets) if fleets is not None and _names_an_epic() else found
+
+
+def _to_execute(console: Console, settings: Settings, trust: Trust) -> Settings:
+    """The settings, trusted: by what was said before, or by an answer at the terminal."""
+    missing = untrusted(settings, trust)
+    if missing and console.can_prompt:
+        ask_trust(console, trust, missing)
+    found = require(settings, trust)
+    remember_named(found)
+    return found
+
+
+def ask_trust(console: Console, trust: Trust, missing: Sequence[Entry]) -> bool:
+    """Show what would be executed or contacted, ask, and keep a yes; return whether it was one."""
+    for folder in dict.fromkeys(each.folder for each in missing):
+        known = folder in trust.known()
+        what = "has new entries since you trusted it" if known else "is not trusted yet"
+        console.say(f"{clean(folder)} {what}. Its settings have executed or contacted:")
+        for each in missing:
+            if each.folder == folder:
+                console.say(f"  {clean(each, 300)}")
+    if not click.confirm("Do you trust them?", err=True):
+        return False
+    trust.remember(missing)
+    return True
+
+
+def say_not_loaded(console: Console, settings: Settings) -> None:
+    """Say what was left out of what is shown, and how to have it."""
+    missing = settings.not_loaded
+    for folder in dict.fromkeys(each.folder for each in missing):
+        names = ", ".join(clean(each, 200) for each in missing if each.folder == folder)
+        console.say(f"not loaded, since {clean(folder)} is not trusted: {names}")
+        console.say(f"  Read them, then: leadhand trust {shlex.quote(folder)}")
 
 
 def fleet_store(settings: Settings) -> Path | None:

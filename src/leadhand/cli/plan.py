@@ -46,7 +46,10 @@ def plan(console: Console, goal: str, **options: Any) -> int:
     from leadhand.core.plan import Goal
 
     settings = settings_of(
-        workers=options["workers"], planner=options["planner"], context=options["context"]
+        workers=options["workers"],
+        planner=options["planner"],
+        context=options["context"],
+        executes=console,
     )
     if not settings.planner and not options["want"]:
         raise UsageError(

@@ -57,7 +57,9 @@ def resume(console: Console, run: str, **options: Any) -> int:
     only if it may be; otherwise its worker is asked whether it happened, or you are. Workers
     come from where the run had them, and from leadhand.toml.
     """
-    settings = settings_of(options["store"], options["workers"], options["planner"])
+    settings = settings_of(
+        options["store"], options["workers"], options["planner"], executes=console
+    )
     actor = actor_of(settings)
     with reading(settings) as reader:
         ident = reader.resolve(run)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.loading import known_catalog
+from leadhand.cli.options import say_not_loaded
 from leadhand.cli.reviewed import print_parts
 from leadhand.cli.text import clean, count
 from leadhand.core.moments import iso, utc
@@ -31,7 +33,7 @@ def review_plan(
         return _amend(console, settings, plan, options)
     if action in ("reject", "request-changes"):
         raise UsageError(f"{plan} is a plan: nobody waits for an answer to it. Fix: name a run")
-    prepared = prepared_plan(console, plan, options)
+    prepared = prepared_plan(console, plan, {**options, "approves": action == "approve"})
     doc = _document(prepared)
     if action == "approve":
         return _approve(console, prepared, doc, plan, options)
@@ -39,6 +41,9 @@ def review_plan(
         console.document(doc)
         return 0
     _print(console, doc, plan)
+    if prepared.settings.not_loaded:
+        say_not_loaded(console, prepared.settings)
+        return 0
     words = f"review {plan} approve --hash {doc['binding'][:12]} -o approval.json{given(options)}"
     console.say(f"Allow exactly this: {console.command(words)}")
     return 0
@@ -72,11 +77,15 @@ def _document(prepared: Prepared) -> Doc:
 
     assert prepared.doc is not None
     wall = time.time_ns() // 1000
-    catalog, values = prepared.registry.catalog(), prepared.values or {}
+    settings, values = prepared.settings, prepared.values or {}
+    catalog = known_catalog(settings, prepared.registry)
     doc = plan_doc(prepared.doc, values, catalog, Now(wall, wall))
     doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
     doc["context"] = _context(prepared)
-    doc["limits"] = limits_of(prepared.settings.policy)
+    doc["limits"] = limits_of(settings.policy)
+    doc["not_loaded"] = [str(each) for each in settings.not_loaded]
+    if settings.not_loaded:  # an approval is of the workers too
+        return {**doc, "binding": None}
     doc["binding"] = plan_binding(prepared.doc, values, catalog, 0, doc["context"], doc["limits"])
     return doc
 
@@ -86,7 +95,7 @@ def _print(console: Console, doc: Doc, plan: str) -> None:
     if doc["context"]:
         console.out(f"context    {doc['context']}")
     print_parts(console, doc)
-    console.out(f"hash       {doc['binding']}")
+    console.out(f"hash       {doc['binding'] or 'none, since workers are not loaded'}")
 
 
 def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options: Doc) -> int:

@@ -39,7 +39,7 @@ def rollback(console: Console, run: str, **options: Any) -> int:
     from leadhand.cli.hosting import host
     from leadhand.cli.resume import job_of
 
-    settings = settings_of(options["store"], options["workers"])
+    settings = settings_of(options["store"], options["workers"], executes=console)
     actor = actor_of(settings)
     with reading(settings) as reader:
         ident = reader.resolve(run)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.app.loading import (
+    known_catalog,
     planner_of,
     planner_problem,
     registry_of,
@@ -24,6 +25,7 @@ from leadhand.cli.options import (
     context_option,
     json_pairs,
     pairs,
+    say_not_loaded,
     set_option,
     settings_of,
     several,
@@ -116,12 +118,12 @@ def run(console: Console, what: str, **options: Any) -> int:
     steps finish and prints how to go on; twice ends at once.
     """
     for_goal = any(options[name] for name in ("have", "want", "mode"))
-    if is_plan(what) or (not for_goal and in_library(_settings(options), what)):
+    if is_plan(what) or (not for_goal and in_library(_settings(console, options), what)):
         for name in ("have", "want", "mode"):
             if options[name]:
                 raise UsageError(f"--{name} goes with a goal, and {what} is a plan")
         return _execute(console, prepare_plan(console, what, options), options)
-    return _execute(console, _prepare_goal(what, options), options)
+    return _execute(console, _prepare_goal(console, what, options), options)
 
 
 @command("apply", "leadhand apply plan.yaml")
@@ -152,7 +154,11 @@ def apply(console: Console, plan: str, **options: Any) -> int:
     return _execute(console, replace(prepared, approvals=given), options)
 
 
-def _settings(options: dict[str, Any]) -> Settings:
+def _settings(
+    console: Console, options: dict[str, Any], *, executes: bool | None = None
+) -> Settings:
+    """The settings of a run; `executes`: whether it needs the folder's code, else by --dry-run."""
+    needs_code = not options.get("dry_run") if executes is None else executes
     policy = {"budget": options["budget"], "concurrency": options["concurrency"]}
     if options["review"]:
         policy["review"] = True
@@ -163,6 +169,7 @@ def _settings(options: dict[str, Any]) -> Settings:
         options["workers"],
         options.get("planner"),
         context=options["context"],
+        executes=console if needs_code else None,
         **policy,
     )
 
@@ -172,25 +179,26 @@ def prepare_plan(
 ) -> Prepared:
     """Read and check a plan; PlanInvalid holds all that is wrong with it.
 
-    `running`: whether it is about to run, so that its planner must be there too.
+    `running`: whether it is about to run, so that its planner must be there too. Without the
+    workers of a folder that is not trusted only the plan itself is checked.
     """
     from leadhand.core.check import lint
     from leadhand.workers.requirements import missing_programs
 
-    settings = _settings(options)
+    executes = None if running else options.get("approves", False)
+    settings = _settings(console, options, executes=executes)
     doc, origin = find_plan(console, settings, plan)
     _refuse_other_planner(doc, options.get("planner"))
     registry = registry_of(settings)
-    doc, place = in_context(settings, doc, registry.catalog())
+    doc, place = in_context(settings, doc, known_catalog(settings, registry))
     if doc.get("planner"):  # whoever revises it chooses among the workers of this place
         registry = goal_registry(settings)
     values, wrong = values_of(doc, pairs(options["sets"], "--set"), settings.context)
     checked = None if wrong else values
-    catalog = registry.catalog()
     pools = settings.policy.resources
     told = lint(
         doc,
-        catalog,
+        None if settings.not_loaded else registry.catalog(),
         params=checked,
         resources=pools,
         library=library_plans(settings),
@@ -207,7 +215,7 @@ def prepare_plan(
     for each in found:
         console.say(clean(each))
     planner = str(doc.get("planner") or "")
-    if planner and running:
+    if planner and running and not settings.not_loaded:
         planner_of(planner, settings)
     return Prepared(
         settings,
@@ -252,11 +260,11 @@ def _facts(registry: Registry) -> str:
     return f"name what should be true in the end with --want FACT ({some})"
 
 
-def _prepare_goal(text: str, options: dict[str, Any]) -> Prepared:
+def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Prepared:
     from leadhand.core.plan import Goal
     from leadhand.planners.direct import agents_of
 
-    settings = _settings(options)
+    settings = _settings(console, options, executes=True)  # a planner of the folder is asked
     if options["sets"]:
         raise UsageError(
             f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken for "
@@ -392,8 +400,9 @@ def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a fi
 def _dry_run(console: Console, prepared: Prepared) -> int:
     from leadhand.cli.show import show_checked
 
-    catalog, policy = prepared.registry.catalog(), prepared.settings.policy
+    catalog, policy = known_catalog(prepared.settings, prepared.registry), prepared.settings.policy
     doc = prepared.doc
+    say_not_loaded(console, prepared.settings)
     if doc is None:
         import asyncio
 

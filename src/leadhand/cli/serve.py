@@ -74,7 +74,7 @@ def start(console: Console, **options: Any) -> int:
     """
     if bool(options["tls_cert"]) != bool(options["tls_key"]):
         raise UsageError("--tls-cert and --tls-key go together")
-    settings = settings_of(options["store"], options["workers"])
+    settings = settings_of(options["store"], options["workers"], executes=console)
     serving = _loaded()
     make_store_folder(settings.store)
     port = settings.server.port if options["port"] is None else options["port"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.loading import planner_problem, registry_of
+from leadhand.app.loading import known_catalog, planner_problem, registry_of
 from leadhand.app.places import in_context
 from leadhand.cli.console import Console
 from leadhand.cli.graph import draw
@@ -19,6 +19,7 @@ from leadhand.cli.options import (
     pairs,
     read_plan,
     reading,
+    say_not_loaded,
     set_option,
     settings_of,
     stopped_by,
@@ -99,7 +100,8 @@ def show_plan(
     """A plan as it would run, once it was checked."""
     from leadhand.core.check import lint
 
-    catalog, policy, place = registry_of(settings).catalog(), settings.policy, settings.context
+    catalog, policy = known_catalog(settings, registry_of(settings)), settings.policy
+    place = settings.context
     doc = in_context(settings, doc, catalog).doc
     given = pairs(sets, "--set")
     values, wrong = told_values(doc, given, place)
@@ -118,6 +120,7 @@ def show_plan(
         raise PlanInvalid(errors)
     for each in found:
         console.say(clean(each))
+    say_not_loaded(console, settings)
     if form is not None and not console.json:
         for line in draw(doc["steps"], form):
             console.out(line)
@@ -157,6 +160,7 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
             {
                 "id": ident,
                 "worker": step.get("worker", ""),
+                "loaded": bool(catalog.workers),
                 "action": step.get("action", ""),
                 "parameters": step.get("parameters", {}),
                 "after": list(graph.dependencies(step)),
@@ -233,7 +237,8 @@ def _print_plan(console: Console, doc: Doc, rows: list[Doc]) -> None:
             (
                 str(number),
                 clean(row["id"]),
-                clean(f"{row['worker']} {row['action']}".strip()),
+                clean(f"{row['worker']} {row['action']}".strip())
+                + ("" if row["loaded"] else " (not loaded)"),
                 clean(", ".join(row["after"]), VALUE_MAX),
                 row["risk"],
                 duration(row["timeout"]),

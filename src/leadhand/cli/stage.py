@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadhand.errors import Bug, UsageError
+from leadhand.settings.trust import VARIABLE
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
@@ -70,12 +71,17 @@ class Stage:
         child = subprocess.Popen(
             [sys.executable, "-P", *args],
             cwd=self.place,
-            env={k: v for k, v in os.environ.items() if not _is_setting(k)},
+            env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
         )
         self._children.append(child)
         return child
+
+    def _environment(self) -> dict[str, str]:
+        """Ours without settings; the folder was written by us, so it is trusted."""
+        kept = {k: v for k, v in os.environ.items() if not _is_setting(k)}
+        return {**kept, VARIABLE: str(self.place.resolve())}
 
     def do(self, *args: str) -> None:
         """Run a `leadhand` command to its end, which must be a good one."""
@@ -86,9 +92,13 @@ class Stage:
     def ask(self, *args: str) -> Doc:
         """What a `leadhand` command tells machines; the audience does not see it."""
         line = [sys.executable, "-P", "-m", "leadhand.cli", *args, "--json"]
-        env = {k: v for k, v in os.environ.items() if not _is_setting(k)}
         done = subprocess.run(
-            line, cwd=self.place, env=env, capture_output=True, check=True, timeout=WAIT_S
+            line,
+            cwd=self.place,
+            env=self._environment(),
+            capture_output=True,
+            check=True,
+            timeout=WAIT_S,
         )
         found: Doc = json.loads(done.stdout)
         return found

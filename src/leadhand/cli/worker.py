@@ -64,7 +64,7 @@ def worker(console: Console, **options: Any) -> int:
     """
     from leadhand.app.serving import Wanted
 
-    settings = settings_of(options["store"], options["workers"])
+    settings = settings_of(options["store"], options["workers"], executes=console)
     engine = options["engine"] or options["engine_only"]
     if options["engine_only"] and options["kinds"]:
         raise UsageError("--engine-only serves no steps, so --kinds does not go with it")

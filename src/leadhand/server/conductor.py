@@ -32,6 +32,7 @@ from leadhand.engine.service import word
 from leadhand.errors import LeadhandError, StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
+from leadhand.settings.trust import require
 from leadhand.stores.places import spelled
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ class Conductor:
         if context not in self._places:
             store = {"project.store": spelled(self.settings.store)}
             settings = load_settings(store, folder=self.settings.root, context=context)
+            if self.settings.trust is not None:  # the files may name more than at the start
+                settings = require(settings, self.settings.trust)
             self._places[context] = (settings, goal_registry(settings))
         return self._places[context]
 

@@ -73,6 +73,7 @@ from leadhand.temporal.cluster import Cluster
 
 if TYPE_CHECKING:
     from leadhand.models.book import Book
+    from leadhand.settings.trust import Entry, Trust
 
 PROJECT_FILE = "leadhand.toml"
 DATABASE = "leadhand.db"
@@ -129,6 +130,10 @@ class Settings:
     """For each key that was set: the flag, variable or file it came from."""
     files: tuple[Path, ...] = ()
     """The settings files that were read."""
+    trust: Trust | None = None
+    """What may be executed; None for a program that uses Leadhand as a library: everything."""
+    not_loaded: tuple[Entry, ...] = ()
+    """What project files name and was left out, since it is not trusted."""
 
     @property
     def book(self) -> Book:
@@ -343,7 +348,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         agent_folders={name: each.folder for name, each in agents.items()},
         tiers=tiers,
         models=models,
-        planner=read.get("project.planner", ""),
+        planner=_planner(found.get("project.planner")),
         planning=_planning(read, found),
         telemetry=_under("telemetry", read),
         actor=read.get("project.actor", ""),
@@ -387,6 +392,14 @@ def _planning(read: Doc, found: Mapping[str, _Value]) -> Doc:
     given = _under("planner", read)
     prompts = _path_of(found.get("planner.prompts"))
     return given if prompts is None else {**given, "prompts": prompts}
+
+
+def _planner(given: _Value | None) -> str:
+    """The planner that is configured; a file's path is relative to where the planner is named."""
+    if given is None:
+        return ""
+    place, _, function = str(given.value).rpartition(":")
+    return f"{source_of(place, given.folder)}:{function}" if place.endswith(".py") else given.value
 
 
 def _path_of(given: _Value | None) -> Path | None:

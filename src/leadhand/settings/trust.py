@@ -1,0 +1,360 @@
+"""Folder trust: code and addresses that a project's settings name are used once they are trusted.
+
+A settings file names modules to import, MCP servers to start and addresses that get keys. To look
+at a folder must run nothing of it, so each such entry (`Entry`) of a `leadhand.toml` or
+`pyproject.toml` counts only after the person at this account said so. What was said is kept
+outside of the folder, in `$XDG_STATE_HOME/leadhand/trust.json` (mode 0600), by folder and entry:
+an entry that is added or changed later is asked about again, an edit of a worker's code is not.
+
+Not asked about, since the person named it: flags, `LEADHAND_*` variables, the user's own
+`config.toml`, and Python programs that use Leadhand as a library. `LEADHAND_TRUST` lists folders
+(absolute, with `:` between them) in which everything is trusted, for CI and containers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.core.plan import GOAL_PLANNER
+from leadhand.core.wording import shown
+from leadhand.errors import NotAllowed, NotTrusted, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.plan import Doc
+    from leadhand.settings import Settings
+
+PROJECT_FILES = ("leadhand.toml", "pyproject.toml")
+VARIABLE = "LEADHAND_TRUST"
+FILE_BYTES_MAX = 4 << 20
+REACH = ("command", "cwd", "env", "secrets", "set_env", "url", "headers")
+"""Keys of `[mcp.NAME]` that say what is started or contacted, and with what."""
+
+
+class Entry(NamedTuple):
+    """One thing that a settings file has executed or contacted."""
+
+    kind: str
+    name: str
+    detail: str = ""
+    """Everything that it depends on in the settings, as text; part of its digest."""
+    folder: str = ""
+    """The folder of the settings file that names it."""
+
+    @property
+    def digest(self) -> str:
+        """What trust is bound to: the kind, the name and the detail."""
+        words = json.dumps([self.kind, self.name, self.detail])
+        return hashlib.sha256(words.encode()).hexdigest()
+
+    def __str__(self) -> str:
+        name = self.name.removeprefix(f"{self.folder}{os.sep}")[:300]
+        return f"{self.kind} {name}" + (f" ({self.shown})" if self.shown else "")
+
+    @property
+    def shown(self) -> str:
+        """The detail for people: the command or the address, without values of variables."""
+        if not self.detail.startswith("{"):
+            return self.detail[:200]
+        table = json.loads(self.detail)
+        command = table.get("command") or table.get("program") or table.get("url") or ""
+        text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
+        return text[:200]
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What is trusted on this account; the file is read anew on each question."""
+
+    file: Path
+    folders: tuple[Path, ...] = ()
+    """Folders of `LEADHAND_TRUST`."""
+    everything: bool = False
+    """Whether `--trust` was given."""
+
+    @classmethod
+    def here(cls, environ: Mapping[str, str] | None = None, *, everything: bool = False) -> Trust:
+        """Return the trust of this account, as its environment places it.
+
+        Raises UsageError if `LEADHAND_TRUST` holds a path that is not absolute.
+        """
+        env = os.environ if environ is None else environ
+        folders: list[Path] = []
+        for text in filter(None, env.get(VARIABLE, "").split(os.pathsep)):
+            folder = Path(text).expanduser()
+            if not folder.is_absolute():
+                raise UsageError(
+                    f"{VARIABLE} holds {shown(text)}, which is no absolute path. "
+                    f'Fix: list folders, as in {VARIABLE}="$PWD".'
+                )
+            folders.append(folder.resolve())
+        return cls(state_folder(env) / "trust.json", tuple(folders), everything)
+
+    def allows(self, entry: Entry) -> bool:
+        """Whether an entry may be executed or contacted."""
+        folder = Path(entry.folder)
+        return (
+            self.everything
+            or any(folder.is_relative_to(each) for each in self.folders)
+            or entry.digest in self._read().get(entry.folder, {}).get("entries", {})
+        )
+
+    def remember(self, entries: Iterable[Entry]) -> None:
+        """Trust entries from now on. Raises NotAllowed if that cannot be written down."""
+        new = [each for each in entries if not self._knows(each)]
+        if not new:
+            return
+        with self._locked() as known:
+            for each in new:
+                kept = known.setdefault(each.folder, {"entries": {}})
+                kept["since"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                kept["entries"][each.digest] = str(each)
+
+    def forget(self, folder: Path) -> bool:
+        """Trust nothing of a folder any more; return whether anything was."""
+        with self._locked() as known:
+            return known.pop(str(folder), None) is not None
+
+    def known(self) -> Doc:
+        """Return what was remembered: for each folder `since` and `entries`."""
+        return self._read()
+
+    def _knows(self, entry: Entry) -> bool:
+        return entry.digest in self._read().get(entry.folder, {}).get("entries", {})
+
+    def _read(self) -> Doc:
+        """What the file holds. One that others could have written, or that is damaged, is empty."""
+        try:
+            with self.file.open("rb") as file:
+                about = os.fstat(file.fileno())
+                if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                    return {}
+                found = json.loads(file.read(FILE_BYTES_MAX))
+        except (OSError, ValueError):
+            return {}
+        folders = found.get("folders") if isinstance(found, dict) else None
+        if not isinstance(folders, dict):
+            return {}
+        return {
+            folder: each
+            for folder, each in folders.items()
+            if isinstance(each, dict) and isinstance(each.get("entries"), dict)
+        }
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[Doc]:
+        """Hand out what is known, and replace the file by it at the end."""
+        home = self.file.parent
+        try:
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            home.chmod(0o700)
+            with (home / "trust.lock").open("a") as lock:
+                os.fchmod(lock.fileno(), 0o600)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                known = {name: each for name, each in self._read().items() if Path(name).is_dir()}
+                yield known
+                text = json.dumps({"version": 1, "folders": known}, indent=1)
+                number, name = tempfile.mkstemp(prefix="trust.", dir=home)  # mode 0600
+                with os.fdopen(number, "w", encoding="utf-8") as made:
+                    made.write(text)
+                Path(name).replace(self.file)
+        except OSError as error:
+            raise NotAllowed(
+                f"{self.file}: trust cannot be kept there ({error.strerror}). "
+                f'Fix: make it writable, or set {VARIABLE} to the folder, as in "$PWD".'
+            ) from None
+
+
+def state_folder(env: Mapping[str, str]) -> Path:
+    """The folder for what Leadhand keeps about the person at this account."""
+    state = env.get("XDG_STATE_HOME") or ""
+    if not Path(state).is_absolute():
+        state = str(Path(env.get("HOME") or "~").expanduser() / ".local" / "state")
+    return Path(state) / "leadhand"
+
+
+def entries_of(settings: Settings) -> list[Entry]:
+    """Everything that project files have executed or contacted, in the order of this list."""
+    found = [
+        *(("workers", f"project.workers:{each}", each, "") for each in settings.workers),
+        *_planners(settings),
+        *(("reviewer", "review.reviewers", each, "") for each in settings.policy.reviewers),
+        *(
+            ("MCP server", f"mcp.{name}", name, _text({key: table.get(key) for key in REACH}))
+            for name, table in settings.mcp.items()
+        ),
+        *_addresses(settings),
+        *_fleet(settings),
+    ]
+    made = []
+    for kind, key, name, detail in found:
+        origin = Path(settings.origin(key.partition(":")[0]))
+        if origin.name in PROJECT_FILES:
+            made.append(Entry(kind, name, detail, str(origin.parent)))
+    return made
+
+
+Found = Iterator[tuple[str, str, str, str]]
+"""Kind, key of the settings, name, detail."""
+
+
+def _planners(settings: Settings) -> Found:
+    name = settings.planner
+    if name and name != GOAL_PLANNER and not settings.book.knows(name):
+        yield "planner", "project.planner", name, ""
+
+
+def _addresses(settings: Settings) -> Found:
+    if settings.notify_command:
+        yield (
+            "notification",
+            "notify.command",
+            "command",
+            _text({"command": settings.notify_command}),
+        )
+    if settings.notify_webhook:
+        yield "notification", "notify.webhook", "webhook", settings.notify_webhook.partition("?")[0]
+    for name, model in settings.models.items():
+        if model.url:
+            yield "model", f"models.{name}", name, _text({"url": model.url, "key": model.key})
+    for tier, words in settings.tiers.items():
+        yield from (("model", f"tiers.{tier}", word, "") for word in words if "@http" in word)
+    if settings.temporal is not None:
+        cluster = settings.temporal
+        detail = _text({"url": cluster.address, "api_key": cluster.api_key})
+        yield "Temporal server", "temporal.address", cluster.address, detail
+    if not isinstance(settings.store, Path):
+        yield "database", "project.store", str(settings.store), ""
+
+
+def _fleet(settings: Settings) -> Found:
+    fleet = settings.fleet
+    if fleet.planner and not settings.book.knows(fleet.planner[0]):
+        yield "fleet planner", "fleet.planner", " ".join(fleet.planner), ""
+    for key in ("gate", "setup"):
+        for command in getattr(fleet, key):
+            yield f"fleet {key}", f"fleet.{key}", " ".join(command), ""
+    if fleet.pull_request:
+        yield "pull request", "fleet.pull_request", " ".join(fleet.pull_request), ""
+    for name, coder in settings.coders.items():
+        detail = {
+            "command": list(coder.command),
+            "program": coder.program,
+            "url": coder.url,
+            "key": coder.key,
+            "hosts": list(coder.hosts),
+        }
+        yield "coder", f"coders.{name}", f"{name}, {coder.kind}", _text(detail)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def untrusted(settings: Settings, trust: Trust) -> list[Entry]:
+    """The entries of project files that are not trusted yet."""
+    return [each for each in entries_of(settings) if not trust.allows(each)]
+
+
+def require(settings: Settings, trust: Trust) -> Settings:
+    """Return the settings with their trust. Raise NotTrusted if an entry is not trusted."""
+    if missing := untrusted(settings, trust):
+        raise NotTrusted(refusal(missing))
+    return replace(settings, trust=trust)
+
+
+def refusal(missing: list[Entry]) -> str:
+    """The message of NotTrusted: the entries, and the ways to trust them."""
+    folder = missing[0].folder
+    names = ", ".join(map(str, missing[:6])) + (
+        f" and {len(missing) - 6} more" if missing[6:] else ""
+    )
+    return (
+        f"{folder} is not trusted, and its settings name what would be executed or contacted: "
+        f"{names}. Nothing was. Fix: read them, then `leadhand trust {folder}`; in CI give "
+        f"--trust, or set {VARIABLE}={folder}."
+    )
+
+
+def looking(settings: Settings, trust: Trust) -> Settings:
+    """Return the settings for a command that only looks: without what is not trusted.
+
+    `not_loaded` holds what was left out. Agents are left out with it: their tools may be among it.
+    Raises NotTrusted for a database elsewhere: there is nothing to look at without contacting it.
+    """
+    missing = untrusted(settings, trust)
+    if not missing:
+        return replace(settings, trust=trust)
+    kinds = {kind: {each.name for each in missing if each.kind == kind} for kind, *_ in missing}
+    if "database" in kinds:
+        raise NotTrusted(refusal(missing))
+    coders = {name.partition(",")[0] for name in kinds.get("coder", ())}
+    return replace(
+        settings,
+        trust=trust,
+        not_loaded=tuple(missing),
+        workers=tuple(each for each in settings.workers if each not in kinds.get("workers", ())),
+        mcp={
+            name: table
+            for name, table in settings.mcp.items()
+            if name not in kinds.get("MCP server", ())
+        },
+        agents={},
+        agent_folders={},
+        notify_command=() if "notification" in kinds else settings.notify_command,
+        notify_webhook="" if "notification" in kinds else settings.notify_webhook,
+        temporal=None if "Temporal server" in kinds else settings.temporal,
+        coders={name: each for name, each in settings.coders.items() if name not in coders},
+    )
+
+
+def refuse_code(settings: Settings, kind: str, name: str) -> None:
+    """Raise NotTrusted for code that neither trusted settings nor the person named.
+
+    The log of a run names sources too, and the folder may have come with one. `trust` is None for
+    programs that use Leadhand as a library: those chose their code themselves.
+    """
+    if settings.trust is None:
+        return
+    given = {"workers": settings.workers, "planner": (settings.planner,)}.get(kind, ())
+    entry = Entry(kind, name, "", str(settings.root))
+    if name in given or settings.trust.allows(entry):
+        return
+    option = "--planner" if kind == "planner" else "--workers"
+    raise NotTrusted(f"{kind} {shown(name)} is not trusted. Fix: name it with {option} {name}")
+
+
+def trust_written(folder: Path) -> None:
+    """Trust what the settings file of a folder names that was written by this process just now."""
+    from leadhand.settings import load_settings
+
+    place = str(folder.resolve())
+    found = entries_of(load_settings(folder=folder))
+    with contextlib.suppress(NotAllowed):  # then the next command says how
+        Trust.here().remember(each for each in found if each.folder == place)
+
+
+def remember_named(settings: Settings) -> None:
+    """Trust the workers and the planner that a flag or a variable names: `resume` loads them."""
+    trust = settings.trust
+    if trust is None:
+        return
+    named = [("workers", "project.workers", each) for each in settings.workers]
+    named += [(kind, key, name) for kind, key, name, _ in _planners(settings)]
+    entries = [
+        Entry(kind, name, "", str(settings.root))
+        for kind, key, name in named
+        if Path(settings.origin(key)).name not in PROJECT_FILES
+    ]
+    with contextlib.suppress(NotAllowed):  # `resume` asks for them by name then
+        trust.remember(entries)
