@@ -9,9 +9,9 @@ import pytest
 
 from leadhand.app.fleet import Fleet
 from leadhand.app.fleet_service import config_of, crew_of
-from leadhand.fleet.sandbox import choose
 from leadhand.settings import load_settings
 from leadhand.testing.endpoint import Endpoint, Loop, Say
+from leadhand.workers.sandbox import choose
 from tests.fleet.places import commit_all, run_git, write
 
 pytestmark = pytest.mark.real

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from leadhand.fleet.gate import Flakes, Gate, GateRules, GateTrouble
-from leadhand.fleet.sandbox import NoSandbox, choose
 from leadhand.fleet.slots import Slots
 from leadhand.workers.processes import Processes
+from leadhand.workers.sandbox import NoSandbox, choose
 from tests.fleet.places import write
 from tests.support.need import need
 

@@ -13,8 +13,8 @@ from leadhand.core.policy import Policy
 from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.hub import ref_of
-from leadhand.fleet.sandbox import choose
 from leadhand.fleet.shop import Limits
+from leadhand.workers.sandbox import choose
 from tests.fleet.places import commit_all, every_byte, make_repo, run_git, write
 
 SECRET = "SECRET-of-the-user"

@@ -12,12 +12,12 @@ import pytest
 from leadhand.fleet import journal
 from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.coder.claude import ClaudeCoder
-from leadhand.fleet.sandbox import Sandbox
 from leadhand.fleet.spending import DAY_S, Purse
 from leadhand.models.failures import ModelFailure
 from leadhand.models.talk import Usage
 from leadhand.testing.models import Price, ScriptedModel
 from leadhand.workers.processes import Processes
+from leadhand.workers.sandbox import Sandbox
 from tests.fleet.planned import done, epic, settled, task, there, wave
 from tests.fleet.standing import epic as given_epic
 from tests.fleet.standing import standing

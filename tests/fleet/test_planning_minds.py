@@ -14,12 +14,12 @@ from leadhand.fleet.conductor import Change
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.planning.minds import CommandMind, FunctionMind, MindFailed, ModelMind
 from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.sandbox import choose
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
 from leadhand.models.talk import Told
 from leadhand.testing.models import Price, ScriptedModel
 from leadhand.workers.processes import Processes
+from leadhand.workers.sandbox import choose
 from tests.fleet.places import commit_all, write
 from tests.fleet.planned import Script, done, epic, landed, settled, task, there, wave
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.fleet import proxy as proxies
-from leadhand.fleet.proxy import Proxy, Route
-from leadhand.fleet.sandbox import Sandbox
 from leadhand.testing.endpoint import Cut, Endpoint, Fail, Say
+from leadhand.workers import proxy as proxies
+from leadhand.workers.proxy import Proxy, Route
+from leadhand.workers.sandbox import Sandbox
 
 PYTHON = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
 

@@ -8,10 +8,10 @@ import pytest
 from leadhand.app.fleet_service import config_of, crew_of, priced
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.base import Assignment
-from leadhand.fleet.sandbox import Sandbox
 from leadhand.models.talk import Usage
 from leadhand.settings import load_settings
 from leadhand.settings.fleet import CoderSettings
+from leadhand.workers.sandbox import Sandbox
 
 FLEET = '[fleet]\ngate = ["true"]\nsandbox = "{sandbox}"\n'
 CLAUDE = f'[coders.fast]\nkind = "claude"\nprogram = "{sys.executable}"\nkey = "MY_KEY"\n'

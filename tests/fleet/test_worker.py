@@ -17,7 +17,6 @@ from leadhand.fleet.gate import Gate, GateRules, GateTrouble
 from leadhand.fleet.git import GitFailed
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.preparing import SetupFailed
-from leadhand.fleet.sandbox import choose
 from leadhand.fleet.shop import Limits, Shop
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.taking import Limits as TakingLimits
@@ -26,6 +25,7 @@ from leadhand.fleet.tasks import Given, wrong_with
 from leadhand.fleet.worker import CoderWorker
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.processes import Processes
+from leadhand.workers.sandbox import choose
 from tests.fleet.places import run_git
 
 AGENT = textwrap.dedent(

@@ -44,9 +44,7 @@ from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.shaping import wanted_of
 from leadhand.fleet.planning.standing import EXAMINER
 from leadhand.fleet.preparing import prepared
-from leadhand.fleet.proxy import open_doors
 from leadhand.fleet.reviewing import Reviewer
-from leadhand.fleet.sandbox import SETUP, choose
 from leadhand.fleet.shop import Limits, Shop
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.sound import Soundness
@@ -57,6 +55,8 @@ from leadhand.fleet.worker import CoderWorker
 from leadhand.models.book import Book
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.workers.processes import Processes, kill_leftovers
+from leadhand.workers.proxy import open_doors
+from leadhand.workers.sandbox import SETUP, choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from leadhand.fleet.coder.base import Coder
     from leadhand.fleet.epics import Epic
     from leadhand.fleet.planning.record import Done
-    from leadhand.fleet.proxy import Proxy
-    from leadhand.fleet.sandbox import Sandbox
+    from leadhand.workers.proxy import Proxy
+    from leadhand.workers.sandbox import Sandbox
 
 BEHIND_MIN = 50
 """Changes that may wait for the train before nobody new starts, in a small fleet."""

@@ -11,10 +11,10 @@ from leadhand.fleet.planning.minds import mind_of
 from leadhand.fleet.planning.planner import EpicPlanner
 from leadhand.fleet.planning.programs import is_there
 from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.sandbox import PLANNER
 from leadhand.fleet.spending import DAY_S
 from leadhand.settings import source_of
 from leadhand.workers.loading import load_module
+from leadhand.workers.sandbox import PLANNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,8 +23,6 @@ from leadhand.fleet.coder.codex import CodexCoder
 from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.ladder import CODER
-from leadhand.fleet.proxy import Proxy, Route
-from leadhand.fleet.sandbox import PLANNER, SETUP
 from leadhand.fleet.shop import Limits
 from leadhand.fleet.train import Rules
 from leadhand.models.names import ModelName
@@ -32,6 +30,8 @@ from leadhand.models.prices import cost
 from leadhand.models.talk import Usage
 from leadhand.settings.fleet import PERSON
 from leadhand.settings.folders import FOLDER
+from leadhand.workers.proxy import Proxy, Route
+from leadhand.workers.sandbox import PLANNER, SETUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.hub import Hub
     from leadhand.fleet.reviewing import Reviewer
-    from leadhand.fleet.sandbox import Sandbox
     from leadhand.fleet.slots import Slots
+    from leadhand.workers.sandbox import Sandbox
 
 
 class Limits(NamedTuple):

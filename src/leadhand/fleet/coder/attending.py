@@ -38,8 +38,8 @@ from leadhand.fleet.coder.base import (
 from leadhand.fleet.coder.failures import classify, retry_after
 from leadhand.fleet.coder.lines import Lines, document
 from leadhand.fleet.coder.progress import Fingerprint, fingerprint
-from leadhand.fleet.sandbox import Wrapped
 from leadhand.workers.processes import Finished, Process, Processes
+from leadhand.workers.sandbox import Wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from leadhand.fleet.sandbox import Sandbox
 from leadhand.models.talk import Usage
+from leadhand.workers.sandbox import Sandbox
 
 EventKind = Literal["session", "text", "tool", "file", "usage", "retry", "error", "result", "other"]
 Ended = Literal[

@@ -32,12 +32,12 @@ from leadhand.models.meter import payer
 from leadhand.models.talk import Request, Said, Told
 
 if TYPE_CHECKING:
-    from leadhand.fleet.sandbox import Sandbox
     from leadhand.models.book import Book
     from leadhand.models.client import Client
     from leadhand.models.meter import Call, Payer
     from leadhand.models.talk import Model, Turn
     from leadhand.workers.processes import Processes
+    from leadhand.workers.sandbox import Sandbox
 
 Doc = dict[str, Any]
 COMMAND_S = 600.0
