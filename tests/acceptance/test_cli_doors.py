@@ -121,23 +121,6 @@ def test_hints_name_the_store_only_where_the_settings_do_not(folder):
     assert "--store" not in hint(folder.run("run", "plan.json", LEADHAND_STORE="data/runs.db"))
 
 
-def test_a_second_host_is_told_who_is_there_and_what_to_do(folder):
-    folder.plan({"id": "a", "worker": "nap", "parameters": {"seconds": 30}})
-    with folder.start("run", "plan.json", "--quiet") as child:
-        folder.until(lambda: folder.lines("naps.txt"), "the step")
-        run = folder.latest()["run"]
-        for more in ((), ("--detach",)):
-            done = folder.run("run", "plan.json", *more)
-            assert done.code == 7, done
-            for word in (f"process {child.pid}", run, "leadhand.db.sock", "--store OTHER.db"):
-                assert word in done.err, (word, done)
-            assert f"leadhand watch {run}" in done.err
-            assert f"kill {child.pid}" in done.err
-        told = folder.run("run", "plan.json", "--json").doc["error"]
-        assert told["exit"] == 7
-        assert "--store" in told["fix"]
-
-
 # --- stray exits -----------------------------------------------------------------------------
 
 

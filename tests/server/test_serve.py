@@ -30,8 +30,8 @@ def test_it_hosts_and_the_command_line_speaks_to_it(folder):
             assert ended(client, run)["status"] == "waiting"
             assert folder.run("inbox", "--json").doc[0]["run"] == run
             second = folder.run("run", folder.plan({"id": "b", "worker": "say"}))
-            assert second.code == 7
-            assert str(server.child.pid) in second.err
+            assert second.code == 0, second
+            assert "beside the host" in second.err
             assert folder.run("review", run, "approve").code == 0
             assert ended(client, run)["status"] == "succeeded"
             nap = {"id": "n", "worker": "nap", "parameters": {"seconds": 30}}

@@ -5,6 +5,8 @@ A document is made from a reader, never from a host's memory: it shows what is d
 
 from __future__ import annotations
 
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import to_builtins
@@ -21,7 +23,9 @@ from leadhand.core.spans import span_row, spans
 from leadhand.core.views import ENDED, fresh, inbox_row, outcome_doc, run_status, summary
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
+from leadhand.settings import DATABASE
 from leadhand.settings.fleet import fleet_rows
+from leadhand.settings.folders import FOLDER
 from leadhand.settings.keys import KEYS
 from leadhand.settings.temporal import temporal_rows
 from leadhand.stores.places import home
@@ -29,6 +33,7 @@ from leadhand.stores.places import home
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from leadhand.core.events import Process
     from leadhand.core.plan import Doc
     from leadhand.core.records import Question
     from leadhand.core.state import Now, State
@@ -64,10 +69,32 @@ class Driver(NamedTuple):
         return cls() if holder is None else cls(int(holder["pid"]), reader.host_state().owner)
 
     def drives(self, state: State) -> int | str:
-        """The process that drives a run now, or 0: a database may have a host that does not."""
+        """The process that drives a run now, or 0: a database may have a host that does not.
+
+        A run with a process of its own is driven as long as that lives, whichever host it writes
+        through: it outlives hosts.
+        """
         if self.runs is not None:
             return self.pid if state.run in self.runs else 0
+        if state.process is not None and not self.every:
+            return process_of(state)
         return self.pid if self.every or self.owner == state.owner else 0
+
+
+def process_of(state: State) -> int:
+    """The pid of the run's own process, if it has one that lives; else 0."""
+    from leadhand.workers.machine import is_alive
+
+    own = state.process
+    return own.pid if own is not None and is_alive(own) else 0
+
+
+def resume_command(run: str, process: Process, store: Place, verb: str = "resume") -> str:
+    """What takes a run up where its own process was started, typed as it stands."""
+    usual = Path(process.folder) / FOLDER / DATABASE
+    where = "" if home(store).resolve() == usual.resolve() else f" --store {quote(str(store))}"
+    python = f"{quote(process.python)} -m leadhand.cli"
+    return f"cd {quote(process.folder)} && {python} {verb} {run}{where}"
 
 
 # Lists.

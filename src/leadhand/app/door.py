@@ -66,6 +66,17 @@ async def progress(place: Place, run: str) -> Doc | None:
     return await _ask(place, {"verb": "progress", "run": run})
 
 
+async def step_back(place: Place) -> bool:
+    """Ask the host to leave the database to this process; whether it does.
+
+    Only a run's own process does, which goes on beside the new host.
+    """
+    try:
+        return await _ask(place, {"verb": "step_back"}) is not None
+    except (LeadhandError, OSError):
+        return False
+
+
 async def hosted_runs(place: Place) -> list[str]:
     """The runs that a database's host has in hand, as far as it says so."""
     try:

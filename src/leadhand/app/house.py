@@ -8,6 +8,7 @@ another, and only where there is none is the database taken for the moment.
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,15 +16,24 @@ from typing import TYPE_CHECKING, Any, cast
 from leadhand.app import door
 from leadhand.app.anchoring import ANCHORED, Anchorer
 from leadhand.app.distributed import distant
-from leadhand.app.opening import as_place, marker, open_store, service_of
+from leadhand.app.opening import (
+    artifacts_of,
+    as_place,
+    joining,
+    marker,
+    open_reader,
+    open_store,
+    service_of,
+)
 from leadhand.app.planning import successor
+from leadhand.engine.guest import Guest, SharedStore, Ways
 from leadhand.engine.host import Host
 from leadhand.engine.service import word
-from leadhand.errors import UsageError
+from leadhand.errors import Conflict, UsageError
 from leadhand.stores.places import there
 from leadhand.stores.postgres.address import Address
 from leadhand.temporal.cluster import Cluster
-from leadhand.workers.machine import LocalMachine
+from leadhand.workers.machine import LocalMachine, is_alive, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +46,11 @@ if TYPE_CHECKING:
     from leadhand.stores.log import KeptStore, Lock
     from leadhand.stores.places import Place
     from leadhand.workers.registry import Registry
+
+HOSTED = "is the host of this database"
+LOOK_S = 0.05
+STEP_BACK_S = 10.0
+"""How long a process that was asked to step back may take to let go of the database."""
 
 
 class House:
@@ -65,7 +80,12 @@ class House:
         self._users = 0
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._lock: Lock | None = None
+        self._kept: KeptStore | None = None
         self._service: Listening | None = None
+        self.beside = False
+        """Whether runs are driven beside the host of the database, where there is one."""
+        self.presides = False
+        """Whether this should be the host: a run's process that is it steps back when asked."""
 
     def hosting(self) -> _Hosting:
         """`async with lead.hosting() as host`: opened once, however many runs share it."""
@@ -111,9 +131,11 @@ class House:
         place = self._store
         if self._cluster is not None:
             return cast("Host", await distant(self._cluster, place))
+        if self.beside and isinstance(place, Path):
+            return await self._open_beside(place)
         kept: KeptStore | None = None
         if isinstance(place, (Path, Address)):
-            kept, self._lock = open_store(place)
+            kept, self._lock = await self._owned(place)
             store: Store = kept
         else:
             store = place
@@ -123,16 +145,10 @@ class House:
             max_concurrency=self._max_concurrency,
             on_notice=self._noticed,
         )
-        host.reviewers = dict(self.reviewers)
-        host.successor = successor
-        host.approvers = self.policy.approvers
+        self._equip(host)
         try:
             if kept is not None:
-                tell = partial(host.notice, "trouble", "")
-                self._anchorer = Anchorer(kept, self._anchoring, tell)
-                self._anchorer.refuse_cut()
-                host.refuse_altered = self._anchorer.refuse_altered
-                host.not_before = self._anchorer.latest()
+                self._anchor(host, kept)
             await host.open()
             if self._anchorer is not None:
                 self._anchorer.open()
@@ -144,9 +160,114 @@ class House:
             raise
         return host
 
-    def _noticed(self, kind: str, run: str, text: str) -> None:
+    def _equip(self, host: Host) -> None:
+        host.reviewers = dict(self.reviewers)
+        host.successor = successor
+        host.approvers = self.policy.approvers
+        host.guests.lives = is_alive
+        host.guests.noticed = self._anchor_soon
+
+    def _anchor(self, host: Host, kept: KeptStore) -> None:
+        self._anchorer = Anchorer(kept, self._anchoring, partial(host.notice, "trouble", ""))
+        self._anchorer.refuse_cut()
+        self._look_with(host, self._anchorer)
+
+    def _look_with(self, host: Host, anchorer: Anchorer) -> None:
+        """Have chains and anchors looked at before anything of a run starts."""
+        host.refuse_altered = anchorer.refuse_altered
+        host.not_before = anchorer.latest()
+
+    async def _owned(self, place: Place) -> tuple[KeptStore, Lock]:
+        """The database, for this process alone; a run's process that hosts it steps back."""
+        try:
+            return open_store(place)
+        except Conflict:
+            if not self.presides or not await door.step_back(place):
+                raise
+        until = time.monotonic() + STEP_BACK_S
+        while True:
+            try:
+                return open_store(place)
+            except Conflict:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(LOOK_S)
+
+    async def _open_beside(self, place: Path) -> Host:
+        """The host of a run's own process: a guest of whoever hosts the database."""
+        made = not there(place)
+        if made:  # a new database: somebody has to make it
+            kept, lock = open_store(place)
+            await kept.close()
+            lock.release()
+        reading = open_reader(place)
+        own = this_process()
+        ways = Ways(
+            connect=partial(joining, place),
+            inherit=partial(self._inherit, place),
+            step_back=self._step_back,
+        )
+        store = SharedStore(reading, artifacts_of(place).put)
+        machine = LocalMachine(marker(place, store), own)
+        more = {"max_concurrency": self._max_concurrency, "on_notice": self._noticed}
+        guest = Guest(store, ways, own, machine=machine, **more)
+        self._equip(guest)
+        tell, log = partial(guest.notice, "trouble", ""), cast("KeptStore", reading)
+        try:
+            # It is looked at the anchors; the host writes them.
+            self._look_with(guest, Anchorer(log, self._anchoring, tell))
+            await guest.open()
+        except BaseException:
+            await self._close(guest)
+            raise
+        return guest
+
+    async def _inherit(self, place: Path, guest: Guest) -> bool:
+        """Make a guest the host; false when another process is."""
+        try:
+            kept, lock = open_store(place)
+        except Conflict as error:
+            if HOSTED in str(error):
+                return False
+            raise
+        self._lock, self._kept = lock, kept
+        try:
+            await LocalMachine(marker(place, kept)).clear()
+            self._anchor(guest, kept)
+            await guest.preside(kept)
+        except BaseException:
+            await kept.close()
+            self._lock = None
+            lock.release()
+            raise
+        assert self._anchorer is not None
+        self._anchorer.open()
+        self._service = service_of(guest, place)
+        await self._service.open()
+        return True
+
+    async def _step_back(self) -> None:
+        """Let go of the database, so that another process becomes its host."""
+        service, anchorer, lock = self._service, self._anchorer, self._lock
+        kept, self._kept = self._kept, None
+        self._service = self._anchorer = self._lock = None
+        try:
+            if service is not None:
+                await service.close()
+            if kept is not None:
+                await kept.close()
+            if anchorer is not None:
+                await anchorer.close()
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _anchor_soon(self, kind: str, _run: str) -> None:
         if self._anchorer is not None and kind in ANCHORED:
             self._anchorer.soon()
+
+    def _noticed(self, kind: str, run: str, text: str) -> None:
+        self._anchor_soon(kind, run)
         self._on_notice(kind, run, text)
 
     async def _release(self) -> None:
@@ -166,7 +287,7 @@ class House:
         finally:
             if self._lock is not None:
                 self._lock.release()
-            self._service = self._lock = self._anchorer = None
+            self._service = self._lock = self._anchorer = self._kept = None
 
 
 def _there(place: Place, run_id: str) -> Place:

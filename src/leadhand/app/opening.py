@@ -10,12 +10,14 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
+from leadhand.engine.line import Line
 from leadhand.engine.service import LINE_BYTES_MAX, Answers, Service, socket_path
-from leadhand.errors import Conflict, UsageError
+from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.settings.folders import FOLDER
 from leadhand.stores.places import need_driver, place_of, there
 from leadhand.stores.postgres.address import Address, is_address
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from leadhand.engine.host import Host
     from leadhand.ports import Entry, Store
+    from leadhand.stores.artifacts import Artifacts
     from leadhand.stores.log import KeptStore, Lock, Log
     from leadhand.stores.places import Place
     from leadhand.temporal.cluster import Cluster
@@ -189,6 +192,38 @@ def service_of(host: Host, place: Place) -> Listening:
 
         return WordService(place, Answers(host).answer)
     return Service(host, socket_path(place))
+
+
+async def joining(place: Path, hello: dict[str, Any]) -> Line | None:
+    """Open a line to the host of a database; None when nobody listens.
+
+    Raises NotAllowed when the host belongs to another user.
+    """
+    path = str(socket_path(place))
+    try:
+        reader, writer = await asyncio.open_unix_connection(path, limit=LINE_BYTES_MAX)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+    except PermissionError:
+        raise other_user(place) from None
+    writer.write(msgspec.json.encode(hello) + b"\n")
+    return Line(reader, writer)
+
+
+def other_user(place: Path) -> NotAllowed:
+    """What is said when the host's socket is not ours to speak to."""
+    return NotAllowed(
+        f"{place}: its host belongs to another user, who alone may have runs driven beside it. "
+        "Fix: start the run as that user, or over HTTP where `leadhand serve` hosts it "
+        "(POST /api/v1/runs); or give it a database of its own: --store OTHER.db"
+    )
+
+
+def artifacts_of(place: Path) -> Artifacts:
+    """Where large results of a log in a file are kept; any process of its user may add some."""
+    from leadhand.stores.artifacts import Artifacts
+
+    return Artifacts(Path(f"{place.resolve()}.artifacts"))
 
 
 async def ask_host(place: Place, request: bytes) -> bytes | None:

@@ -27,7 +27,7 @@ from leadhand.audit.verify import (
     unreadable,
 )
 from leadhand.codec.events import decode
-from leadhand.core.host import HOST_STREAM, ApprovalUsed, HostOpened
+from leadhand.core.host import HOST_STREAM, ApprovalUsed, HostOpened, RunJoined
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.places import home
 
@@ -233,8 +233,8 @@ def _check_owner(reader: Reader) -> list[Problem]:
     known = 0
     for entry in entries:
         event = decode(entry.version, entry.body)
-        if isinstance(event, HostOpened):
-            known = event.owner
+        if isinstance(event, (HostOpened, RunJoined)):
+            known = max(known, event.owner)
     epoch = reader.store.epoch()
     if epoch == known or not known:  # no host so far (engines of Temporal are none): tables count
         return []

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -47,8 +47,32 @@ def log_path(place: Place) -> Path:
     return store.parent / "host.log" if store.parent.name == FOLDER else Path(f"{store}.log")
 
 
+class Started(NamedTuple):
+    """A run that goes on in a process of its own."""
+
+    run: str
+    pid: int
+    log: Path
+
+
 def start_background(console: Console, settings: Settings, request: Doc) -> int:
-    """Start a host and wait until the run's start is durable; prints the run's id."""
+    """Start a run in a process of its own, wait until that is durable, and print the run's id."""
+    ident, pid, log = launch(settings, request)
+    if console.json:
+        console.document({"run": ident, "pid": pid, "log": str(log)})
+    else:
+        console.out(ident)
+        console.say(f"run {ident} goes on in the background (process {pid}, log {log})")
+        console.say(f"Watch it with: {console.command(f'watch {ident}')}")
+    return 0
+
+
+def launch(settings: Settings, request: Doc) -> Started:
+    """Start a run in a process of its own; returns once its start is durable.
+
+    The process has the interpreter, the folder and the environment of this one. It is the host of
+    the database, or drives the run beside the one that is.
+    """
     make_store_folder(settings.store)
     log = log_path(settings.store)
     told, tell = os.pipe()
@@ -77,14 +101,8 @@ def start_background(console: Console, settings: Settings, request: Doc) -> int:
     with os.fdopen(told, "rb") as pipe:
         answer = pipe.read()
     ident = _understood(answer, child, log, begin)
-    if console.json:
-        console.document({"run": ident, "pid": child.pid, "log": str(log)})
-    else:
-        console.out(ident)
-        console.say(f"run {ident} goes on in the background (process {child.pid}, log {log})")
-        console.say(f"Watch it with: {console.command(f'watch {ident}')}")
     child.returncode = 0  # it outlives us on purpose: nothing to warn about
-    return 0
+    return Started(ident, child.pid, log)
 
 
 def _understood(answer: bytes, child: subprocess.Popen[bytes], log: Path, begin: int) -> str:
@@ -98,6 +116,7 @@ def _understood(answer: bytes, child: subprocess.Popen[bytes], log: Path, begin:
         message = f"the background host ended before it began: {clean_lines(said.strip())}"
         raise _NotStarted(message, child.returncode if child.returncode > 0 else 1) from None
     if "error" in found:
+        child.wait()
         error = found["error"]
         fix = f" Fix: {error['fix']}" if error.get("fix") else ""
         raise _NotStarted(f"{error['message']}{fix}", int(error["exit"]))
@@ -137,8 +156,18 @@ def _host(console: Console, request: Doc, started: Any) -> int:
 
     if load_settings().store != load_settings({"project.store": request["store"]}).store:
         console.store = public(request["store"])
-    job = _resume_job(request) if request.get("resume") else _run_job(request)
-    return host_job(console, replace(job, stay=True, started=started))
+    if request.get("rollback"):
+        job = _rollback_job(request)
+    else:
+        job = _resume_job(request) if request.get("resume") else _run_job(request)
+    make = job.lead
+
+    def beside(on_notice: Any) -> Any:
+        lead = make(on_notice)
+        lead.beside = True
+        return lead
+
+    return host_job(console, replace(job, lead=beside, stay=True, started=started))
 
 
 def _settings(request: Doc) -> Settings:
@@ -189,3 +218,13 @@ def _resume_job(request: Doc) -> Any:
         state = reader.state(request["resume"])
     found = loaded(settings, state, tuple(request["workers"]), request["planner"])
     return job_of(found, request["actor"], approve=request["approve"])
+
+
+def _rollback_job(request: Doc) -> Any:
+    from leadhand.cli.options import reading
+    from leadhand.cli.rollback import job_of
+
+    settings = _settings(request)
+    with reading(settings) as reader:
+        state = reader.state(request["rollback"])
+    return job_of(settings, state, tuple(request["workers"]), request["actor"], request["approve"])

@@ -24,7 +24,6 @@ from leadhand.codec.events import decode
 from leadhand.core.rollback import to_roll_back
 from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
-from leadhand.engine.service import socket_path
 from leadhand.errors import Conflict, NotAllowed, Queued
 from leadhand.settings import Settings
 from leadhand.settings.folders import make_store_folder
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.audit.keys import PrivateKey
     from leadhand.cli.console import Console
-    from leadhand.core.plan import Json
+    from leadhand.core.plan import Doc, Json
     from leadhand.core.state import State
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
@@ -68,6 +67,8 @@ class Job:
     """Events up to this seq were shown long ago."""
     resumes: str = ""
     """The run that is taken up again, if it is no new one."""
+    request: Doc | None = None
+    """The same as data, for a process of its own: where another process hosts the database."""
     started: Callable[[str], None] = lambda _run: None
     """Told the run's id once its start is durable."""
 
@@ -75,7 +76,16 @@ class Job:
 def host(console: Console, job: Job) -> int:
     """Host a run until it ends or waits; returns the exit code."""
     make_store_folder(job.settings.store)
-    return asyncio.run(_Session(console, job).run())
+    try:
+        return asyncio.run(_Session(console, job).run())
+    except _Beside:
+        from leadhand.cli.beside import hand_over
+
+        return hand_over(console, job)
+
+
+class _Beside(Exception):
+    """Another process hosts the database, and the run has not begun."""
 
 
 class _Session:
@@ -94,6 +104,8 @@ class _Session:
             return await self._host(Notifier(self._job.settings, self._note))
         except BaseException as error:
             self._close_view()
+            if self._goes_beside(error):
+                raise _Beside from None
             if self._ended:
                 way = self._console.command(f"show {self._ident} --json")
                 self._console.say(f"The run is over ({self._ended}); see it with: {way}")
@@ -102,6 +114,12 @@ class _Session:
             if isinstance(error, Conflict):
                 raise await self._explained(error) from error
             raise
+
+    def _goes_beside(self, error: BaseException) -> bool:
+        """Whether the run can be driven beside the host that is there."""
+        job = self._job
+        taken = isinstance(error, Conflict) and HOSTED in str(error)
+        return taken and job.request is not None and not self._ident and _is_file(job.settings)
 
     async def _host(self, notifier: Notifier) -> int:
         def notice(kind: str, run: str, text: str) -> None:
@@ -273,16 +291,15 @@ class _Session:
         if isinstance(store, Address):
             return Conflict(
                 f"{store}: process {pid} on {there['machine']} is the host of this database"
-                f"{what}{more}. One process runs all that a database holds, so nothing was started "
-                f"here. Fix: wait until that host is done: {watch}"
+                f"{what}{more}. Runs are driven beside a host only where the database is a file, "
+                "since the host of one in PostgreSQL may be on another machine; nothing was "
+                f"started here. Fix: wait until that host is done: {watch}\n"
+                "  or, if it is leadhand serve, start the run through it: POST /api/v1/runs\n"
+                "  or let Temporal host the runs, which lets many start them: docs/temporal.md"
             )
-        own = "" if resumes else "Give this run a database of its own: --store OTHER.db\n  or "
         return Conflict(
-            f"{store}: process {pid} is the host of this database{what}{more} "
-            f"(socket {there['socket'] or socket_path(store)}). One process runs all that a "
-            f"database holds, so nothing was started here. Fix: {own}"
-            f"wait until that host is done: {watch}\n"
-            f"  or end it, which lets its running steps finish: kill {pid}"
+            f"{store}: process {pid} is the host of this database{what}{more}, and nothing was "
+            f"started here. Fix: wait until that host is done: {watch}"
         )
 
     def _drain_note(self, number: int) -> None:
@@ -316,23 +333,45 @@ class _Session:
         status = run_status(state)
         self._ident, self._ended = state.run, status if status in ENDED else ""
         interrupted = bool(signal) and status not in ENDED
-        print_outcome(self._console, state)
-        if back is not None:
-            self._console.say(f"rollback, run {back.id}:")
-            print_outcome(self._console, back.state)
-        if self._console.json:
-            doc = outcome_document(self._console, state, result)
-            if state.policy.budget is not None:
-                doc["limits"] = limits_doc(state.policy)
-            if back is not None:
-                doc["rollback"] = outcome_document(self._console, back.state, None)
-            self._console.document(doc)
-        elif status in ENDED:
-            print_result(self._console, result)
-        if status in ENDED:
-            ways = [self._console.command(f"{word} {state.run}") for word in ("logs", "verify")]
-            self._console.next("   or   ".join(ways))
+        undone = back.state if back is not None else None
+        print_end(self._console, state, result, undone)
         return 128 + signal if interrupted else exit_code(state)
+
+
+def print_end(
+    console: Console,
+    state: State,
+    result: Json,
+    back: State | None,
+    *,
+    hosted: bool | None = None,
+) -> None:
+    """Say how a run stands that was followed, and print its result.
+
+    `back` is its rollback. `hosted` says whether a process drives it; None when this one did.
+    """
+    status = run_status(state)
+    print_outcome(console, state, hosted=hosted)
+    if back is not None:
+        console.say(f"rollback, run {back.run}:")
+        print_outcome(console, back, hosted=hosted)
+    if console.json:
+        doc = outcome_document(console, state, result)
+        if state.policy.budget is not None:
+            doc["limits"] = limits_doc(state.policy)
+        if back is not None:
+            doc["rollback"] = outcome_document(console, back, None)
+        console.document(doc)
+    elif status in ENDED:
+        print_result(console, result)
+    if status in ENDED:
+        ways = [console.command(f"{word} {state.run}") for word in ("logs", "verify")]
+        console.next("   or   ".join(ways))
+
+
+def _is_file(settings: Settings) -> bool:
+    """Whether the database is a file, whose host can be reached by other processes here."""
+    return not isinstance(settings.store, Address)
 
 
 def refuse_when_stopped(opened: Host, console: Console) -> None:

@@ -71,7 +71,12 @@ def resume(console: Console, run: str, **options: Any) -> int:
             return _ended(console, reader, state)
         driver = 0 if settings.temporal else driver_of(settings, reader, state)
     if driver:
-        return _lift(console, settings, state, actor, driver)
+        lifted = _lift(console, settings, state, actor, driver, told=options["detach"])
+        if options["detach"]:
+            return lifted
+        from leadhand.cli.beside import follow
+
+        return follow(console, settings, ident, driver, after=state.seq, quiet=options["quiet"])
     if ident.startswith(EPIC) and spelled(settings.store).endswith(FLEET_DATABASE):
         raise UsageError(
             f"{ident} is an epic: its fleet goes on with it. Fix: leadhand fleet start"
@@ -79,22 +84,22 @@ def resume(console: Console, run: str, **options: Any) -> int:
     if options["from_log"]:
         _give_up_workflow(settings, ident, actor, options["reason"])
     found = loaded(settings, state, options["workers"], options["planner"] or "")
+    request = {
+        "resume": ident,
+        "workers": list(options["workers"]),
+        "planner": options["planner"] or "",
+        "store": spelled(settings.store),
+        "actor": actor,
+        "approve": options["yes"],
+    }
     if options["detach"]:
         from leadhand.cli.detach import start_background
 
-        request = {
-            "resume": ident,
-            "workers": list(options["workers"]),
-            "planner": options["planner"] or "",
-            "store": spelled(settings.store),
-            "actor": actor,
-            "approve": options["yes"],
-        }
         return start_background(console, settings, request)
     from leadhand.cli.hosting import host
 
     job = job_of(found, actor, approve=options["yes"])
-    return host(console, replace(job, quiet=options["quiet"]))
+    return host(console, replace(job, quiet=options["quiet"], request=request))
 
 
 def _taken_back(console: Console, settings: Settings, actor: str, reason: str) -> Settings:
@@ -159,15 +164,20 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
     )
 
 
-def _lift(console: Console, settings: Settings, state: State, actor: str, driver: int) -> int:
-    """Another process drives the run: all there is to do is to lift a pause."""
+def _lift(
+    console: Console, settings: Settings, state: State, actor: str, driver: int, *, told: bool
+) -> int:
+    """Another process drives the run: all there is to do is to lift a pause.
+
+    `told`: whether the document of `--json` is about that, since nothing is followed.
+    """
     from leadhand.app.door import say
 
     ident = state.run
     answer = asyncio.run(say(settings.store, ident, "resume", actor=actor))
-    if console.json:
+    if console.json and told:
         console.document({"run": ident, "status": answer.get("status"), "host": driver})
-    else:
+    elif not console.json:
         said = "resumed, and goes on in" if state.paused else "hosted by"
         console.say(f"run {ident} is {said} process {driver} ({answer.get('status')})")
         console.next(console.command(f"watch {ident}"))

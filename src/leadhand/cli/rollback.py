@@ -15,10 +15,12 @@ from leadhand.cli.outcome import outcome_document, print_outcome
 from leadhand.core.rollback import SUFFIX, can_roll_back, nothing_to_undo, rollback_id
 from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.errors import Conflict
+from leadhand.stores.places import spelled
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.core.state import State
+    from leadhand.settings import Settings
 
 
 @command("rollback", "leadhand rollback 7kq3")
@@ -34,10 +36,7 @@ def rollback(console: Console, run: str, **options: Any) -> int:
     taken up where it stands: what was undone once is not undone twice. With nothing to take back
     it says so, and ends with the exit code of the run.
     """
-    from leadhand.app.rollback import roll_back
-    from leadhand.app.taking_up import loaded
     from leadhand.cli.hosting import host
-    from leadhand.cli.resume import job_of
 
     settings = settings_of(options["store"], options["workers"], executes=console)
     actor = actor_of(settings)
@@ -53,14 +52,37 @@ def rollback(console: Console, run: str, **options: Any) -> int:
         return _done(console, ident, done)
     if not can_roll_back(state) and not ident.endswith(SUFFIX):
         return _nothing(console, state)
-    found = loaded(settings, state, options["workers"])
+    job = job_of(settings, state, options["workers"], actor, options["yes"])
+    return host(console, replace(job, quiet=options["quiet"]))
+
+
+def job_of(
+    settings: Settings,
+    state: State,
+    workers: tuple[str, ...],
+    actor: str,
+    approve: bool,  # noqa: FBT001 - a field of the request
+) -> Any:
+    """The rollback of a run as a job for the host."""
+    from leadhand.app.rollback import roll_back
+    from leadhand.app.taking_up import loaded
+    from leadhand.cli import resume
+
+    found = loaded(settings, state, workers)
     sources = state.started.workers if state.started else ()
 
     async def begin(made: Lead, opened: Any) -> Any:
-        return await roll_back(made, opened, ident, sources)
+        return await roll_back(made, opened, state.run, sources)
 
-    job = replace(job_of(found, actor, approve=options["yes"]), begin=begin, after=0)
-    return host(console, replace(job, quiet=options["quiet"]))
+    request = {
+        "rollback": state.run,
+        "workers": list(workers),
+        "store": spelled(settings.store),
+        "actor": actor,
+        "approve": approve,
+    }
+    job = resume.job_of(found, actor, approve=approve)
+    return replace(job, begin=begin, after=0, resumes="", request=request)
 
 
 def _nothing(console: Console, state: State) -> int:

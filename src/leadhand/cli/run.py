@@ -308,14 +308,16 @@ def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> i
         say_limits(console, prepared)
     if options["detach"] and prepared.settings.temporal is not None:
         raise UsageError("a run that Temporal hosts is in no process of ours: leave out --detach")
+    request = request_of(prepared, options["yes"])
     if options["detach"]:
         from leadhand.cli.detach import start_background
 
-        return start_background(console, prepared.settings, request_of(prepared, options["yes"]))
+        return start_background(console, prepared.settings, request)
     from leadhand.cli.hosting import host
 
     job = job_of(prepared, approve=options["yes"])
-    return host(console, replace(job, quiet=options["quiet"], why=options["why"]))
+    job = replace(job, quiet=options["quiet"], why=options["why"], request=request)
+    return host(console, job)
 
 
 def say_limits(console: Console, prepared: Prepared) -> None:

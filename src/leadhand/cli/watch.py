@@ -27,6 +27,7 @@ from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
+    from leadhand.cli.views import View
     from leadhand.core.events import Event
     from leadhand.ports import Entry
     from leadhand.settings import Settings
@@ -63,7 +64,7 @@ async def _watch(
 
     reader = Reader(settings.store)
     try:
-        follower = _Follower(console, settings, reader, _named(reader, run))
+        follower = Follower(console, settings, reader, _named(reader, run))
         hosted = await follower.follow(leave_when_asked=exit_status)
         state = follower.state
         result = result_of(reader.store, state)
@@ -108,11 +109,15 @@ class _Asked:
         return now - self._since[1] >= ASKED_S
 
 
-class _Follower:
+class Follower:
     """Folds a run from its log as it grows, and shows it."""
 
-    def __init__(self, console: Console, settings: Settings, reader: Reader, ident: str) -> None:
+    def __init__(
+        self, console: Console, settings: Settings, reader: Reader, ident: str, *, after: int = 0
+    ) -> None:
+        """`after`: what happened up to this seq was shown long ago."""
         self.state = State()
+        self.view: View | None = None
         self._console = console
         self._settings = settings
         self._reader = reader
@@ -120,10 +125,18 @@ class _Follower:
         self._hosting = Hosting(settings, reader)
         self._seq = 0
         self._told: set[str] = set()
+        self.records = True
+        """Whether `--json` prints each event."""
+        for entry, event in reader.events(ident) if after else ():
+            if entry.seq <= after:
+                evolve(self.state, event, entry.at)
+                self._seq = entry.seq
 
-    async def follow(self, *, leave_when_asked: bool) -> bool:
+    async def follow(
+        self, *, leave_when_asked: bool, quiet: bool = False, why: bool = False
+    ) -> bool:
         """Until there is nothing to wait for; gives whether something drives the run."""
-        view = view_for(self._console, quiet=self._console.json)
+        view = self.view = view_for(self._console, quiet=quiet or self._console.json, why=why)
         missed = 0
         asked = _Asked()
         try:
@@ -173,7 +186,7 @@ class _Follower:
         for entry, event in logged:
             evolve(self.state, event, entry.at)
             self._seq = entry.seq
-            if self._console.json:
+            if self._console.json and self.records:
                 self._console.record(_record(entry, event))
         return logged
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from leadhand.core.catalog import WorkerSpec
 from leadhand.core.events_base import DECIDE_VERSION, EVENT_VERSION, Doc, Event
 from leadhand.core.events_models import DraftRefused, ModelCalled
@@ -70,6 +72,7 @@ __all__ = [
     "PlannerWaits",
     "ProbeReported",
     "ProbeStarted",
+    "Process",
     "ProposalRefused",
     "QuestionAnswered",
     "QuestionAsked",
@@ -127,10 +130,26 @@ class RunStarted(Event, frozen=True, tag=True, kw_only=True):
     """Whose decisions these are. Never the newest by default: a default is not written."""
 
 
+class Process(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The process that drives a run beside the host, and where it was started.
+
+    `start_time` and `boot_id` tell it from another process with the same pid.
+    """
+
+    pid: int
+    start_time: int
+    boot_id: str
+    folder: str
+    python: str
+    """The interpreter."""
+
+
 class RunHosted(Event, frozen=True, tag=True):
     """A host took the run up; whatever an earlier host had in flight is lost."""
 
     owner: int
+    process: Process | None = None
+    """The run's own process, where it has one: its workers are loaded there, not in the host."""
 
 
 class PlannerAsked(Event, frozen=True, tag=True):

@@ -83,6 +83,7 @@ def _run_hosted(state: State, event: ev.RunHosted, _at: int) -> None:
     if event.owner <= state.owner:
         raise IllegalEvent(f"host {event.owner} came after host {state.owner}")
     state.owner = event.owner
+    state.process = event.process
     state.goal_asked = state.goal_met is not None
     state.orphans.extend(state.in_flight.items())
     if state.planner.epoch:

@@ -25,6 +25,14 @@ class HostOpened(Event, frozen=True, tag=True):
     max_concurrency: int = 1000
 
 
+class RunJoined(Event, frozen=True, tag=True):
+    """A process began to drive a run beside the host: with a number of its own among the owners."""
+
+    run: str
+    owner: int
+    pid: int
+
+
 class StopAllRequested(Event, frozen=True, tag=True):
     """Nothing new starts in any run until it is lifted; survives restarts."""
 
@@ -78,6 +86,7 @@ class TemporalLeft(Event, frozen=True, tag=True):
 
 HOST_EVENTS: tuple[type[Event], ...] = (
     HostOpened,
+    RunJoined,
     StopAllRequested,
     StopAllLifted,
     CircuitOpened,
@@ -109,6 +118,8 @@ def evolve_host(state: HostState, event: Event) -> None:
         case HostOpened():
             state.owner = event.owner
             state.max_concurrency = event.max_concurrency
+        case RunJoined():
+            pass  # the host is the same
         case StopAllRequested():
             state.stopped = True
             state.stopped_by = event.actor

@@ -13,6 +13,7 @@ from leadhand.core.host import (
     CircuitClosed,
     CircuitOpened,
     HostOpened,
+    RunJoined,
     StopAllLifted,
     StopAllRequested,
     TemporalLeft,
@@ -44,6 +45,10 @@ def describe(event: ev.Event) -> str:
     """What happened, in one line."""
     line = LINES.get(type(event))
     return line(event) if line else type(event).__name__
+
+
+def _process(process: ev.Process | None) -> str:
+    return f" in process {process.pid}, started in {process.folder}" if process else ""
 
 
 def _because(reason: str) -> str:
@@ -187,7 +192,7 @@ def _called(event: ev.ModelCalled) -> str:
 
 LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.RunStarted: _started,
-    ev.RunHosted: lambda e: f"host {e.owner} took the run up",
+    ev.RunHosted: lambda e: f"host {e.owner} took the run up{_process(e.process)}",
     ev.PlannerAsked: lambda e: f"planner asked (call {e.call}): {e.why}",
     ev.PlannerAnswered: lambda e: f"planner answered (call {e.call}): {_decision(e.decision)}",
     ev.PlannerFailed: lambda e: f"planner call {e.call} failed: {e.reason}",
@@ -247,6 +252,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     StopAllRequested: lambda e: f"stop-all by {e.actor}{_because(e.reason)}",
     StopAllLifted: lambda e: f"stop-all lifted by {e.actor}",
     CircuitOpened: lambda e: f"worker {e.worker} is left alone: {e.reason}",
+    RunJoined: lambda e: f"process {e.pid} drives run {e.run} beside the host, as host {e.owner}",
     CircuitClosed: lambda e: f"worker {e.worker} is called again",
     TemporalOpened: lambda e: f"runs are hosted by Temporal at {e.address} ({e.namespace})",
     TemporalLeft: lambda e: f"runs taken back from Temporal by {e.actor}{_because(e.reason)}",

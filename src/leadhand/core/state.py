@@ -187,6 +187,7 @@ class State:
         self.started: ev.RunStarted | None = None
         self.started_at = self.last_at = 0
         self.owner = self.seq = 0
+        self.process: ev.Process | None = None
         self.consults_reports = False
         self.catalog = Catalog()
         self.policy = Policy()

@@ -42,6 +42,7 @@ from leadhand.engine.breakers import Breakers
 from leadhand.engine.clock import SystemClock
 from leadhand.engine.examine import changed_specs, examine
 from leadhand.engine.fold import collector_resting
+from leadhand.engine.guests import GuestRun, Guests
 from leadhand.engine.run import Run
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import (
@@ -131,6 +132,8 @@ class Host:
         """Raises where the commits of a run are not what was written: chains and anchors."""
         self.not_before = 0
         """A time that is known to have been: the run clock does not go behind it."""
+        self.guests: Guests = Guests(self)
+        """Processes that drive runs beside this host, and write through it."""
         self.successor: Callable[[Any], Planner] | None = None
         """Makes the planner of a run that a person hands over, for its workers."""
 
@@ -177,6 +180,7 @@ class Host:
     async def _told(self, said: asyncio.Future[None]) -> None:
         try:
             await said
+            self.guests.tell_shared()
         except LeadhandError as error:
             self._fold()
             self.poke_all()
@@ -205,15 +209,16 @@ class Host:
         if run.secrets is not None:
             run.secrets.refuse([started], proposal)
         refuse_start(started, proposal)
+        await self.take(run.id)
         await admit(self, started, proposal)
         self.runs[run.id] = run
         run.driven = True
+        hosted = self.hosted()
         if proposal is None:
-            await run.said(lambda _state, _now: Move([started, ev.RunHosted(self.owner)], []))
+            await run.said(lambda _state, _now: Move([started, hosted], []))
             return run
         # A plan that is already written is part of the start: both are durable, or neither.
         limit = int(started.policy.planner_timeout_s * SECOND)
-        hosted = ev.RunHosted(self.owner)
         run.say(
             lambda _state, now: Move(
                 [started, hosted, ev.PlannerAsked(1, 1, now.at + limit, "start")], []
@@ -246,8 +251,13 @@ class Host:
         run = self.load(ident, workers, planner)
         if run.state.ended is not None:
             return run
+        if isinstance(run, GuestRun):
+            raise Conflict(f"run {ident} is hosted by process {run.pid} already")
         if self.refuse_altered is not None and not run.admitted and run.rests_on_people:
             self.refuse_altered(ident)
+        await self.take(ident)
+        if run.state.process is not None and self._machine is not None:
+            await self._machine.end(run.state.process)
         self._attach(workers)
         run.workers = workers
         run.secrets = secrets_of(run.state.started, workers)
@@ -262,12 +272,22 @@ class Host:
             changed = changed_specs(state, workers)
             wall = self.time().latest
             events, effects = workers_changed(state, changed, wall) if changed else ([], [])
-            return Move([ev.RunHosted(self.owner), *events], effects)
+            return Move([self.hosted(), *events], effects)
 
         await run.said(hosted)
         if run.state.pending is not None and not run.state.pending.examined:
             self.perform(run, Examine(run.state.pending.number))
         return run
+
+    async def take(self, _run: str) -> None:
+        """Before a run is begun or taken up: the database is ours, so there is nothing to ask."""
+
+    def hosted(self) -> ev.RunHosted:
+        """What is recorded when a run is begun or taken up here."""
+        return ev.RunHosted(self.owner)
+
+    def noted(self, _run: str, _step: str, _note: tuple[str, float | None]) -> None:
+        """How far a step is, as its worker says; whoever asks finds it with the run."""
 
     def _attach(self, workers: Workers) -> None:
         if self._machine is not None:

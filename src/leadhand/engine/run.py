@@ -457,4 +457,5 @@ class Run:
 
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
         """Remember a worker's word on how far it is."""
-        self.progress[step] = (message[:500], fraction)
+        note = self.progress[step] = (message[:500], fraction)
+        self.host.noted(self.id, step, note)

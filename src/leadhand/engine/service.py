@@ -23,6 +23,7 @@ from leadhand.core.views import run_status
 from leadhand.core.words import move_of, told
 from leadhand.engine import shelf
 from leadhand.engine.fold import NoWorkers
+from leadhand.engine.guests import GuestRun
 from leadhand.errors import Conflict, LeadhandError, UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 LINE_BYTES_MAX = 16 << 20
 """A plan may be said as a whole: a document has at most 10 MiB."""
+HELLO_BYTES = 200
 SOCKET_PATH_MAX = 100
 """Unix sockets have short names; a longer path gets a stand-in in the temporary folder."""
 
@@ -64,6 +66,8 @@ async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc)
         return await shelf.word(host, verb, actor, details)
     if run is None:
         raise UsageError(f"{verb} needs a run")
+    if isinstance(run, GuestRun):
+        return await run.speak(verb, actor, details)
     if verb == "redo" and host.store.header(rollback_id(run.id)) is not None:
         raise Conflict(
             f"what run {run.id} did was taken back by run {rollback_id(run.id)}. "
@@ -105,6 +109,8 @@ class Answers:
         verb = str(request.get("verb", ""))
         if verb == "ping":
             return {"pid": os.getpid(), "runs": [*self._host.runs, *self._host.asleep]}
+        if verb == "step_back":
+            return await self._step_back()
         ident = str(request.get("run", ""))
         if ident.startswith("$"):
             raise UsageError(f"{ident} is not a run")
@@ -117,11 +123,19 @@ class Answers:
         details = request.get("details") or {}
         return await word(self._host, run, verb, str(request.get("actor", "")), details)
 
+    async def _step_back(self) -> Doc:
+        step_back = getattr(self._host, "step_back", None)
+        if step_back is None:
+            raise Conflict(f"process {os.getpid()} does not leave the database to another")
+        await step_back()
+        return {"pid": os.getpid()}
+
 
 class Service:
     """The socket."""
 
     def __init__(self, host: Host, path: Path) -> None:
+        self._host = host
         self._answers = Answers(host)
         self._path = path
         self._server: asyncio.Server | None = None
@@ -139,7 +153,8 @@ class Service:
             os.umask(mask)
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; guests look for the next host."""
+        self._host.guests.close()
         if self._server is not None:
             self._server.close()
             with contextlib.suppress(FileNotFoundError):
@@ -148,9 +163,23 @@ class Service:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
+                if (hello := _joining(line)) is not None:
+                    await self._host.guests.attend(hello, reader, writer)
+                    return
                 writer.write(await self._answers.answer(line) + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
+
+
+def _joining(line: bytes) -> Doc | None:
+    """The request of a guest, if it is one: from then on the connection is its line."""
+    if b'"join"' not in line[:HELLO_BYTES]:
+        return None
+    try:
+        request = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+    return request if request.get("verb") == "join" else None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from leadhand.app.documents import process_of, resume_command
 from leadhand.app.lead import Lead
 from leadhand.app.loading import planner_of, registry_of, reviewers_of
 from leadhand.app.places import goal_registry
@@ -38,6 +39,7 @@ from leadhand.stores.places import spelled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leadhand.core.events import Process
     from leadhand.core.host import HostState
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Policy
@@ -92,6 +94,7 @@ class Conductor:
             reviewers=reviewers_of(settings),
             models=settings.book,
         )
+        self.lead.presides = True
         self._distant = store is not None
         self.began = 0
         """Where the log ended before an engine of this process began: ends above are heard of."""
@@ -119,6 +122,8 @@ class Conductor:
     async def open(self, host: Host, desks: Desks) -> None:
         """Take up every run that is open, and begin to look after all of them."""
         self._host = host
+        host.guests.came = self._came
+        host.guests.gone = self._gone
         self._desks = desks
         for number, run in enumerate(await desks.read(_open_runs)):
             if number % OPENED_TOGETHER == OPENED_TOGETHER - 1:
@@ -187,11 +192,36 @@ class Conductor:
     # Going on.
 
     async def take_up(self, run: str, state: State) -> Run:
-        """Drive a run again, with its own workers and planner."""
+        """Drive a run again, with its own workers and planner.
+
+        UsageError for one that a process of its own drove: its interpreter, folder, environment and
+        settings may differ from the server's, which must not take their place unseen.
+        """
+        if state.process is not None:
+            raise UsageError(self._own_process(state, state.process))
         found = loaded(self.settings, state, shared=self.registry)
         hosted = await self.host.adopt(run, found.registry, found.planner)
         self.unhosted.pop(run, None)
         return hosted
+
+    def _own_process(self, state: State, own: Process) -> str:
+        """Why the server does not drive a run that has a process of its own."""
+        if process_of(state):
+            return f"run {state.run} is driven by process {own.pid}, which has not joined yet"
+        return (
+            f"run {state.run} was driven by a process of its own, which has ended. Fix: take it up "
+            f"where it was started: {resume_command(state.run, own, self.settings.store)}"
+        )
+
+    def _came(self, run: str) -> None:
+        self.unhosted.pop(run, None)
+
+    def _gone(self, run: str) -> None:
+        """The process is gone that drove a run: say how to go on with it."""
+        state = self.host.load(run, self.registry).state
+        if state.process is not None:
+            self.unhosted[run] = self._own_process(state, state.process)
+            self._tell(self.unhosted[run])
 
     async def find(self, run: str) -> Run:
         """A run, whoever drives it; its log may be at the other end of a line."""
@@ -230,6 +260,12 @@ class Conductor:
 
     async def roll_back(self, run: str, actor: str, state: State, reason: str = "") -> Run:
         """Begin the rollback of a run, or take it up where it stands."""
+        if state.process is not None:
+            way = resume_command(run, state.process, self.settings.store, "rollback")
+            raise UsageError(
+                f"run {run} was driven by a process of its own, and what it did is taken back "
+                f"where it was started. Fix: {way}"
+            )
         found = loaded(self.settings, state, shared=self.registry)
         sources = state.started.workers if state.started else ()
         policy = msgspec.structs.replace(self.settings.policy)

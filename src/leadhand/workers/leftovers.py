@@ -64,6 +64,12 @@ def alive(pid: int, start_time: int, boot_id: str) -> bool:
     return seen is not None and seen.start_time == start_time and _boot_id() == boot_id
 
 
+def own_start() -> tuple[int, str]:
+    """When this process started, and in which life of the machine; 0 and nothing without /proc."""
+    seen = _look(os.getpid()) if PROC else None
+    return (seen.start_time, _boot_id()) if seen is not None else (0, "")
+
+
 async def kill_recorded(pid: int, start_time: int, boot_id: str) -> bool:
     """Kill the process group of a recorded command and see it gone; false if it was gone before."""
     if not alive(pid, start_time, boot_id):

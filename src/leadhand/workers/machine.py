@@ -6,10 +6,14 @@ gives the workers the means to start programs, and ends all of it on closing.
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leadhand.core.events import Process
 from leadhand.workers.capture import install_capture
-from leadhand.workers.leftovers import kill_leftovers
+from leadhand.workers.leftovers import alive, kill_leftovers, own_start
 from leadhand.workers.processes import Processes
 
 if TYPE_CHECKING:
@@ -18,18 +22,44 @@ if TYPE_CHECKING:
     from leadhand.workers.threads import Threads
 
 
+def this_process() -> Process:
+    """This process, as the log of a run names it."""
+    start_time, boot_id = own_start()
+    return Process(os.getpid(), start_time, boot_id, str(Path.cwd()), sys.executable)
+
+
+def is_alive(process: Process) -> bool:
+    """Whether a process that a log names is still there."""
+    return alive(process.pid, process.start_time, process.boot_id)
+
+
+def mark_of(database_id: str, process: Process) -> str:
+    """What the programs are marked with that a run's own process starts."""
+    return f"{database_id}.{process.pid}-{process.start_time}"
+
+
 class LocalMachine:
     """This machine, for the host of one database."""
 
-    def __init__(self, database_id: str) -> None:
-        self._database_id = database_id
-        self._processes = Processes(database_id)
+    def __init__(self, database_id: str, own: Process | None = None) -> None:
+        """`own` is this process, where it drives a run beside the host of the database.
+
+        What it starts is then marked as its own, and stays when another becomes the host.
+        """
+        self._base = database_id
+        self._database_id = database_id if own is None else mark_of(database_id, own)
+        self._processes = Processes(self._database_id)
         self._threads: set[Threads] = set()
         self._registries: list[Registry] = []
 
     async def clear(self) -> None:
         """No command of an earlier host may live on beside its retry: kill it and see it dead."""
         await kill_leftovers(self._database_id)
+
+    async def end(self, process: Process) -> None:
+        """The same for what a run's own process started, which is gone."""
+        if not is_alive(process):
+            await kill_leftovers(mark_of(self._base, process))
 
     def attach(self, workers: Workers) -> None:
         """Let workers start programs, and keep what functions print out of our own output."""

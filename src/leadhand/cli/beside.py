@@ -1,0 +1,140 @@
+"""A run beside the host of its database: started in a process of its own, and followed from here.
+
+The process has this one's interpreter, folder, environment and settings, and outlives it. What is
+shown is what `leadhand run` shows of a run that it hosts itself, with the same exit codes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from leadhand.cli.detach import launch
+from leadhand.cli.hosting import print_end
+from leadhand.cli.signals import Signals
+from leadhand.cli.watch import Follower
+from leadhand.core.rollback import rollback_id, to_roll_back
+from leadhand.core.views import ENDED, exit_code, run_status
+from leadhand.engine.results import result_of
+
+if TYPE_CHECKING:
+    from leadhand.app.reader import Reader
+    from leadhand.cli.console import Console
+    from leadhand.cli.hosting import Job
+    from leadhand.core.state import State
+    from leadhand.settings import Settings
+
+LOOK_S = 0.1
+
+
+def hand_over(console: Console, job: Job) -> int:
+    """Have a run driven by a process of its own and follow it; returns the exit code."""
+    assert job.request is not None
+    started = launch(job.settings, job.request)
+    if not job.quiet:
+        console.say(
+            f"run {started.run} is driven by process {started.pid}, beside the host of the database"
+        )
+    return follow(
+        console,
+        job.settings,
+        started.run,
+        started.pid,
+        after=job.after,
+        quiet=job.quiet,
+        why=job.why,
+    )
+
+
+def follow(
+    console: Console,
+    settings: Settings,
+    run: str,
+    pid: int,
+    *,
+    after: int = 0,
+    quiet: bool = False,
+    why: bool = False,
+) -> int:
+    """Show a run that another process drives until it ends or waits; returns its exit code.
+
+    `after`: what happened up to this seq was shown long ago. Ctrl-C only ends the showing.
+    """
+    following = _Following(console, settings, run, pid, quiet=quiet, why=why)
+    return asyncio.run(following.run(after))
+
+
+class _Following:
+    def __init__(
+        self, console: Console, settings: Settings, run: str, pid: int, *, quiet: bool, why: bool
+    ) -> None:
+        self._console = console
+        self._settings = settings
+        self._ident = run
+        self._pid = pid
+        self._quiet = quiet
+        self._why = why
+        self._follower: Follower | None = None
+
+    async def run(self, after: int) -> int:
+        from leadhand.app.reader import Reader
+
+        reader = Reader(self._settings.store)
+        try:
+            with Signals(self._let_go, lambda: None) as signals:
+                follow = asyncio.create_task(self._followed(reader, after))
+                told = asyncio.create_task(signals.came.wait())
+                await asyncio.wait([follow, told], return_when=asyncio.FIRST_COMPLETED)
+                told.cancel()
+                if not follow.done():
+                    follow.cancel()
+                    await asyncio.gather(follow, return_exceptions=True)
+                    self._say_it_goes_on()
+                    return 128 + signals.number
+                return follow.result()
+        finally:
+            await reader.close()
+
+    async def _followed(self, reader: Reader, after: int) -> int:
+        state, hosted = await self._seen(reader, self._ident, after)
+        result = result_of(reader.store, state)
+        back = await self._taken_back(reader, state)
+        print_end(self._console, state, result, back, hosted=hosted)
+        return exit_code(state)
+
+    async def _seen(self, reader: Reader, ident: str, after: int) -> tuple[State, bool]:
+        """Show a run until it ends, or waits for a person, or nothing drives it."""
+        follower = self._follower = Follower(
+            self._console, self._settings, reader, ident, after=after
+        )
+        follower.records = False
+        hosted = await follower.follow(leave_when_asked=True, quiet=self._quiet, why=self._why)
+        return follower.state, hosted
+
+    async def _taken_back(self, reader: Reader, state: State) -> State | None:
+        """The rollback that a failed run asks for, shown as the run was."""
+        if run_status(state) not in ENDED or not to_roll_back(state):
+            return None
+        ident = rollback_id(state.run)
+        while reader.store.header(ident) is None:
+            if not self._driven(state):
+                return None
+            await asyncio.sleep(LOOK_S)
+        self._console.say(f"Taking back what was done, in run {ident}")
+        return (await self._seen(reader, ident, 0))[0]
+
+    def _driven(self, state: State) -> bool:
+        from leadhand.app.documents import process_of
+
+        return bool(process_of(state))
+
+    def _let_go(self, number: int) -> None:
+        word = "Ctrl-C" if number == 2 else "SIGTERM"
+        view = self._follower.view if self._follower is not None else None
+        (view.note if view is not None else self._console.say)(f"{word}: no longer following.")
+
+    def _say_it_goes_on(self) -> None:
+        run, pid = self._ident, self._pid
+        follow, cancel = (self._console.command(f"{verb} {run}") for verb in ("watch", "cancel"))
+        self._console.say(f"run {run} goes on in process {pid}. Follow it with: {follow}")
+        self._console.say(f"Cancel it with: {cancel}")
