@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from leadhand.core.inbox import answers_of
 from tests.support.cli import WORKERS, Folder, finished
 
 pytestmark = pytest.mark.real
@@ -50,7 +51,7 @@ def test_high_risk_waits_for_a_person(folder):
     run = done.doc["run"]
     (row,) = folder.run("inbox", "--json").doc
     assert row["id"] == f"{run}/review-1"
-    assert row["choices"] == ["approve", "reject"]
+    assert answers_of(row) == ["approve", "reject"]
     assert f"leadhand answer {run}/review-1 …   # approve, reject" in folder.run("inbox").out
     wrong = folder.run("answer", "review-1", "maybe")
     assert wrong.code == 2

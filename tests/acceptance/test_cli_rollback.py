@@ -4,6 +4,7 @@ import pytest
 
 from leadhand.cli.group import LazyGroup
 from leadhand.cli.options import RUNS
+from leadhand.core.inbox import answers_of
 from tests.support.cli import Folder
 
 WORKERS = """\
@@ -159,7 +160,7 @@ def test_a_person_answers_a_failure_with_a_rollback(folder):
     waits = folder.run("run", plan, "--json")
     run = waits.doc["run"]
     (question,) = waits.doc["waiting_for"]
-    assert question["choices"][-1] == "rollback", str(waits)
+    assert answers_of(question)[-1] == "rollback", str(waits)
     assert folder.run("answer", question["id"], "rollback", "--text", "enough").code == 0
     done = folder.run("resume", run, "--json")
     assert (done.code, done.doc["status"]) == (1, "failed"), str(done)
@@ -173,7 +174,7 @@ def test_rollback_is_no_answer_where_nothing_can_be_taken_back(folder):
     """It would be refused, so it is not offered."""
     waits = folder.run("run", folder.plan({"id": "check", "worker": "refuse"}), "--json")
     (question,) = waits.doc["waiting_for"]
-    assert "rollback" not in question["choices"]
+    assert "rollback" not in answers_of(question)
     refused = folder.run("answer", question["id"], "rollback")
     assert refused.code == 2, str(refused)
 

@@ -23,7 +23,7 @@ from leadhand.core.plan import Goal
 from leadhand.core.policy import Policy
 from leadhand.core.report import FailedAttempt, Failure, StepView
 from leadhand.core.state import State
-from tests.core.driver import MINUTE, SECOND, Drive, failure, finished, fold, propose, spec, step
+from tests.core.driver import MINUTE, Drive, failure, finished, fold, propose, spec, step
 
 # One word.
 
@@ -294,6 +294,7 @@ def test_the_outcome():
         "result": None,
         "steps": [views.step_row(each) for each in run.state.steps.values()],
         "cost": 0.123457,
+        "money": 0.0,
         "duration": 2.5,
         "reason": "step b failed and the plan says to abort: it broke",
         "origin": "execution",
@@ -318,12 +319,81 @@ def test_the_outcome_of_a_run_that_goes_on():
         "kind": "failure",
         "run": "r1",
         "step": "a",
+        "goal": "the goal",
+        "plan": "",
+        "risk": "not declared",
+        "effects": ["undeclared:w"],
+        "cost": 0.0,
+        "asked_by": "w",
         "text": run.state.questions["q1"].text,
-        "choices": ["retry", "skip", "abort"],
-        "since": SECOND,
+        "choices": [
+            {"answer": "retry", "leads_to": "attempt 2 of step a starts, by worker w"},
+            {"answer": "skip", "leads_to": "step a is left out, and the run goes on"},
+            {"answer": "abort", "leads_to": "the run ends as failed, with 1 step unfinished"},
+        ],
+        "since": "1970-01-01T00:00:01.000000+00:00",
+        "default": None,
+        "until": None,
     }
-    run = Drive(step("a", worker="risky"))
-    assert views.inbox_row(run.state, "review-1")["step"] is None
+    run = Drive(step("a", worker="risky"), goal="Ship it", plan={"plan_id": "p1"})
+    row = views.inbox_row(run.state, "review-1")
+    assert (row["step"], row["goal"], row["plan"]) == (None, "Ship it", "p1")
+    assert (row["risk"], row["asked_by"]) == ("high", "test")
+    assert row["choices"][0] == {
+        "answer": "approve",
+        "leads_to": "1 step may start, exactly as shown",
+    }
+
+
+def test_every_choice_that_is_offered_says_where_it_leads():
+    """Of all questions of the recorded histories; a planner's own choices go back to it."""
+    from leadhand.core.evolve import evolve
+    from leadhand.core.state import State
+    from tests.golden.test_replay import NAMES, events
+
+    seen = set()
+    for name in NAMES:
+        state = State()
+        for at, _batch, event in events(name):
+            evolve(state, event, at)
+            for ident, question in state.questions.items():
+                row = views.inbox_row(state, ident)
+                assert row["asked_by"], (name, ident)
+                for choice in row["choices"]:
+                    known = question.kind != "planner" and "with this answer" in choice["leads_to"]
+                    assert choice["leads_to"], (name, row)
+                    assert not known, (name, row)
+                    seen.add((question.kind, choice["answer"]))
+    assert {("review", "approve"), ("failure", "retry"), ("unseen", "done")} <= seen
+
+
+def test_what_nobody_declares_is_never_called_low():
+    """And the policy counts it as before: the shown risk is for people alone."""
+    from leadhand.core.catalog import Catalog, Offer, WorkerSpec, declared_risk, effective_risk
+
+    offers = {"low": Offer(risk="low"), "quiet": Offer(), "high": Offer(risk="high")}
+    specs = [WorkerSpec(name=name, offers={"": offer}) for name, offer in offers.items()]
+    known = Catalog([*specs, WorkerSpec(name="cmd", kind="command", offers={"": Offer()})])
+
+    def shown(worker, plan=None, **more):
+        made = {"worker": worker, **more}
+        return declared_risk(plan, made, known), effective_risk(plan, made, known)
+
+    assert shown("low") == ("low", "low")
+    assert shown("quiet") == ("not declared", "low")
+    assert shown("cmd") == ("not declared", "medium")
+    assert shown("low", alternatives=["quiet"]) == ("not declared", "low")
+    assert shown("quiet", alternatives=["high"]) == ("high", "high")
+    assert shown("quiet", risk_level="low") == ("low", "low")
+    assert shown("quiet", plan="medium") == ("medium", "medium")
+
+
+def test_money_is_what_models_cost_and_units_are_not():
+    run = Drive(step("a"), step("b"))
+    run.tell(ev.ModelCalled(model="m", step="a", attempt=1, cost=0.25))
+    run.done("a", cost=3.0)
+    assert views.money_of(run.state) == views.step_money(run.state, run.state.steps["a"]) == 0.25
+    assert (run.state.spent, views.summary(run.state)["money"]) == (3.25, 0.25)
 
 
 def test_the_summary():
@@ -341,6 +411,7 @@ def test_the_summary():
         "replaced": 0,
         "waiting": 1,
         "cost": 2.0,
+        "money": 0.0,
     }
     run = Drive(step("a", failure_action="abort"), step("b", "a"))
     run.fail("a", "permanent")

@@ -11,6 +11,7 @@ import pytest
 from leadhand import Finish, Goal, GoalPlanner, Human, Lead, Permanent, Propose, Report, worker
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer
+from leadhand.core.inbox import answers_of
 from leadhand.core.policy import Policy
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.testing import HANG, ScriptedPlanner, scripted, simulate
@@ -163,7 +164,7 @@ def test_the_answer_done(gives, data, tmp_path):
     lead = Lead([liar_], store=tmp_path / "runs.db")
     waiting = lead.run_sync({"goal": "g", "steps": [{"id": "a", "worker": "liar_"}]})
     run, ident = waiting.waiting_for[0]["id"].split("/")
-    assert "done" in waiting.waiting_for[0]["choices"]
+    assert "done" in answers_of(waiting.waiting_for[0])
     with pytest.raises(UsageError, match="step a gives"):
         asyncio.run(lead.answer(run, ident, "done", data=data))
     assert lead.resume_sync(run).status == "waiting"

@@ -34,6 +34,7 @@ from leadhand import (
 from leadhand.app.limits import plan_policy
 from leadhand.app.reader import Reader
 from leadhand.core import control
+from leadhand.core.inbox import answers_of
 from leadhand.core.policy import Policy
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from tests.support.need import need
@@ -298,7 +299,7 @@ def test_timeout_of_a_step_nobody_may_repeat_asks(tmp_path: Path) -> None:
     outcome = run(Lead([slow], store=tmp_path / "x.db"), steps({"id": "a", "worker": "slow"}))
     assert outcome.status == "waiting"
     assert outcome.steps["a"].attempts == 1
-    assert outcome.waiting_for[0]["choices"] == ["done", "retry", "skip", "abort"]
+    assert answers_of(outcome.waiting_for[0]) == ["done", "retry", "skip", "abort"]
     assert seen == [True]
 
 

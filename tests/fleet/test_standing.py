@@ -10,8 +10,8 @@ import pytest
 
 from leadhand.app.fleet_evidence import Evidence
 from leadhand.core import control
+from leadhand.core.inbox import answers_of, inbox_row
 from leadhand.core.policy import Policy, Rule
-from leadhand.core.views import inbox_row
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.fleet import journal, transcripts
 from leadhand.fleet.changes import Change, Landed
@@ -237,7 +237,7 @@ async def test_a_protected_change_is_a_question_of_its_own_with_its_diff(tmp_pat
         ident = fleet.submit(epic(tmp_path, "first", "a"))
         await settled(fleet)
         asked = row(fleet, ident)
-        assert (asked["kind"], asked["choices"]) == (
+        assert (asked["kind"], answers_of(asked)) == (
             "protected_change",
             ["approve", "send_back", "drop"],
         )

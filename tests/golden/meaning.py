@@ -14,9 +14,10 @@ SUMMARY = ("status", "goal", "plan", "steps", "settled", "waiting", "cost")
 
 def meaning(state):
     """Everything that a reader of the log may rely on."""
+    summary = {key: value for key, value in views.summary(state).items() if key in SUMMARY}
     return {
-        "outcome": views.outcome_doc(state),
-        "summary": {key: value for key, value in views.summary(state).items() if key in SUMMARY},
+        "outcome": outcome_meaning(state),
+        "summary": summary,
         "exit_code": views.exit_code(state),
         "run": {
             "events": state.seq,
@@ -37,6 +38,26 @@ def meaning(state):
             "in_flight": state.in_flight,
         },
         "steps": {ident: step_meaning(step) for ident, step in state.steps.items()},
+    }
+
+
+def outcome_meaning(state):
+    found = views.outcome_doc(state)
+    found.pop("money")
+    if "waiting_for" in found:
+        found["waiting_for"] = [question_meaning(state, each) for each in state.questions.values()]
+    return found
+
+
+def question_meaning(state, question):
+    return {
+        "id": f"{state.run}/{question.id}",
+        "kind": question.kind,
+        "run": state.run,
+        "step": question.step or None,
+        "text": question.text,
+        "choices": question.choices,
+        "since": question.at,
     }
 
 

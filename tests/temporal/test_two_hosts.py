@@ -28,6 +28,7 @@ from leadhand import (
 )
 from leadhand.codec.events import decode
 from leadhand.core.host import ApprovalUsed
+from leadhand.core.inbox import answers_of
 from leadhand.errors import Conflict
 from leadhand.stores.sqlite import SqliteStore
 from leadhand.temporal.client import Distant
@@ -143,7 +144,7 @@ async def research(stage: Stage):
                 if outcome.status == "waiting":
                     asked = outcome.waiting_for[0]
                     name = asked["id"].partition("/")[2]
-                    await here.lead.answer("research", name, asked["choices"][0], text="ok")
+                    await here.lead.answer("research", name, answers_of(asked)[0], text="ok")
                     outcome = await here.lead.resume("research", approve=True)
                 assert outcome.status in ("succeeded", "waiting"), outcome
                 stage.keep(here, "research")
@@ -344,7 +345,7 @@ async def escalate(stage: Stage):
         waits = await here.lead.run({"steps": [step]}, run_id="asked")
         assert waits.status == "waiting"
         asked = waits.waiting_for[0]
-        assert "skip" in asked["choices"]
+        assert "skip" in answers_of(asked)
         await here.lead.answer("asked", asked["id"].partition("/")[2], "skip")
         outcome = await here.lead.resume("asked")
         assert outcome.status == "succeeded"

@@ -197,3 +197,62 @@ def test_the_head_names_the_revision_that_waits(pages, served):
     figures = page.locator(".run-head .figures")
     expect(figures).to_contain_text("1 waits for approval")
     expect(figures).not_to_contain_text("0 by document")
+
+
+def test_a_row_of_the_inbox_says_what_it_is_about(pages, served):
+    """Goal, risk, effects, who asks, and where each answer leads: page, API and terminal."""
+    run = served.call("POST", "/runs", {"plan": publishing("escalate")})["run"]
+    served.until(run, "waiting")
+    (row,) = served.call("GET", "/inbox")["items"]
+    assert (row["goal"], row["plan"], row["asked_by"]) == (
+        "Publish the pages",
+        "publish",
+        "publish",
+    )
+    leads = {choice["answer"]: choice["leads_to"] for choice in row["choices"]}
+    assert leads["retry"] == "attempt 2 of step publish starts, by worker publish"
+    page = enter(pages, served)
+    asked = page.locator(".ask")
+    for text in ("Publish the pages", "asked by publish", "risk not declared", *leads.values()):
+        expect(asked).to_contain_text(text)
+    expect(asked.locator(".tone-good")).to_have_count(0)
+    shot(page, "truth-inbox")
+    said = subprocess.run(
+        [*PROGRAM, "inbox"],
+        cwd=served.folder,
+        env=environment(served.folder),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "Publish the pages (plan publish); risk not declared, effects undeclared:publish" in said
+    assert f"retry: {leads['retry']}" in said
+
+
+def test_units_are_no_money_and_undeclared_is_no_low_risk(pages, served):
+    """What workers declare as cost has no dollar sign anywhere; a silent worker no green tag."""
+    with (served.folder / "workers.py").open("a") as file:
+        file.write("\n\n@worker(cost=7.6, idempotent=True)\ndef dear() -> int:\n    return 1\n")
+    served.stop()
+    served.start()
+    plan = {"goal": "Do it", "steps": [{"id": "dear", "worker": "dear"}]}
+    run = served.call("POST", "/runs", {"plan": plan, "review": True})["run"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/plan")
+    reach = page.locator(".reach")
+    expect(reach).to_contain_text("risk not declared policies count it as low")
+    expect(reach).to_contain_text("7.6 units")
+    expect(page.locator(".plan-step .tag.tone-good")).to_have_count(0)
+    shot(page, "truth-review")
+    binding = served.call("GET", f"/runs/{run}/review")["binding"]
+    served.call("POST", f"/runs/{run}/review/approve", {"hash": binding})
+    served.until(run, "succeeded")
+    expect(page.locator(".run-head .figures")).to_contain_text("7.6 units")
+    page.goto(f"{served.url}#/runs")
+    expect(page.locator(".runs")).to_contain_text("7.6 units")
+    for path in ("runs", f"runs/{run}/graph?step=dear", "fleet", "inbox"):
+        page.goto(f"{served.url}#/{path}")
+        expect(page.locator("main h1, .drawer h2").first).to_be_visible()
+        assert "$" not in page.locator("body").inner_text()
+    row = served.call("GET", "/runs")["items"][0]
+    assert (row["cost"], row["money"]) == (7.6, 0.0)

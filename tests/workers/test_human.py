@@ -7,6 +7,7 @@ import pytest
 
 from leadhand import Goal, Human, Lead, Permanent, ScriptPlanner, Transient, worker
 from leadhand.core import events as ev
+from leadhand.core.inbox import answers_of
 from leadhand.core.policy import Policy
 from leadhand.core.report import Propose
 from leadhand.errors import UsageError
@@ -100,7 +101,7 @@ def test_a_step_waits_in_the_inbox():
     done = simulate(plan(hand(description="Count the chairs.")))
     assert done.outcome.status == "waiting"
     (row,) = done.outcome.waiting_for
-    assert (row["kind"], row["choices"]) == ("task", ["done", "cannot"])
+    assert (row["kind"], answers_of(row)) == ("task", ["done", "cannot"])
     assert "Count the chairs." in row["text"]
 
 

@@ -13,14 +13,16 @@ from msgspec import to_builtins
 
 from leadhand.app.reader import Reader, summary_of
 from leadhand.audit.anchors import file_of
+from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.fault import fault, fault_doc
+from leadhand.core.inbox import inbox_row
 from leadhand.core.moments import iso
 from leadhand.core.recoveries import Answer, rate_row, recoveries, win_rates
 from leadhand.core.refusals import refusals
 from leadhand.core.reviewed import review_doc
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
 from leadhand.core.spans import span_row, spans
-from leadhand.core.views import ENDED, fresh, inbox_row, outcome_doc, run_status, summary
+from leadhand.core.views import ENDED, fresh, outcome_doc, run_status, step_money, summary
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings import DATABASE
@@ -126,13 +128,13 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> Doc:
     row.setdefault("waiting", None)
     row |= {"created": header.created, "updated": header.updated, "host": pid or None}
     row["started"] = iso(header.created)
-    return {"goal": "", "plan": "", "cost": None, **row}
+    return {"goal": "", "plan": "", "cost": None, "money": None, **row}
 
 
 def queued_rows(driver: Driver, rows: list[Doc]) -> list[Doc]:
     """Runs that a Temporal server has and the log, of which `rows` are all, does not know yet."""
     waiting = (driver.runs or frozenset()) - {row["run"] for row in rows}
-    unknown = ("steps", "settled", "succeeded", "failed", "replaced", "waiting", "cost")
+    unknown = ("steps", "settled", "succeeded", "failed", "replaced", "waiting", "cost", "money")
     when = dict.fromkeys(("created", "updated", "started"))
     row = {**dict.fromkeys(unknown), **when, "goal": "", "plan": "", "host": driver.pid}
     return [{"run": run, "status": QUEUED, **row} for run in sorted(waiting)]
@@ -176,7 +178,8 @@ def worker_rows(registry: Registry) -> list[Doc]:
             "action": action,
             "kind": spec.kind,
             "version": spec.version,
-            "risk": catalog.risk(spec.name, action),
+            "risk": offer.risk or NOT_DECLARED,
+            "policy_risk": catalog.risk(spec.name, action),
             "effects": list(offer.effects or ()),
             "idempotent": offer.idempotent,
             "probe": offer.probe,
@@ -202,14 +205,6 @@ def rollback_status(reader: Reader, state: State) -> str:
     return NOT_BEGUN if to_roll_back(state) else ""
 
 
-def timed_outcome(state: State) -> Doc:
-    """What is known of a run, with times for machines."""
-    doc = outcome_doc(state)
-    for row in doc.get("waiting_for", ()):
-        row["since"] = iso(row["since"])
-    return doc
-
-
 def shown_document(reader: Reader, state: State, driver: Driver) -> Doc:
     """A run as `show RUN --json` prints it."""
     doc = run_document(reader, state, driver.drives(state))
@@ -224,7 +219,7 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> Doc:
 
 def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
     """A run as `show RUN --json` prints it; `driver` is what drives it, or 0."""
-    doc = timed_outcome(state)
+    doc = outcome_doc(state)
     doc["host"] = driver or None
     doc["result"] = result_of(reader.store, state)
     doc["started"] = iso(state.started_at)
@@ -240,6 +235,7 @@ def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
         row["started"] = iso(step.started) if step.started else None
         row["ended"] = iso(step.ended) if step.ended else None
         row["cost"] = step.cost
+        row["money"] = step_money(state, step)
         row["recommendations"] = list(step.recommendations)
     return doc
 

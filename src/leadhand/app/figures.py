@@ -28,7 +28,9 @@ class Figures(NamedTuple):
     circuits: list[Doc]
     unread: list[str]
     cost: float
-    """What all runs have spent, in dollars."""
+    """What all runs have spent: money, and the cost units of workers."""
+    money: float
+    """What of it was money, in dollars."""
 
     def document(self) -> Doc:
         """As `metrics --json` prints it."""
@@ -44,6 +46,7 @@ class Figures(NamedTuple):
             "recovery_rate": found.recovery_rate,
             "planner_calls": found.planner_calls,
             "cost": round(self.cost, 6),
+            "money": round(self.money, 6),
             "origins": dict(sorted(found.origins.items())),
             "questions": found.questions,
             "answered_by_default": found.answered_by_default,
@@ -61,7 +64,7 @@ def figures(
     `since` leaves out runs that started before that moment, in UTC microseconds.
     """
     runs: dict[str, int] = {}
-    found, unread, cost = Metrics(), list[str](), 0.0
+    found, unread, cost, money = Metrics(), list[str](), 0.0, 0.0
     known = {} if counted is None else counted
     for header in reader.runs():
         if header.created < since:
@@ -69,6 +72,7 @@ def figures(
         row = run_row(reader, header, driver)
         runs[row["status"]] = runs.get(row["status"], 0) + 1
         cost += row["cost"] or 0.0
+        money += row["money"] or 0.0
         seq, one = known.get(header.run, (0, Metrics()))
         if seq != header.seq:
             one = Metrics()
@@ -80,7 +84,8 @@ def figures(
             if row["status"] in ENDED:
                 known[header.run] = (header.seq, one)
         found.join(one)
-    return Figures(dict(sorted(runs.items())), found, open_circuits(reader), unread, cost)
+    counts = dict(sorted(runs.items()))
+    return Figures(counts, found, open_circuits(reader), unread, cost, money)
 
 
 def open_circuits(reader: Reader) -> list[Doc]:

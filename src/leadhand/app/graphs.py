@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.graph import dependencies
+from leadhand.core.inbox import inbox_row
 from leadhand.core.moments import iso
-from leadhand.core.views import fresh, inbox_row, shown_status
+from leadhand.core.views import fresh, paid_in_money, shown_status, step_money
 from leadhand.engine.results import data_of
 from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from leadhand.app.reader import Reader
     from leadhand.core.plan import Doc
@@ -32,7 +34,7 @@ def graph_document(state: State) -> Doc:
 
     `replaces` holds pairs of steps: the one that was given up, and the one in its place.
     """
-    nodes = [node_row(step) for step in state.steps.values()]
+    nodes = [node_row(state, step) for step in state.steps.values()]
     edges = [[name, ident] for ident, names in run_edges(state).items() for name in names]
     known = {node["id"] for node in nodes}
     for status, steps in (
@@ -86,7 +88,7 @@ def _waited(state: State, step: StepState, name: str) -> str:
     return found.id if found is not None else name
 
 
-def node_row(step: StepState) -> Doc:
+def node_row(state: State, step: StepState) -> Doc:
     """How one step stands."""
     failure = step.failure or {}
     return {
@@ -98,6 +100,7 @@ def node_row(step: StepState) -> Doc:
         "started": iso(step.started) if step.started else None,
         "ended": iso(step.ended) if step.ended else None,
         "cost": round(step.cost, 6),
+        "money": step_money(state, step),
         "reason": step.reason or str(failure.get("message", "")),
         "outlook": False,
         "held": step.held or None,
@@ -115,6 +118,7 @@ def _planned_row(doc: Doc, status: str) -> Doc:
         "started": None,
         "ended": None,
         "cost": 0.0,
+        "money": 0.0,
         "reason": str(doc.get("because", "")),
         "outlook": status == "outlook",
         "held": None,
@@ -145,7 +149,7 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
     if step.held:
         questions.append(step.held)
     return {
-        **node_row(step),
+        **node_row(state, step),
         "run": state.run,
         "planned": fresh(step.doc),
         "revision": step.revision,
@@ -156,8 +160,8 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
         "findings": list(step.findings),
         "recommendations": list(step.recommendations),
         "held": step.held or None,
-        "questions": [_asked(state, ident) for ident in dict.fromkeys(questions)],
-        "attempts_made": attempts_of(log),
+        "questions": [inbox_row(state, ident) for ident in dict.fromkeys(questions)],
+        "attempts_made": attempts_of(log, partial(paid_in_money, state)),
         "others": others_for(state, step),
         "models": msgspec.to_builtins(tally) if tally is not None else None,
         "data": _data(reader, step),
@@ -196,11 +200,6 @@ def attempts_document(reader: Reader, state: State) -> Doc:
     }
 
 
-def _asked(state: State, ident: str) -> Doc:
-    row = inbox_row(state, ident)
-    return row | {"since": iso(row["since"])}
-
-
 def _data(reader: Reader, step: StepState) -> Any:
     if step.status != "succeeded":
         return None
@@ -214,8 +213,13 @@ def _concerns(event: ev.Event, step: str) -> bool:
     return getattr(event, "step", None) == step
 
 
-def attempts_of(log: Iterable[tuple[Entry, ev.Event]]) -> list[Doc]:
-    """Every attempt of a step, oldest first, each with what was decided when it failed."""
+def attempts_of(
+    log: Iterable[tuple[Entry, ev.Event]], paid: Callable[[str], bool] = lambda _worker: False
+) -> list[Doc]:
+    """Every attempt of a step, oldest first, each with what was decided when it failed.
+
+    `paid` says whether what a worker reports as its cost is money.
+    """
     found: dict[int, Doc] = {}
     current = 0
     for entry, event in log:
@@ -224,7 +228,7 @@ def attempts_of(log: Iterable[tuple[Entry, ev.Event]]) -> list[Doc]:
                 current = event.attempt
                 found[current] = _begun(event, entry.at)
             case ev.AttemptReported() if event.attempt in found:
-                _reported(found[event.attempt], event, entry.at)
+                _reported(found[event.attempt], event, entry.at, paid)
             case ev.AttemptLost() if event.attempt in found:
                 failure = {"class": event.failure_class, "message": event.reason}
                 found[event.attempt] |= {
@@ -242,7 +246,10 @@ def attempts_of(log: Iterable[tuple[Entry, ev.Event]]) -> list[Doc]:
                     "until": iso(event.until) if event.until else None,
                 }
             case ev.ModelCalled() if current in found:
-                found[current]["model_calls"] += 1
+                row = found[current]
+                row["model_calls"] += 1
+                row["cost"] = round(row["cost"] + event.cost, 6)
+                row["money"] = round(row["money"] + event.cost, 6)
             case _:
                 pass
     return list(found.values())
@@ -262,20 +269,23 @@ def _begun(event: ev.AttemptStarted, at: int) -> Doc:
         "recovery": None,
         "probe": None,
         "cost": 0.0,
+        "money": 0.0,
         "model_calls": 0,
         "artifacts": [],
         "output_bytes": 0,
     }
 
 
-def _reported(row: Doc, event: ev.AttemptReported, at: int) -> None:
+def _reported(row: Doc, event: ev.AttemptReported, at: int, paid: Callable[[str], bool]) -> None:
     failure = event.failure
+    money = event.cost if event.cost and paid(row["worker"]) else 0.0
     row |= {
         "status": "verified" if event.met else "failed",
         "ended": iso(at),
         "findings": list(event.findings),
         "recommendations": list(event.recommendations),
-        "cost": round(event.cost, 6),
+        "cost": round(row["cost"] + event.cost, 6),
+        "money": round(row["money"] + money, 6),
         "artifacts": list(event.artifacts),
         "output_bytes": len(event.output.encode("utf-8", "replace")),
     }

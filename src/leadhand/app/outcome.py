@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from leadhand.core.inbox import inbox_row
 from leadhand.core.report import StepView
-from leadhand.core.views import dropped_rows, duration_s, inbox_row, run_status
+from leadhand.core.views import dropped_rows, duration_s, money_of, run_status
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.results import result_of, step_views
 
@@ -41,6 +42,9 @@ class Outcome:
     origin: str = ""
     """Where the cause lies when it ended without success: planning, execution, limits, person."""
     cost: float = 0.0
+    """What counts against the budget: money, and the cost units of workers."""
+    money: float = 0.0
+    """What models, and workers that report money, cost in dollars."""
     duration_s: float = 0.0
     waiting_for: tuple[Doc, ...] = ()
     dropped: tuple[Doc, ...] = ()
@@ -66,6 +70,7 @@ def outcome_of(run: Run) -> Outcome:
             reason=state.ended.reason if state.ended else "",
             origin=state.ended.origin if state.ended else "",
             cost=round(state.spent, 6),
+            money=money_of(state),
             duration_s=duration_s(state),
             waiting_for=tuple(inbox_row(state, ident) for ident in state.questions),
             dropped=tuple(dropped_rows(state)),

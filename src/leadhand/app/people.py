@@ -92,6 +92,23 @@ class People(House):
             found: Doc = msgspec.json.decode(msgspec.json.encode(told))
             return found
 
+    async def inbox(self) -> list[Doc]:
+        """Everything that waits for a person, oldest first: as `leadhand inbox --json`."""
+        from leadhand.app.reader import summary_of
+        from leadhand.core.inbox import inbox_row
+        from leadhand.core.views import ENDED
+        from leadhand.engine.fold import fold
+
+        async with self.hosting() as host:
+            rows: list[Doc] = []
+            for header in host.store.runs():
+                said = summary_of(header)
+                if header.run.startswith("$") or (said is not None and said["status"] in ENDED):
+                    continue
+                state = fold(host.store.read(header.run))
+                rows += [inbox_row(state, ident) for ident in state.questions]
+            return sorted(rows, key=lambda row: str(row["since"]))
+
     async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
         """Change what has not started, by path: `{"steps.a.not_before": "02:00 Europe/Berlin"}`."""
         sets = {path: as_plain(value, path) for path, value in sets.items()}

@@ -39,6 +39,7 @@ class Summary(TypedDict):
     replaced: int
     waiting: int
     cost: float
+    money: float
     library: NotRequired[str]
     """The plan of the library it was started from, as `deploy@3`."""
 

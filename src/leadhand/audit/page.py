@@ -148,6 +148,7 @@ def _tile(name: str, value: str, more: str = "") -> str:
 
 def _tiles(story: Story) -> str:
     done = sum(step.status == "succeeded" for step in story.steps)
+    total = sum(step.status != "superseded" for step in story.steps)  # others stand in for those
     tries = sum(len(step.tries) for step in story.steps)
     failed = sum(not each.ok for step in story.steps for each in step.tries)
     won = sum(answer.won is True for answer in story.answers)
@@ -156,11 +157,12 @@ def _tiles(story: Story) -> str:
     budget = "" if story.budget is None else f"of {_number(story.budget)} allowed"
     recovered = f"of {_plural(len(story.answers), 'answer')} to a failure"
     tiles = (
-        _tile("Steps succeeded", f"{done:,} of {len(story.steps):,}"),
+        _tile("Steps succeeded", f"{done:,} of {total:,}"),
         _tile("Attempts", f"{tries:,}", f"{failed:,} failed" if failed else "none failed"),
         _tile("Recovered", f"{won:,}", recovered) if story.answers else "",
         _tile("Duration", _took(story.started, story.ended) or "–", planned),
         _tile("Cost", _number(story.cost), budget),
+        *([_tile("Of it money", f"${_number(story.money)}", "")] if story.money else []),
         _tile("People involved", f"{len(people):,}"),
     )
     return f'<div class="tiles">{"".join(tiles)}</div>'

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.audit.anchors import Anchor, read_line
 from leadhand.core import events as ev
+from leadhand.core.catalog import declared_risk
 from leadhand.core.durations import seconds
 from leadhand.core.evolve import evolve
 from leadhand.core.fault import Fault, fault
@@ -15,7 +16,7 @@ from leadhand.core.recoveries import Answer, recoveries
 from leadhand.core.revisions import Revised, revisions
 from leadhand.core.spans import Span, spans
 from leadhand.core.state import State
-from leadhand.core.views import goal_of, run_result, run_status, shown_status
+from leadhand.core.views import goal_of, money_of, run_result, run_status, shown_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +95,8 @@ class Story:
     actor: str
     planner: str
     cost: float
+    money: float
+    """What of it was money, in dollars; the rest is cost units of workers."""
     budget: float | None
     planned_s: float | None
     result: Any
@@ -136,6 +139,7 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
         actor=started.actor if started else "",
         planner=started.planner if started else "",
         cost=round(state.spent, 6),
+        money=money_of(state),
         budget=state.policy.budget,
         planned_s=None if planned is None else seconds(planned),
         result=run_result(state),
@@ -189,6 +193,7 @@ def _steps(
             case _:
                 pass  # not the end of an attempt
     followed = {(answer.step, answer.attempt): answer for answer in answers}
+    least = state.started.plan.get("risk_level") if state.started else None
     tries: dict[str, list[Try]] = {}
     for span in found:
         if span.kind == "attempt":
@@ -210,7 +215,7 @@ def _steps(
             reason=_why(step),
             criteria=_criteria(step.doc.get("success_criteria")),
             tries=tries.get(step.id, []),
-            risk=str(step.doc.get("risk_level") or ""),
+            risk=declared_risk(least, step.doc, state.catalog),
         )
         for step in state.steps.values()
     ]

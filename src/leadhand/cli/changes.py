@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, clean_lines
+from leadhand.core.inbox import answers_of
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
@@ -37,7 +38,7 @@ def print_change(console: Console, row: Doc, lines_max: int = 0, *, data: bool =
 def ways(console: Console, row: Doc) -> list[str]:
     """The commands that answer it; the one that approves names the commit that was shown."""
     found = []
-    if "approve" in row["choices"]:
+    if "approve" in answers_of(row):
         found.append(console.command(f"answer {row['id']} approve --commit {row['commit'][:12]}"))
     found.append(console.command(f'answer {row["id"]} send_back --text "…"'))
     found.append(console.command(f"answer {row['id']} drop"))

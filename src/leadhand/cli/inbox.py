@@ -14,9 +14,9 @@ from leadhand.cli.control import say
 from leadhand.cli.group import command
 from leadhand.cli.options import fleet_store, reading, settings_of, store_option
 from leadhand.cli.outcome import answer_line, still_held, still_needs
-from leadhand.cli.text import clean, clean_lines, hanging, moment
+from leadhand.cli.text import clean, clean_lines, hanging
 from leadhand.codec.documents import read_value
-from leadhand.core.moments import iso
+from leadhand.core.inbox import answers_of
 from leadhand.core.protected_change import KIND as PROTECTED
 from leadhand.errors import StoreError, UsageError
 from leadhand.stores.places import there
@@ -49,24 +49,47 @@ def inbox(console: Console, store: str | None) -> int:
     if console.json:
         for row in rows:
             row.pop("words")
-            row["since"] = iso(row["since"])
         console.document(rows)
         return 0
     if not rows:
         console.say("nothing waits for you")
     for row in rows:
-        console.out(f"{row['id']}  {row['kind']}, since {moment(row['since'])}")
+        asker = f" by {clean(row['asked_by'], 60)}" if row["asked_by"] else ""
+        console.out(f"{row['id']}  {row['kind']}{asker}, since {_second(row['since'])}")
+        console.out(f"    {clean(_about(row), 300)}")
         console.out(f"    {hanging(row['text'], 1000)}")
         if row["kind"] == "review":
             way = console.command(f"review {row['run']}")
             console.out(f"    see all of it: {way}")
+        for choice in row["choices"]:
+            console.out(f"      {clean(choice['answer'], 40)}: {clean(choice['leads_to'], 300)}")
         if row["kind"] == PROTECTED:
             print_change(console, row, INBOX_LINES, data=True)
             for line in ways(console, row):
                 console.out(f"    {line}")
             continue
-        console.out(f"    {answer_line(console, row['id'], row['choices'], words=row['words'])}")
+        if row["default"] and row["until"]:
+            console.out(
+                f"      without an answer by {_second(row['until'])}: {clean(row['default'], 40)}"
+            )
+        console.out(f"    {answer_line(console, row['id'], answers_of(row), words=row['words'])}")
     return 0
+
+
+def _second(at: str) -> str:
+    """A moment to the second, with its zone."""
+    return f"{at[:19]}{at[26:]}"
+
+
+def _about(row: Doc) -> str:
+    """What a row is about: goal, plan, and what the steps concerned may do."""
+    what = row["goal"] or row["plan"] or "(no goal)"
+    plan = f" (plan {row['plan']})" if row["goal"] and row["plan"] else ""
+    if row["risk"] is None:
+        return f"{what}{plan}"
+    effects = ", ".join(row["effects"]) or "none"
+    cost = f", cost {row['cost']:g}" if row["cost"] else ""
+    return f"{what}{plan}; risk {row['risk']}, effects {effects}{cost}"
 
 
 def _left_out(console: Console) -> Callable[[StoreError], None]:
@@ -158,7 +181,7 @@ def _about_change(
         console.say(clean_lines(row["text"]))
         print_change(console, row)
     if choice is None:
-        choice = str(click.prompt("Your answer", type=click.Choice(row["choices"]), err=True))
+        choice = str(click.prompt("Your answer", type=click.Choice(answers_of(row)), err=True))
     if choice == "send_back" and not text:
         text = str(click.prompt("What is to be different", err=True))
     if choice == "approve" and not commit:
@@ -187,7 +210,7 @@ def find(rows: list[Doc], reader: Reader, ident: str) -> Doc:
 
 
 def _choice(console: Console, row: Doc, choice: str | None, *, said: bool) -> str:
-    choices = row["choices"]
+    choices = answers_of(row)
     if choice is not None:
         if choices and choice not in choices:
             raise UsageError(

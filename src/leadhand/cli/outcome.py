@@ -7,16 +7,17 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.documents import timed_outcome, wants_words
+from leadhand.app.documents import wants_words
 from leadhand.cli.changes import print_change, ways
 from leadhand.cli.rows import header, planned_s, rows, title
 from leadhand.cli.text import clean, count, gist, hanging, table
 from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
 from leadhand.core.graph import dependencies
+from leadhand.core.inbox import inbox_row
 from leadhand.core.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
-from leadhand.core.views import ENDED, dropped_rows, exit_code, inbox_row, run_status
+from leadhand.core.views import ENDED, dropped_rows, exit_code, outcome_doc, run_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -166,7 +167,7 @@ def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: 
 
 def outcome_document(console: Console, state: State, result: Json) -> Doc:
     """The document that `run --json` ends with."""
-    doc = timed_outcome(state)
+    doc = outcome_doc(state)
     doc["result"] = result
     doc["exit_code"] = exit_code(state)
     if doc["status"] not in ENDED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, count
+from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.looser import unusual
 from leadhand.core.reviewed import lines_of
 from leadhand.core.visible import visible, visible_value
@@ -43,7 +44,8 @@ def print_review(console: Console, doc: Doc) -> None:
 def print_parts(console: Console, doc: Doc) -> None:
     """What it may do, what is given, and every field of every step."""
     workers = [f"{visible(name)} {version or '?'}" for name, version in doc["workers"].items()]
-    console.out(f"risk       {doc['risk']}")
+    counts = f" (the policy counts it as {doc['policy_risk']})"
+    console.out(f"risk       {doc['risk']}{counts if doc['risk'] == NOT_DECLARED else ''}")
     console.out(f"effects    {visible_value(doc['effects'])}")
     console.out(f"writes     {visible_value(doc['writes'])}")
     console.out(f"cost       {doc['cost']:g}")

@@ -14,7 +14,7 @@ from leadhand.core import graph
 from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds, text
 from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE, State, StepState
-from leadhand.core.views import goal_of, run_status, shown_status
+from leadhand.core.views import goal_of, money_of, run_status, shown_status
 
 Progress = Mapping[str, tuple[str, float | None]]
 """What workers say of how far they are: step to message and fraction."""
@@ -84,7 +84,8 @@ def header(
         parts.append(f"everything stopped by {clean(stopped, 40)}")
     if state.spent or state.policy.budget is not None:
         limit = "" if state.policy.budget is None else f"/{state.policy.budget:g}"
-        parts.append(f"cost {state.spent:g}{limit}")
+        money = money_of(state)
+        parts.append(f"cost {state.spent:g}{limit}" + (f" (${money:g} in money)" if money else ""))
     parts.append(_time(state, now))
     return PART.join(parts)
 

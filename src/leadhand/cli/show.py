@@ -145,7 +145,7 @@ def show_checked(
 def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
     """Each step in the order it would run, with everything that would hold for it."""
     from leadhand.core import graph
-    from leadhand.core.catalog import effective_risk
+    from leadhand.core.catalog import declared_risk, effective_risk
     from leadhand.core.durations import seconds
     from leadhand.core.promises import is_idempotent
 
@@ -164,7 +164,8 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
                 "action": step.get("action", ""),
                 "parameters": step.get("parameters", {}),
                 "after": list(graph.dependencies(step)),
-                "risk": effective_risk(doc.get("risk_level"), step, catalog),
+                "risk": declared_risk(doc.get("risk_level"), step, catalog),
+                "policy_risk": effective_risk(doc.get("risk_level"), step, catalog),
                 "effects": sorted(effects),
                 "timeout": seconds(limit)
                 if limit is not None
@@ -220,9 +221,9 @@ def _plan_document(doc: Doc, rows: list[Doc]) -> Doc:
 
 
 def _highest(rows: list[Doc]) -> str:
-    from leadhand.core.plan import worst
+    from leadhand.core.catalog import highest
 
-    return worst(*(row["risk"] for row in rows))
+    return highest(row["risk"] for row in rows)
 
 
 def _print_plan(console: Console, doc: Doc, rows: list[Doc]) -> None:

@@ -132,3 +132,25 @@ def effective_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> Risk:
     action = step.get("action", "")
     names = doers(step, catalog.workers)
     return worst(plan_risk, step.get("risk_level"), *(catalog.risk(name, action) for name in names))
+
+
+NOT_DECLARED = "not declared"
+"""Shown in place of a risk that nobody declares. Policies count it as its kind's default."""
+
+
+def declared_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> str:
+    """The risk of a step as it was declared, or `NOT_DECLARED`: for people, never for a policy.
+
+    What the plan or the step itself declares speaks for all its workers.
+    """
+    if plan_risk or step.get("risk_level"):
+        return effective_risk(plan_risk, step, catalog)
+    offers = (catalog.offer(name, step.get("action", "")) for name in doers(step, catalog.workers))
+    return highest(offer.risk if offer and offer.risk else NOT_DECLARED for offer in offers)
+
+
+def highest(risks: Iterable[str]) -> str:
+    """The highest of some declared risks; one that is not declared is never called low."""
+    found = set(risks)
+    least = worst(*(found - {NOT_DECLARED}))
+    return NOT_DECLARED if NOT_DECLARED in found and least == "low" else least

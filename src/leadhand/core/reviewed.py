@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core.approval import binding, versions
-from leadhand.core.catalog import effective_risk
+from leadhand.core.catalog import declared_risk, highest
 from leadhand.core.diff import differences, lines, path_text
 from leadhand.core.looser import limits_of
 from leadhand.core.promises import in_words, is_persons, may_widen, widenings
@@ -120,13 +120,15 @@ def _claims_doc(claimed: dict[str, Claims], counts: Callable[[str], bool]) -> Do
 
 def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: Reach, plan: Doc) -> Doc:
     reached, least = wanted.to_doc(), plan.get("risk_level")
+    risks = {step["id"]: declared_risk(least, step, catalog) for step in steps}
     return {
-        "risk": reached["risk"],
+        "risk": highest(risks.values()),
+        "policy_risk": reached["risk"],
         "effects": reached["effects"],
         "writes": reached["scope"],
         "workers": versions(steps, catalog),
         "cost": wanted.cost,
-        "risks": {step["id"]: effective_risk(least, step, catalog) for step in steps},
+        "risks": risks,
     }
 
 

@@ -17,8 +17,8 @@ from leadhand.core.durations import seconds
 from leadhand.core.durations import text as duration
 from leadhand.core.facts import wanted_values
 from leadhand.core.hashing import canonical
+from leadhand.core.inbox import inbox_row
 from leadhand.core.plan import Goal
-from leadhand.core.protected_change import KIND, change_of
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommendation, StepView
 from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE
 
@@ -360,6 +360,7 @@ def outcome_doc(state: State) -> Doc:
         "result": run_result(state),
         "steps": [*map(step_row, state.steps.values()), *_proposed_rows(state)],
         "cost": round(state.spent, 6),
+        "money": money_of(state),
         "duration": duration_s(state),
         "reason": state.ended.reason if state.ended else "",
         "origin": state.ended.origin if state.ended else "",
@@ -374,6 +375,45 @@ def outcome_doc(state: State) -> Doc:
     if state.questions:
         doc["waiting_for"] = [inbox_row(state, ident) for ident in state.questions]
     return doc
+
+
+MONEY_KINDS = frozenset({"coder"})
+"""Kinds of workers that report money as their cost; with all others it is a number of units."""
+
+
+def paid_in_money(state: State, worker: str) -> bool:
+    """Whether what a worker reports as its cost is money."""
+    spec = state.catalog.workers.get(worker)
+    return spec is not None and spec.kind in MONEY_KINDS
+
+
+def money_of(state: State) -> float:
+    """What a run cost in dollars: calls of models, and workers that report money.
+
+    `State.spent` is what counts against the budget: this, and the cost units of all other workers.
+    """
+    found = sum(tally.cost for tally in state.models.by_model.values())
+    if state.spent > found and any(paid_in_money(state, name) for name in state.catalog.workers):
+        found += sum(_reported(state, step) for step in state.steps.values())
+    return round(found, 6)
+
+
+def step_money(state: State, step: StepState) -> float:
+    """The same of one step."""
+    if not step.cost:
+        return 0.0
+    return round(_models(state, step) + _reported(state, step), 6)
+
+
+def _models(state: State, step: StepState) -> float:
+    tally = state.models.by_step.get(step.id)
+    return tally.cost if tally is not None else 0.0
+
+
+def _reported(state: State, step: StepState) -> float:
+    """The money that workers reported for a step, besides calls of models."""
+    paid = step.cost and paid_in_money(state, step.worker)
+    return step.cost - _models(state, step) if paid else 0.0
 
 
 def dropped_rows(state: State) -> list[Doc]:
@@ -394,32 +434,6 @@ def model_rows(state: State) -> list[Doc]:
     return sorted(rows, key=lambda row: (-row["cost"], row["model"], row["tier"]))
 
 
-def inbox_row(state: State, ident: str) -> Doc:
-    """One thing that waits for a person."""
-    question = state.questions[ident]
-    return {
-        "id": f"{state.run}/{ident}",
-        "kind": question.kind,
-        "run": state.run,
-        "step": question.step or None,
-        "text": question.text,
-        "choices": list(question.choices),
-        "since": question.at,
-        **(_change_row(state, question) if question.kind == KIND else {}),
-    }
-
-
-def _change_row(state: State, question: Question) -> Doc:
-    """What a person reads of a change that waits for approval."""
-    change = change_of(state, question)
-    return {
-        **{name: change.get(name, "") for name in ("commit", "base", "digest", "diff")},
-        "paths": list(change.get("paths", ())),
-        "people": question.people,
-        "approved_by": [each["actor"] for each in question.approvals],
-    }
-
-
 def summary(state: State) -> Doc:
     """What `leadhand ls` shows of a run, written beside its log at each change of status."""
     library = state.started.plan.get("library") if state.started else None
@@ -434,6 +448,7 @@ def summary(state: State) -> Doc:
         "replaced": _ended_as(state, "superseded"),
         "waiting": len(state.questions),
         "cost": round(state.spent, 6),
+        "money": money_of(state),
         **({"library": library} if library else {}),
     }
 

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 ROUTERS = (session, runs, looks, plans, reviews, inbox, others, events, fleet)
 DESCRIPTION = """\
-Everything `leadhand` can see and do. Times are ISO 8601 in UTC, money in dollars, durations in
-seconds. Lists are pages: `next` is the cursor of the next one. Answers carry an ETag. A POST that
-creates takes an `Idempotency-Key`. Errors are RFC 9457 problem documents."""
+Everything `leadhand` can see and do. Times are ISO 8601 in UTC, durations in seconds. `money` is
+in dollars; `cost` is what counts against a budget: that money, and the cost units of workers. Lists
+are pages: `next` is the cursor of the next one. Answers carry an ETag. A POST that creates takes an
+`Idempotency-Key`. Errors are RFC 9457 problem documents."""
 
 
 def build(office: Office) -> FastAPI:

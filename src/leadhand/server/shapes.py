@@ -65,7 +65,10 @@ class RunRow(Shape):
     failed: int | None
     replaced: int | None = Field(description="Steps that others took the place of.")
     waiting: int | None
-    cost: float | None
+    cost: float | None = Field(
+        description="What counts against the budget: money, and the cost units of workers."
+    )
+    money: float | None = Field(description="What models and coding agents cost, in dollars.")
     created: str
     updated: str
     started: str
@@ -79,6 +82,13 @@ class RunPage(Shape):
     next: str | None
 
 
+class Choice(Shape):
+    """An answer, and what follows from it."""
+
+    answer: str
+    leads_to: str
+
+
 class Asked(Shape):
     """Something that waits for a person."""
 
@@ -86,9 +96,19 @@ class Asked(Shape):
     kind: str
     run: str
     step: str | None
+    goal: str
+    plan: str = Field(description="The plan's own id; empty where it has none.")
+    risk: str | None = Field(
+        description="Of the steps concerned: a level, or `not declared`; null where there are none."
+    )
+    effects: list[str]
+    cost: float | None = Field(description="What workers declare, in cost units.")
+    asked_by: str
     text: str
-    choices: list[str]
+    choices: list[Choice]
     since: str
+    default: str | None = Field(description="The answer that counts when none came by `until`.")
+    until: str | None
     commit: str | None = None
     """Of a protected change, and so are those below: what is to be approved."""
     base: str | None = None
@@ -119,6 +139,7 @@ class Run(Shape):
     result: Any
     steps: list[StepRow]
     cost: float
+    money: float
     duration: float
     reason: str
     origin: str = Field(description="Where the cause of an end without success lies.")
@@ -127,7 +148,9 @@ class Run(Shape):
     plan: Doc
     params: Doc
     revision: int
+    proposed_revision: int | None = Field(description="The one that waits for a person, if any.")
     planner: str
+    can_roll_back: bool
     seq: int
     rollback: Doc | None
     fault: Doc | None
@@ -151,6 +174,7 @@ class Node(Shape):
     started: str | None
     ended: str | None
     cost: float
+    money: float
     reason: str
     outlook: bool
     held: str | None
@@ -318,8 +342,9 @@ class Reach(Shape):
     workers: list[str]
     effects: list[str]
     writes: list[str]
-    risk: str
-    cost: float
+    risk: str = Field(description="A level, or `not declared`.")
+    policy_risk: str = Field(description="The level that policies count it as.")
+    cost: float = Field(description="In cost units, as workers declare them.")
 
 
 class DraftLimits(Shape):
@@ -403,6 +428,7 @@ class Metrics(Shape):
     runs: dict[str, int]
     attempts: int
     cost: float
+    money: float
     origins: dict[str, int]
     recovery: list[Doc]
 

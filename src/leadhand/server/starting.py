@@ -11,6 +11,7 @@ import msgspec
 from leadhand.app.limits import limits_doc
 from leadhand.app.loading import planner_problem
 from leadhand.app.places import in_context
+from leadhand.core.catalog import NOT_DECLARED, declared_risk, highest
 from leadhand.core.check import bind_params, lint
 from leadhand.core.plan import Goal
 from leadhand.core.review import reach, ruling
@@ -189,6 +190,8 @@ def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
     wanted = reach(doc.get("steps", ()), catalog, doc.get("risk_level"))
     found = ruling(state, wanted, None)
     reached = wanted.to_doc()
+    steps = doc.get("steps", ())
+    shown = highest(declared_risk(doc.get("risk_level"), step, catalog) for step in steps)
     decision = "refused" if found.refused else DECISIONS.get(found.people, "two people")
     return {
         "plan": doc,
@@ -197,13 +200,25 @@ def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
             "workers": reached["workers"],
             "effects": reached["effects"],
             "writes": reached["scope"],
-            "risk": reached["risk"],
+            "risk": shown,
+            "policy_risk": reached["risk"],
             "cost": wanted.cost,
         },
         "decision": decision,
-        "reason": found.reason,
+        "reason": _reason(found.reason, shown, wanted.risk),
         "limits": limits_doc(_policy(lead, ready)),
     }
+
+
+def _reason(reason: str, shown: str, counted: str) -> str:
+    """Why it is ruled so; a risk that nobody declared is not told as if somebody had."""
+    if shown != NOT_DECLARED:
+        return reason
+    told = f"its risk is not declared, which the policy counts as {counted}"
+    return {
+        f"risk {counted} runs without a person": f"{told}, and runs without a person",
+        f"its risk is {counted}": told,
+    }.get(reason, reason)
 
 
 def _policy(lead: Lead, ready: Prepared) -> Policy:

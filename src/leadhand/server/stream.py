@@ -33,7 +33,7 @@ from leadhand.core.evolve_steps import STEP_HANDLERS
 from leadhand.core.ledger import describe, ledger_of
 from leadhand.core.moments import iso
 from leadhand.core.state import State
-from leadhand.core.views import run_status, settled, shown_status
+from leadhand.core.views import money_of, run_status, settled, shown_status
 from leadhand.engine.fold import fold
 from leadhand.errors import LeadhandError
 
@@ -167,6 +167,7 @@ class Board:
                 "running": len(state.in_flight),
             },
             "cost": round(state.spent, 6),
+            "money": money_of(state),
             "waiting": len(state.questions),
             "revision": state.revision,
             "whole": touched is None,
@@ -175,7 +176,7 @@ class Board:
             name = _subject(state, event)
             touched = [name] if name in state.steps else []
         if touched:
-            found["step"] = node_row(state.steps[touched[0]])
+            found["step"] = node_row(state, state.steps[touched[0]])
             others = (state.steps[name] for name in touched[1:])
             found["dependents"] = [{"id": s.id, "status": shown_status(s)} for s in others]
         if state.ended is not None:

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 
 from leadhand.app.documents import inbox_rows
 from leadhand.core import protected_change
-from leadhand.core.moments import iso
 from leadhand.core.words import Word
 from leadhand.engine.approvals import words_with
 from leadhand.errors import Conflict
@@ -33,7 +32,7 @@ async def inbox(request: Request) -> Response:
 
     def make(desk: Desk) -> Doc:
         rows = inbox_rows(desk, lambda _error: None)
-        return {"items": [row | {"since": iso(row["since"])} for row in rows], "next": None}
+        return {"items": rows, "next": None}
 
     return await seen(request, of_database, make)
 

@@ -1,7 +1,7 @@
 // What an event changes of what a page holds. Pure: values in, values out, the old ones untouched.
 import { shown } from "./status.js";
 
-const STEP_FIELDS = ["status", "attempts", "started", "ended", "cost", "reason", "worker", "action", "outlook", "error", "held", "superseded_by"];
+const STEP_FIELDS = ["status", "attempts", "started", "ended", "cost", "money", "reason", "worker", "action", "outlook", "error", "held", "superseded_by"];
 
 /** A node with what a patch says of its step; the same object when nothing is new. */
 export function patchNode(node, step) {
@@ -17,7 +17,7 @@ export function patchRow(row, event) {
   const patch = event.patch ?? {};
   const next = { ...row, updated: event.at ?? row.updated };
   if (patch.status) next.status = patch.status;
-  if (patch.cost != null) next.cost = patch.cost;
+  if (patch.cost != null) [next.cost, next.money] = [patch.cost, patch.money ?? next.money];
   if (patch.waiting != null) next.waiting = size(patch.waiting);
   return counted(next, patch.counts);
 }
@@ -47,7 +47,7 @@ export function patchHead(head, event) {
   const patch = event.patch ?? {};
   const next = { ...head, seq: Math.max(head.seq ?? 0, event.seq ?? 0) };
   if (patch.status) next.status = patch.status;
-  if (patch.cost != null) next.cost = patch.cost;
+  if (patch.cost != null) [next.cost, next.money] = [patch.cost, patch.money ?? next.money];
   if (patch.waiting != null) next.waiting = size(patch.waiting);
   if (patch.revision != null) next.revision = patch.revision;
   if (patch.reason != null) next.reason = patch.reason;

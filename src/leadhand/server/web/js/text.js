@@ -59,6 +59,14 @@ export function money(dollars) {
   return `$${dollars.toFixed(2)}`;
 }
 
+/** What something cost: money in dollars, and the units that workers count in, which are no money. */
+export function costs(cost, paid = 0) {
+  if (cost == null || !Number.isFinite(cost)) return "–";
+  const units = Math.round((cost - (paid ?? 0)) * 1e6) / 1e6;
+  const parts = [paid ? money(paid) : "", units > 0 ? `${Math.round(units * 100) / 100 || units} units` : ""];
+  return parts.filter(Boolean).join(" + ") || "0";
+}
+
 export function count(number, word, many = `${word}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? word : many}`;
 }

@@ -6,9 +6,9 @@ import { ask } from "../router.js";
 import { attempt } from "../say.js";
 import { confirm } from "../ui/dialog.js";
 import { Answer } from "../screens/inbox.js";
-import { Copy, Facts, Findings, Glyph, Money, Said, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
+import { Copy, Cost, Facts, Findings, Glyph, Said, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
 import { ENDED, SETTLED, shown } from "../status.js";
-import { beyond, clock, count, money, repeated, words } from "../text.js";
+import { beyond, clock, costs, count, money, repeated, words } from "../text.js";
 import { artifacts } from "./outputs.js";
 
 export function Drawer({ live, step, onClose }) {
@@ -85,7 +85,7 @@ function Detail({ live, step, node, doc }) {
     <${Instead} doc=${doc} />
     <${Findings} findings=${(doc.findings ?? []).filter((each) => !repeated(each, [...above, ...attempts.map((one) => one.failure?.message)]))} />
     ${doc.recommendations?.length > 0 && html`<section class="recommends"><h3>Recommends</h3><ul>${doc.recommendations.map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></section>`}
-    <dl class="figures"><div><dt>Cost</dt><dd><${Money} v=${doc.cost ?? node.cost} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length || node.attempts || 0}</dd></div></dl>
+    <dl class="figures"><div><dt>Cost</dt><dd><${Cost} cost=${doc.cost} money=${doc.money} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length || node.attempts || 0}</dd></div></dl>
     ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${made.map((each, place) => html`<${Attempt} key=${each.attempt ?? place} live=${live} step=${step} made=${each} known=${known(place)} open=${place === 0} tail=${place === 0 ? doc.output : null} />`)}</ol></section>`}
     ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<a class="mono" href=${`/api/v1/artifacts/${encodeURIComponent(ref)}`} download>Download ${ref.slice(0, 12)}</a>`)}</section>`}
     <section><h3>As planned</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id"))} /></section>`;
@@ -105,7 +105,7 @@ function Attempt({ live, step, made, known, open, tail }) {
   const recovery = made.recovery;
   const why = recovery && !repeated(recovery.reason, known) ? beyond(recovery.reason, [failure?.message]) : "";
   return html`<li class="attempt tone-edge-${failure ? "bad" : status === "running" ? "live" : "good"}"><div class="attempt-head"><b>${number}</b><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} /><span class="muted"><${Txt} v=${made.worker} /></span>
-      <span class="push muted figure" title=${clock(made.started)}><${Took} from=${made.started} to=${made.ended} />${made.cost ? ` · ${money(made.cost)}` : ""}</span></div>
+      <span class="push muted figure" title=${clock(made.started)}><${Took} from=${made.started} to=${made.ended} />${made.cost ? ` · ${costs(made.cost, made.money)}` : ""}</span></div>
     ${failure && html`<div><${Tag} tone="bad">${words(failure.class)}</${Tag}> ${repeated(failure.message, known) ? html`<span class="muted">as said above</span>` : html`<${Said} v=${failure.message} />`}</div>`}
     ${recovery && html`<p class="recovery"><${Glyph} shape="loop" /><span><b>${words(recovery.strategy)}</b>${recovery.worker ? ` to ${recovery.worker}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</span></p>`}
     ${made.models?.length > 0 && html`<p class="muted">${count(made.models.length, "model call")}: ${made.models.map((call) => `${call.model}${call.cost != null ? ` ${money(call.cost)}` : ""}`).join(", ")}</p>`}

@@ -5,8 +5,8 @@ import { route, to } from "../router.js";
 import { may } from "../store.js";
 import { attempt } from "../say.js";
 import { confirm } from "../ui/dialog.js";
-import { Ago, Glyph, Meter, Money, Said, Status, Took, Txt } from "../ui/parts.js";
-import { beyond, count, duration, goalText, headed, money, repeated } from "../text.js";
+import { Ago, Cost, Glyph, Meter, Said, Status, Took, Txt } from "../ui/parts.js";
+import { beyond, count, duration, goalText, headed, repeated } from "../text.js";
 import { COUNTED, ENDED, stepState } from "../status.js";
 
 const ACTS = {
@@ -44,7 +44,7 @@ function Figures({ live, head }) {
   return html`<dl class="figures">
     <div><dt>State</dt><dd><${Status} status=${head.status} />${!head.host && !ENDED.has(head.status) && head.host !== undefined ? html` <span class="tag tone-warn">no host</span>` : ""}</dd></div>
     <div class="wide"><dt>Steps</dt><dd><${Progress} live=${live} /></dd></div>
-    <div><dt>Cost</dt><dd><${Money} v=${head.cost} />${budget ? html`<span class="muted"> of ${money(budget)}</span>` : ""}</dd></div>
+    <div><dt>Cost</dt><dd><${Cost} cost=${head.cost} money=${head.money} />${budget ? html`<span class="muted"> of ${budget}</span>` : ""}</dd></div>
     <div><dt>Took</dt><dd class="figure">${ENDED.has(head.status) && head.duration != null ? duration(head.duration) : html`<${Took} from=${head.started} />`}${head.estimated_duration ? html`<span class="muted"> of ${duration(head.estimated_duration)}</span>` : ""}</dd></div>
     <div class="less"><dt>Revision</dt><dd><${Revision} live=${live} head=${head} /></dd></div>
     <div class="less"><dt>Started</dt><dd><${Ago} at=${head.started} /></dd></div></dl>`;

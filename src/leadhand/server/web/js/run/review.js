@@ -7,9 +7,9 @@ import { useKeys } from "../keys.js";
 import { confirm } from "../ui/dialog.js";
 import { Changes } from "../ui/changes.js";
 import { Steps } from "../ui/steps.js";
-import { Effects, Facts, Findings, Glyph, Hash, Instant, Risk, Tag, Txt } from "../ui/parts.js";
+import { Cost, Effects, Facts, Findings, Glyph, Hash, Instant, Risk, Tag, Txt } from "../ui/parts.js";
 import { Amend } from "./amend.js";
-import { count, duration, millis, money } from "../text.js";
+import { count, duration, millis } from "../text.js";
 
 const EXPIRES = [["", "does not expire"], ["3600", "1 hour"], ["28800", "8 hours"], ["86400", "1 day"], ["604800", "1 week"]];
 
@@ -63,9 +63,9 @@ export function Review({ live, review }) {
 function Reach({ review }) {
   const given = review.approvals ?? [];
   return html`<section class="card pad reach"><p class="reason"><${Glyph} shape="person" /><${Txt} v=${review.reason} /></p>
-    <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${review.risk} /></dd></div>
+    <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${review.risk} />${review.risk === "not declared" && review.policy_risk ? html` <span class="muted">policies count it as ${review.policy_risk}</span>` : ""}</dd></div>
       <div><dt>Steps</dt><dd>${review.steps.length}${review.cancel?.length ? html` <span class="muted">and ${review.cancel.length} taken out</span>` : ""}</dd></div>
-      <div><dt>Declared cost</dt><dd class="figure">${money(review.cost)}</dd></div>
+      <div><dt>Declared cost</dt><dd><${Cost} cost=${review.cost} /></dd></div>
       <div><dt>Author</dt><dd>${review.author || "–"}</dd></div>
       <div class="wide"><dt>Touches</dt><dd><${Effects} of=${review.effects} /></dd></div>
       <div class="wide"><dt>Workers</dt><dd>${Object.keys(review.workers ?? {}).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</dd></div></dl>

@@ -5,7 +5,7 @@ import { follow, onRefetch, resource } from "../store.js";
 import { Chart } from "../ui/chart.js";
 import { Ago, Empty, Meter, Shown, Tag, Title, Txt } from "../ui/parts.js";
 import { Coding, NoFleet } from "../fleet/fleet.js";
-import { money, percent, words } from "../text.js";
+import { costs, percent, words } from "../text.js";
 
 const SAMPLES_MAX = 300;
 const EVERY_MS = 1000;
@@ -67,7 +67,7 @@ function Tiles({ metrics, rows }) {
   const tile = (label, value, note) => html`<div class="card tile"><dt>${label}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`;
   return html`<dl class="tiles">${tile("Runs at work", runs.running ?? 0, runs.waiting ? `${runs.waiting} need a person` : "")}${tile("Steps to go", left, "in running runs")}
     ${tile("First-pass success", percent(metrics.first_pass_rate), `${metrics.first_pass ?? 0} of ${metrics.steps_tried ?? 0}`)}${tile("Recovered", percent(metrics.recovery_rate), `${metrics.recovered ?? 0} of ${metrics.failed_steps ?? 0}`)}
-    ${tile("Spent", money(metrics.spend?.total ?? metrics.cost ?? metrics.spent ?? null), metrics.spend?.today != null ? `${money(metrics.spend.today)} today` : "")}</dl>`;
+    ${tile("Spent", costs(metrics.cost, metrics.money), "by all runs")}</dl>`;
 }
 
 function Pace() {

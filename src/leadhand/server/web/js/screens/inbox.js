@@ -5,7 +5,7 @@ import { to } from "../router.js";
 import { inbox, loadRuns, may, runs } from "../store.js";
 import { attempt } from "../say.js";
 import { useKeys } from "../keys.js";
-import { Ago, Copy, Empty, Glyph, Said, Shown, Status, Title, Txt } from "../ui/parts.js";
+import { Ago, Copy, Cost, Effects, Empty, Glyph, Risk, Said, Shown, Status, Title, Txt } from "../ui/parts.js";
 import { Change } from "../ui/change.js";
 import { label } from "../text.js";
 
@@ -17,6 +17,8 @@ const KINDS = {
   planner: ["Question of the planner", "person"],
   step: ["Question", "person"],
   task: ["Task", "person"],
+  unseen: ["Unknown outcome", "broken"],
+  planning: ["Planner is stuck", "person"],
   hold: ["Held", "pause"],
   budget: ["Budget", "broken"],
   limit: ["Limit", "broken"],
@@ -38,9 +40,10 @@ function Ask({ row }) {
   const where = review ? to(["runs", row.run, "plan"]) : to(["runs", row.run, "graph"], row.step ? { step: row.step } : {});
   return html`<li class="card ask" data-item tabindex="-1">
     <div class="ask-head"><span class="status tone-ask"><${Glyph} shape=${shape} />${kind}</span>
-      <a href=${where} class="muted">run ${row.run}${row.step ? html` · step <${Txt} v=${row.step} />` : ""}</a><span class="push muted"><${Ago} at=${row.since} /></span></div>
+      <a href=${where} class="muted">run ${row.run}${row.step ? html` · step <${Txt} v=${row.step} />` : ""}</a>${row.asked_by && html`<span class="muted">asked by <${Txt} v=${row.asked_by} /></span>`}<span class="push muted"><${Ago} at=${row.since} /></span></div>
+    <${About} row=${row} />
     <div class="ask-text"><${Said} v=${row.text} /></div>
-    ${review ? html`<div class="actions"><a class="button primary" href=${where}>Review the plan</a></div>` : html`<${Answer} row=${row} />`}
+    ${review ? html`<${Leads} row=${row} /><div class="actions"><a class="button primary" href=${where}>Review the plan</a></div>` : html`<${Answer} row=${row} />`}
   </li>`;
 }
 
@@ -53,7 +56,7 @@ function Choices({ row, onDone }) {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState("");
   const [, question] = row.id.split("/", 2);
-  const choices = row.choices ?? [];
+  const choices = (row.choices ?? []).map((choice) => choice.answer);
   const data = choices.includes("give") || row.kind === "task";
   const answer = async (choice) => {
     setBusy(choice || "send");
@@ -65,8 +68,22 @@ function Choices({ row, onDone }) {
   if (!may("operator")) return html`<p class="muted">You can look, but not answer: your role is viewer.</p>`;
   return html`<label class="field">${data ? "Result or reason (text or JSON)" : choices.length ? "In words, if it helps" : "Your answer"}
       <textarea rows=${choices.length ? 1 : 2} value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
+    <${Leads} row=${row} />
     <div class="actions">${choices.length ? choices.map((choice, place) => html`<button type="button" class=${place === 0 ? "primary" : ""} disabled=${Boolean(busy)} onClick=${() => answer(choice)}>${label(choice)}</button>`)
       : html`<button type="button" class="primary" disabled=${!text || Boolean(busy)} onClick=${() => answer("")}>Send</button>`}</div>`;
+}
+
+/** Where each answer leads, and which one counts when none comes. */
+function Leads({ row }) {
+  if (!row.choices?.length) return null;
+  return html`<dl class="leads">${row.choices.map((choice) => html`<div><dt>${label(choice.answer)}</dt><dd><${Txt} v=${choice.leads_to} /></dd></div>`)}
+    ${row.default && row.until && html`<div><dt>No answer</dt><dd>${label(row.default)} counts <${Ago} at=${row.until} /></dd></div>`}</dl>`;
+}
+
+/** What the question is about: the goal, and what the steps concerned may do. */
+function About({ row }) {
+  return html`<p class="ask-about"><b><${Txt} v=${row.goal || row.plan || "(no goal)"} /></b>${row.goal && row.plan ? html` <span class="muted">plan <${Txt} v=${row.plan} /></span>` : ""}</p>
+    ${row.risk && html`<p class="ask-reach"><${Risk} level=${row.risk} /> <span class="muted">Touches</span> <${Effects} of=${row.effects} />${row.cost ? html` <span class="muted">Declared cost</span> <${Cost} cost=${row.cost} />` : ""}</p>`}`;
 }
 
 /** What was written is data when it can be read as JSON and data was asked for; otherwise words. */

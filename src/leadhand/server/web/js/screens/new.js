@@ -5,7 +5,7 @@ import { go, route } from "../router.js";
 import { may } from "../store.js";
 import { alone, Copy, Effects, Empty, Findings, Glyph, NoWorkers, Risk, Tag, Title, Trouble, Txt } from "../ui/parts.js";
 import { Steps } from "../ui/steps.js";
-import { count, money } from "../text.js";
+import { costs, count } from "../text.js";
 import { command, request } from "./wish.js";
 
 const EMPTY = { kind: "goal", text: "", want: "", have: "", acceptance: "", planner: "", budget: "", deadline: "", mode: "", plan: "", library: "", params: "", context: "", review: false };
@@ -108,7 +108,7 @@ function Draft({ draft }) {
   const tags = (all, tone) => (all?.length ? all.map((each) => html`<${Tag} tone=${tone}><${Txt} v=${each} /></${Tag}> `) : "nothing declared");
   const workers = Array.isArray(reach.workers) ? reach.workers : Object.keys(reach.workers ?? {});
   return html`<div class="card pad reach"><p class="reason tone-${TONES[decision] ?? "quiet"}"><${Glyph} shape=${decision === "let through" ? "check" : decision === "refused" ? "cross" : "person"} /><span><b>${SAYS[decision] ?? decision}</b>${reason ? html`: <${Txt} v=${reason} />` : ""}</span></p>
-      <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${reach.risk} /></dd></div><div><dt>Steps</dt><dd>${steps.length}${plan.final === false ? html` <span class="muted">then the planner looks again</span>` : ""}</dd></div><div><dt>Declared cost</dt><dd>${money(reach.cost)}</dd></div><div><dt>May spend</dt><dd>${draft.limits?.budget == null ? "no limit" : money(draft.limits.budget)}</dd></div><div><dt>Planner calls</dt><dd>${draft.limits?.planner_calls == null ? "–" : `at most ${draft.limits.planner_calls}`}</dd></div>
+      <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${reach.risk} /></dd></div><div><dt>Steps</dt><dd>${steps.length}${plan.final === false ? html` <span class="muted">then the planner looks again</span>` : ""}</dd></div><div><dt>Declared cost</dt><dd>${costs(reach.cost)}</dd></div><div><dt>May spend</dt><dd>${draft.limits?.budget == null ? "no limit" : draft.limits.budget}</dd></div><div><dt>Planner calls</dt><dd>${draft.limits?.planner_calls == null ? "–" : `at most ${draft.limits.planner_calls}`}</dd></div>
         <div class="wide"><dt>Touches</dt><dd><${Effects} of=${reach.effects} /></dd></div><div class="wide"><dt>Workers</dt><dd>${tags(workers, "quiet")}</dd></div></dl>
       <${Findings} findings=${findings} /></div>
     <h2>${count(steps.length, "step")}</h2><${Steps} steps=${steps} />

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef } from "../lib.js";
 import { ask, route, to } from "../router.js";
 import { loadRuns, may, runs } from "../store.js";
-import { Ago, Empty, Glyph, Loading, Meter, Money, Status, Title, Took, Trouble, Txt } from "../ui/parts.js";
+import { Ago, Cost, Empty, Glyph, Loading, Meter, Status, Title, Took, Trouble, Txt } from "../ui/parts.js";
 import { ENDED, state } from "../status.js";
 import { resource } from "../store.js";
 import { api } from "../api.js";
@@ -55,5 +55,5 @@ function Row({ row }) {
   return html`<tr><td><${Status} status=${row.status} />${row.waiting && row.status !== "waiting" ? html` <span class="tag tone-ask">${row.waiting} for you</span>` : ""}</td>
     <td class="goal"><a data-item href=${to(["runs", row.run])}><${Txt} v=${row.goal || row.plan || "(no goal)"} /></a><span class="muted mono">${row.run}${row.library ? ` · ${row.library}` : ""}${!row.host && !ENDED.has(row.status) ? " · no host" : ""}</span></td>
     <td class="progress"><${Meter} label=${words} total=${steps} parts=${[["good", succeeded], ["bad", failed]]} /><span class="figure">${steps ? `${succeeded}/${steps}` : "none yet"}${failed ? html` <span class="tone-bad">${failed} failed</span>` : ""}</span></td>
-    <td class="num"><${Money} v=${row.cost} /></td><td class="num figure"><${Took} from=${row.started} to=${ENDED.has(row.status) ? row.updated : null} /></td><td class="num muted"><${Ago} at=${row.started} /></td></tr>`;
+    <td class="num"><${Cost} cost=${row.cost} money=${row.money} /></td><td class="num figure"><${Took} from=${row.started} to=${ENDED.has(row.status) ? row.updated : null} /></td><td class="num muted"><${Ago} at=${row.started} /></td></tr>`;
 }

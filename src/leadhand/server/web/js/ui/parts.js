@@ -1,6 +1,6 @@
 // Small parts that every screen is made of.
 import { html, useEffect, useState } from "../lib.js";
-import { ago, duration, full, hashed, headed, iso, millis, money, pieces, pretty, words } from "../text.js";
+import { ago, costs, duration, full, hashed, headed, iso, millis, money, pieces, pretty, words } from "../text.js";
 import { RISKS, SHAPES, state, stepState } from "../status.js";
 import { now } from "../store.js";
 import { notice } from "../say.js";
@@ -29,6 +29,7 @@ export function Status({ status, step = false, quiet = false }) {
 
 export function Risk({ level }) {
   if (!level) return null;
+  if (level === "not declared") return html`<span class="tag tone-warn" title="Neither the plan nor a worker says how risky this is.">risk not declared</span>`;
   return html`<span class="tag tone-${RISKS[level] ?? "quiet"}">${level} risk</span>`;
 }
 
@@ -61,8 +62,14 @@ export function Took({ from, to }) {
   return duration(((Number.isNaN(end) ? now.value : end) - began) / 1000);
 }
 
+/** Money of models, for which a price is known. */
 export function Money({ v }) {
   return html`<span class="figure">${money(v)}</span>`;
+}
+
+/** What counts against a budget: money, and the cost units that workers declare. */
+export function Cost({ cost, money: paid }) {
+  return html`<span class="figure" title="Dollars are what models and coding agents cost. Units are what workers declare as cost: a number to compare and to budget with, no money.">${costs(cost, paid)}</span>`;
 }
 
 export function Loading({ what = "Loading" }) {
