@@ -117,7 +117,8 @@ class Served:
 
     def start(self) -> Served:
         command = [sys.executable, "-m", "leadhand.cli", "serve", "--port", str(self.port)]
-        env = os.environ | {"LEADHAND_ACTOR": "ada", "PYTHONUNBUFFERED": "1"}
+        own = {"LEADHAND_ACTOR": "ada", "LEADHAND_TRUST": str(self.folder)}
+        env = os.environ | own | {"PYTHONUNBUFFERED": "1"}
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 [*command, "--json"], cwd=self.folder, stdout=subprocess.PIPE, stderr=out, env=env
