@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.audit.style import STYLE
 from leadhand.core.durations import text as duration
+from leadhand.core.visible import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,7 +90,7 @@ def _e(value: object, limit: int = TEXT_MAX) -> str:
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     if not text.isascii() or not text.isprintable():
-        text = "".join(map(_shown, text))
+        text = "".join(map(_shown, marked(text)))
     return html.escape(text)
 
 

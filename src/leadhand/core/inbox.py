@@ -14,6 +14,7 @@ from leadhand.core.plan import Goal
 from leadhand.core.protected_change import KIND as PROTECTED
 from leadhand.core.protected_change import change_of
 from leadhand.core.review import reach
+from leadhand.core.visible import marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +38,12 @@ def inbox_row(state: State, ident: str) -> Doc:
         "kind": question.kind,
         "run": state.run,
         "step": question.step or None,
-        "goal": goal.text[:GOAL_CHARS],
+        "goal": marked(goal.text[:GOAL_CHARS]),
         "plan": str(plan.get("plan_id", "")),
         **_reach(state, _concerned(state, question)),
         "asked_by": _asker(state, question),
         "since": iso(question.at),
-        "text": question.text,
+        "text": marked(question.text),
         "choices": [
             {"answer": choice, "leads_to": leads_to(state, question, choice)}
             for choice in question.choices

@@ -17,7 +17,7 @@ from leadhand.core.review import outside, reach, reach_of, widened
 from leadhand.core.reviewing import instants
 from leadhand.core.revisions import head_of, held_by, origin_of, plan_of
 from leadhand.core.state import SETTLED
-from leadhand.core.visible import visible_value
+from leadhand.core.visible import has_marks, visible, visible_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from leadhand.core.promises import Claims
     from leadhand.core.review import Reach
     from leadhand.core.state import Now, State
+
+Path = tuple[str | int, ...]
 
 
 def review_doc(state: State, now: Now) -> Doc:
@@ -64,6 +66,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "steps": list(add),
         "instants": instants(add, now),
         **_claims_of(state, add),
+        "lookalikes": lookalikes({"plan": head_of(state.started), "params": state.params}, add),
         "envelope": envelope,
         "revisable": _revisable(state, wanted, envelope),
         "outside": outside(envelope, wanted, state.spent) if envelope is not None else [],
@@ -87,13 +90,15 @@ def _revisable(state: State, wanted: Reach, envelope: Doc | None) -> Doc | None:
 def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) -> Doc:
     """The same of a plan that does not run yet."""
     steps = plan.get("steps", [])
+    head = {key: value for key, value in plan.items() if key != "steps"}
     wanted = reach(steps, catalog, plan.get("risk_level"))
     return {
-        "plan": {key: value for key, value in plan.items() if key != "steps"},
+        "plan": head,
         "params": dict(params),
         **_reach_doc(steps, catalog, wanted, plan),
         "steps": list(steps),
         "instants": instants(steps, now),
+        "lookalikes": lookalikes({"plan": head, "params": dict(params)}, steps),
         "revisable": {
             "planner": plan["planner"],
             "envelope": widened(None, wanted, plan.get("envelope")),
@@ -134,6 +139,32 @@ def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: Reach, plan: Doc) -> 
 
 def _to_come(state: State) -> list[Doc]:
     return [step.doc for step in state.steps.values() if step.status not in SETTLED]
+
+
+def lookalikes(rest: Doc, steps: list[Doc]) -> list[str]:
+    """What is to be approved and cannot be told by looking, a line each, escaped.
+
+    For readers that show texts as they are: a page, a program.
+    """
+    found: list[str] = []
+    for doc in (rest, *({"steps": {step["id"]: step}} for step in steps)):
+        for path, text in _texts(doc):
+            if has_marks(text):
+                found.append(f"{path_text(path)}: {visible(text)}")
+    return list(dict.fromkeys(found))
+
+
+def _texts(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Path, str]]:
+    """Every text in a value, keys too, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield (*path, key), key
+            yield from _texts(each, (*path, key))
+    elif isinstance(value, list | tuple):
+        for place, each in enumerate(value):
+            yield from _texts(each, (*path, place))
 
 
 def lines_of(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[str]:

@@ -1,12 +1,20 @@
-r"""Texts as they are, not as they look: what cannot be seen is escaped.
+r"""Texts as they are, not as they look: what cannot be seen, or passes for something else.
 
-An approval is of what a person sees. Control and direction-changing characters, spaces that
-are no space, letters that have no shape and letters of another alphabet inside a Latin word
-would make two texts look the same that are not, so they are shown as `\u....`.
+An approval is of what a person sees. Two texts that look the same and are not would make it one of
+something else, so these are shown as `\u....`:
 
-`visible` shows one text, `visible_pair` two that differ: there everything that makes the
-difference is escaped wherever it may look alike (a Cyrillic letter for a Latin one, `é` in one
-character or in two). Nothing is ever cut short.
+    what has no shape           control and direction-changing characters, spaces that are no space
+    combining marks             on Latin letters, and where one character would do (`e` and U+0301)
+    look-alikes of ASCII        letters among Latin ones (`adm\u0131n`), signs (`\u2212rf`), words
+                                of which every letter passes for one (`\u0440\u0430\u0443`)
+
+Words of other alphabets stay readable: one letter that passes for no Latin one is enough, and in a
+text with such words so do short ones. So do accents and umlauts in one character, quotes and
+dashes of running text, and the punctuation of East Asian texts. Which characters look like ASCII is
+the Unicode Consortium's table (`core/confusables.py`).
+
+`visible` shows one text, `marked` the same without quotes, `visible_pair` two that differ: there
+everything that makes the difference is escaped wherever it may look alike. Nothing is cut short.
 """
 
 from __future__ import annotations
@@ -17,29 +25,46 @@ import unicodedata
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
+from leadhand.core.confusables import ascii_twin, invisible
+
 if TYPE_CHECKING:
     from leadhand.core.plan import Json
 
 PAIR_MAX = 2000
 """Texts up to this length are lined up with each other; of longer ones all is escaped."""
 
-_HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
-_SHAPELESS = frozenset(
-    {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0}
-    | {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
-)
+SHORT = 2
+"""Words of so many letters, all look-alikes, are readable beside clear words of their alphabet."""
+_QUOTES = frozenset("\u2018\u2019\u201a\u201c\u201d\u201e")
+_PHONETIC = ((0x0250, 0x02AF), (0x1D00, 0x1DBF), (0xA720, 0xA7FF))
+_DASHES = frozenset("\u2013\u2014")
 _LOOK_ALIKE = frozenset(
     {"ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "DESERET", "GREEK", "LISU", "MATHEMATICAL"}
     | {"FULLWIDTH", "OLD"}
 )
 """Alphabets whose letters pass for Latin ones."""
-_WORD = re.compile(r"[^\W\d_]+(?:[\W\d_]?[^\W\d_]+)*")
+_WORD = re.compile(r"[^\W\d_]+(?:(?:[^\w\s]|[\d_])?[^\W\d_]+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$@-]+")
 
 
 def visible(text: str) -> str:
     """A text in quotes, with whatever cannot be told by looking escaped."""
-    return _quoted(text, frozenset(_foreign(text)))
+    return _quoted(text, frozenset(_marks(text)))
+
+
+def marked(text: str) -> str:
+    """A text without quotes, with whatever cannot be told by looking escaped; ASCII as it is."""
+    if text.isascii():
+        return text
+    places = _marks(text)
+    return "".join(
+        char if char.isascii() else _shown(char, escape=i in places) for i, char in enumerate(text)
+    )
+
+
+def has_marks(text: str) -> bool:
+    """Whether a text holds something that cannot be told by looking."""
+    return not text.isascii() and marked(text) != text
 
 
 def visible_name(name: str) -> str:
@@ -63,9 +88,7 @@ def visible_pair(old: Json, new: Json) -> tuple[str, str]:
     """Two values that differ, so that the difference can be seen."""
     if not isinstance(old, str) or not isinstance(new, str):
         one, other = visible_value(old), visible_value(new)
-        if one != other and unicodedata.normalize("NFKC", one) != unicodedata.normalize(
-            "NFKC", other
-        ):
+        if one != other and _folded(old) != _folded(new):
             return one, other
         return ascii_value(old), ascii_value(new)
     if old.isascii() and new.isascii():
@@ -73,12 +96,16 @@ def visible_pair(old: Json, new: Json) -> tuple[str, str]:
     return _pair(old, new)
 
 
+def _folded(value: Json) -> str:
+    return unicodedata.normalize("NFKC", json.dumps(value, ensure_ascii=False))
+
+
 def visible_key(key: str) -> str:
     """A key in a path: a plain word as it is, another in quotes and brackets."""
     if _PLAIN_KEY.fullmatch(key):
         return f".{key}"
-    marked = {i for i, char in enumerate(key) if _script(char) in _LOOK_ALIKE}
-    return f"[{_quoted(key, frozenset(marked))}]"
+    found = {i for i, char in enumerate(key) if _script(char) in _LOOK_ALIKE}
+    return f"[{_quoted(key, frozenset(found | _marks(key)))}]"
 
 
 def ascii_value(value: Json) -> str:
@@ -89,7 +116,7 @@ def ascii_value(value: Json) -> str:
 def _pair(old: str, new: str) -> tuple[str, str]:
     if max(len(old), len(new)) > PAIR_MAX:
         return ascii_value(old), ascii_value(new)
-    left, right = set(_foreign(old)), set(_foreign(new))
+    left, right = _marks(old), _marks(new)
     alike = unicodedata.normalize("NFKC", old) == unicodedata.normalize("NFKC", new)
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     for word, i, i_end, j, j_end in matcher.get_opcodes():
@@ -117,6 +144,97 @@ def _may_look_alike(one: str, other: str) -> bool:
     return same or _script(one) != _script(other)
 
 
+def _marks(text: str) -> set[int]:
+    """Where characters stand that pass for others, or combine with the one before."""
+    if text.isascii():
+        return set()
+    found = _foreign(text) | _combining(text)
+    words = _words(text)
+    clear = {_script(text[i]) for word in words for i in word if _is_clear(text[i])}
+    for word in words:
+        if not _readable(text, word, clear):
+            found.update(i for i in word if _passes(text[i]))
+    found.update(i for i, char in enumerate(text) if _odd_sign(text, i, char))
+    return found
+
+
+def _words(text: str) -> list[list[int]]:
+    """The places of the letters of each word; combining marks do not end one."""
+    found: list[list[int]] = []
+    inside = False
+    for i, char in enumerate(text):
+        if char.isalpha():
+            if not inside:
+                found.append([])
+            found[-1].append(i)
+            inside = True
+        else:
+            inside = inside and unicodedata.category(char).startswith("M")
+    return found
+
+
+def _passes(char: str) -> bool:
+    """Whether a letter outside of ASCII passes for an ASCII one."""
+    if char.isascii():
+        return False
+    twin = ascii_twin(char)
+    compatible = unicodedata.normalize("NFKC", char) != char
+    return bool(twin) and (len(twin) == 1 or compatible)
+
+
+def _is_clear(char: str) -> bool:
+    return not char.isascii() and not _passes(char)
+
+
+def _readable(text: str, word: list[int], clear: set[str]) -> bool:
+    """Whether a word can be told by looking: none of its letters passes for a Latin one, or it is
+    of one other alphabet and shows it.
+    """
+    alike = [i for i in word if _passes(text[i])]
+    if not alike:
+        return True
+    scripts = {_script(text[i]) for i in word}
+    if len(scripts) > 1 or "LATIN" in scripts:
+        return False
+    if len(alike) < len(word):
+        return True
+    before, after = text[: word[0]][-1:], text[word[-1] + 1 :][:1]
+    opened = not before or before.isspace() or before in "(\"'\u00ab\u201e"
+    closed = not after or after.isspace() or after in ",.;:!?)\"'\u00bb\u201c"
+    return len(word) <= SHORT and opened and closed and scripts <= clear
+
+
+def _combining(text: str) -> set[int]:
+    """Combining marks on Latin letters, and those that one character would stand for."""
+    found, base = set[int](), ""
+    for i, char in enumerate(text):
+        if not unicodedata.category(char).startswith("M"):
+            base = char
+            continue
+        composed = base and len(unicodedata.normalize("NFC", base + char)) == 1
+        latin = not base or base.isascii() or _script(base) == "LATIN"
+        if latin or composed or unicodedata.category(char) == "Me":
+            found.add(i)
+    return found
+
+
+def _odd_sign(text: str, i: int, char: str) -> bool:
+    """Whether a sign or digit passes for ASCII, where running text would not have it."""
+    if char.isascii() or char.isalpha() or not (ascii_twin(char) or char in _DASHES):
+        return False
+    before, after = text[i - 1 : i] if i else "", text[i + 1 : i + 2]
+    if any(
+        each.isalpha() and unicodedata.east_asian_width(each) == "W" for each in (before, after)
+    ):
+        return False
+    opens, ends = not before.strip(), not after.strip()
+    if char in _QUOTES:
+        return " " not in text and not (before.isalpha() and after.isalpha())
+    if char in _DASHES:
+        return opens and not ends
+    return char != "\u2026" or not (ends or before.isalpha())
+
+
 def _foreign(text: str) -> set[int]:
     """Where letters of a look-alike alphabet stand in a word that also has Latin letters."""
     if text.isascii():
@@ -125,8 +243,13 @@ def _foreign(text: str) -> set[int]:
     for word in _WORD.finditer(text):
         places = range(word.start(), word.end())
         if any(text[i].isascii() and text[i].isalpha() for i in places):
-            found.update(i for i in places if _script(text[i]) in _LOOK_ALIKE)
+            found.update(i for i in places if _script(text[i]) in _LOOK_ALIKE or _phonetic(text[i]))
     return found
+
+
+def _phonetic(char: str) -> bool:
+    """Whether a letter is one of phonetic notation, such as a small capital."""
+    return any(first <= ord(char) <= last for first, last in _PHONETIC)
 
 
 def _script(char: str) -> str:
@@ -145,7 +268,6 @@ def _shown(char: str, *, escape: bool) -> str:
     code = ord(char)
     if code < 0x7F:
         return json.dumps(char)[1:-1]
-    hidden = unicodedata.category(char) in _HIDDEN or code in _SHAPELESS
-    if not hidden and not escape:
+    if not escape and not invisible(char):
         return char
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -310,6 +310,8 @@ class Review(Shape):
     """What steps claim beyond their workers, in words: an approval allows it too."""
     overclaims: list[str]
     """The same of a planner's steps, where it does not count."""
+    lookalikes: list[str]
+    """Texts that cannot be told by looking, each with its path, escaped as `\\u....`."""
     changes: list[Doc]
     difference: list[str]
     revisable: Doc | None
