@@ -22,6 +22,8 @@ from leadhand.engine.service import word
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.core.plan import Doc
     from leadhand.ports import Workers
     from leadhand.stores.places import Place
@@ -34,12 +36,13 @@ async def say(
     *,
     actor: str,
     anchoring: Anchoring | None = None,
-    workers: Workers | None = None,
+    workers: Workers | Callable[[], Workers] | None = None,
     **details: Any,
 ) -> Doc:
     """Say something to a run, or to the host (`stop_all`, `lift`); durable when it returns.
 
-    `workers`, where they are at hand, tell which of their secrets must not be written down.
+    `workers`, where they are at hand, tell which of their secrets must not be written down, and
+    are known to the run from now on; a function gives them if nothing hosts the run.
     """
     request = {"verb": verb, "run": run, "actor": actor, "details": details}
     answer = await _ask(place, request)
@@ -52,7 +55,8 @@ async def say(
         await host.open()
         anchorer = Anchorer(store, anchoring or Anchoring(), lambda _text: None)
         try:
-            spoken = host.load(run, workers or NoWorkers()) if run else None
+            here = workers() if callable(workers) else workers
+            spoken = host.load(run, here or NoWorkers()) if run else None
             return {**await word(host, spoken, verb, actor, details), "hosted": False}
         finally:
             await host.close()

@@ -62,6 +62,11 @@ def loaded(
     return Loaded(settings, ident, registry, found, named, state.seq)
 
 
+def workers_of(settings: Settings, state: State) -> Registry:
+    """Return the workers that a run would go on with, as they are now."""
+    return _registry(settings, (), state.started.workers if state.started else ())[0]
+
+
 def _registry(
     settings: Settings, workers: tuple[str, ...], recorded: tuple[str, ...]
 ) -> tuple[Registry, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -103,8 +104,13 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
         return _say_distant(settings, run, verb, details)
     with reading(settings) as reader:
         ident = reader.resolve(run)
-        driver = driver_of(settings, reader, reader.state(ident))
+        state = reader.state(ident)
+        driver = driver_of(settings, reader, state)
     place, actor = settings.store, actor_of(settings)
+    if verb == "amend":  # what is amended may name workers that are new since the run began
+        from leadhand.app.taking_up import workers_of
+
+        details["workers"] = partial(workers_of, settings, state)
     said = door.say(place, ident, verb, actor=actor, anchoring=settings.anchoring, **details)
     answer = asyncio.run(said)
     return ident, {**answer, "hosted": bool(driver)}

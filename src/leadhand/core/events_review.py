@@ -100,9 +100,11 @@ class ApprovalVoided(Event, frozen=True, tag=True):
 
 
 class WorkersChanged(Event, frozen=True, tag=True):
-    """A host has other versions of workers than the run was started with."""
+    """A host has other workers than the run knows: other versions, or new ones."""
 
     specs: list[WorkerSpec]
+    added: list[str] = []
+    """Those among them that the run had not known."""
 
 
 class RedoRequested(Event, frozen=True, tag=True):

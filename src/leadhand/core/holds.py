@@ -228,19 +228,29 @@ def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Mov
     """Workers are no longer what they were: what people allowed of them is void.
 
     That goes for steps, for a revision that waits, and for the envelope. What the policy let
-    through goes on only where it would let the new worker through too.
+    through goes on only where it would let the new worker through too. A worker that the run did
+    not know is there from now on, and nobody has allowed anything of it.
     """
-    events: list[ev.Event] = [ev.WorkersChanged(specs)]
+    added = [spec.name for spec in specs if spec.name not in state.catalog.workers]
+    events: list[ev.Event] = [ev.WorkersChanged(specs, added)]
     effects: list[Effect] = []
-    names = {spec.name for spec in specs}
-    what = f"{listed(sorted(names))} changed since it was allowed"
-    for moved, more in (_void(state, specs, names, what, wall), _anew(state, specs, what, wall)):
+    names = {spec.name for spec in specs} - set(added)
+    if not names:
+        return events, effects
+    for moved, more in (_void(state, specs, names, wall), _anew(state, specs, wall)):
         events += moved
         effects += more
     return events, effects
 
 
-def _void(state: State, specs: list[WorkerSpec], names: set[str], what: str, wall: int) -> Moves:
+def _changed(docs: Iterable[Doc], specs: list[WorkerSpec], catalog: Catalog) -> str:
+    """Say which of the workers that may do these steps have changed."""
+    used = {name for doc in docs for name in doers(doc, catalog.workers)}
+    names = sorted(spec.name for spec in specs if spec.name in used)
+    return f"{listed(names)} changed since it was allowed"
+
+
+def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> Moves:
     """The steps that a change of workers holds."""
     # One that a person holds is held for this instead: their word alone does not lift it.
     touched = [
@@ -256,10 +266,11 @@ def _void(state: State, specs: list[WorkerSpec], names: set[str], what: str, wal
         if not found.people and not found.refused:
             touched = [step for step in touched if step.approved]
     new = Catalog({**state.catalog.workers, **{spec.name: spec for spec in specs}}.values())
+    what = _changed((step.doc for step in touched), specs, state.catalog)
     return _held(state, touched, what, POLICY, new) if touched else ([], [])
 
 
-def _anew(state: State, specs: list[WorkerSpec], what: str, wall: int) -> Moves:
+def _anew(state: State, specs: list[WorkerSpec], wall: int) -> Moves:
     """A revision that waits, and whose workers are others than those who looked at it saw."""
     revision, started = state.pending, state.started
     if revision is None or started is None or started.decide_version < ENDS_SINCE:
@@ -268,6 +279,7 @@ def _anew(state: State, specs: list[WorkerSpec], what: str, wall: int) -> Moves:
     asked = f"review-{revision.number}" in state.questions
     if not asked or names.isdisjoint(spec.name for spec in specs):
         return [], []
+    what = _changed(revision.add, specs, state.catalog)
     return reconsidered(state, revision, _ruling(state, revision.add, specs, wall), what)
 
 

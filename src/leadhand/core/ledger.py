@@ -163,6 +163,15 @@ def _approved(event: ev.RevisionApproved) -> str:
     return text + starts + (f"; {more} more have a time" if more else "")
 
 
+def _workers_changed(event: ev.WorkersChanged) -> str:
+    told = [f"{spec.name} (version {spec.version[:12]})" for spec in event.specs]
+    new = [text for spec, text in zip(event.specs, told, strict=True) if spec.name in event.added]
+    old = [text for text in told if text not in new]
+    parts = [f"workers have changed: {', '.join(old)}"] if old else []
+    parts += [f"workers were added: {', '.join(new)}"] if new else []
+    return "; ".join(parts)
+
+
 def _rejected(event: ev.RevisionRejected) -> str:
     if event.reason == AMENDED:
         return f"revision {event.number} amended by {event.actor}"
@@ -214,9 +223,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.StepsReleased: lambda e: f"released by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",
     ev.ReleaseGiven: lambda e: f"{e.question} released by {e.actor}{_because(e.reason)}",
     ev.ApprovalVoided: lambda e: f"an approval does not hold: {e.reason}",
-    ev.WorkersChanged: lambda e: (
-        f"workers have changed: {', '.join(spec.name for spec in e.specs)}"
-    ),
+    ev.WorkersChanged: _workers_changed,
     ev.RedoRequested: lambda e: f"{e.step}: {e.actor} wants it done again{_because(e.reason)}",
     ev.RunReopened: lambda e: f"the run is reopened by {e.actor}{_because(e.reason)}",
     ev.RevisionRejected: _rejected,

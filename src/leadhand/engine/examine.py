@@ -24,12 +24,12 @@ FINDING_CHARS_MAX = 500
 
 
 def changed_specs(state: State, workers: Workers) -> list[WorkerSpec]:
-    """Workers of a run that this host has in another version."""
+    """Workers that this host has in another version than a run knows, or that the run lacks."""
     known = state.catalog.workers
-    here = workers.catalog().workers.values()
-    return [
-        spec for spec in here if spec.name in known and spec.version != known[spec.name].version
-    ]
+    here = workers.catalog().workers
+    found = [changed_spec(state, workers, name) for name in here if name in known]
+    changed = [spec for spec in found if spec is not None]
+    return changed + [spec for name, spec in here.items() if name not in known]
 
 
 def changed_spec(state: State, workers: Workers, name: str) -> WorkerSpec | None:

@@ -58,7 +58,7 @@ from leadhand.models.telemetry import Runs as Spans
 from leadhand.ports import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from leadhand.core.effects import Effect
     from leadhand.core.state import State
@@ -134,6 +134,8 @@ class Host:
         """A time that is known to have been: the run clock does not go behind it."""
         self.guests: Guests = Guests(self)
         """Processes that drive runs beside this host, and write through it."""
+        self.reload: Callable[[], Awaitable[None]] | None = None
+        """Loads workers again whose files have changed, before a run goes on by a person's word."""
         self.successor: Callable[[Any], Planner] | None = None
         """Makes the planner of a run that a person hands over, for its workers."""
 
@@ -288,6 +290,24 @@ class Host:
 
     def noted(self, _run: str, _step: str, _note: tuple[str, float | None]) -> None:
         """How far a step is, as its worker says; whoever asks finds it with the run."""
+
+    async def take_in(self, run: Run, workers: Workers | None = None) -> list[str]:
+        """Have a run know workers as they are here now; gives back the names of what changed."""
+        names: list[str] = []
+        if workers is not None and workers is not run.workers:
+            self._attach(workers)
+            run.workers = workers
+            run.secrets = secrets_of(run.state.started, workers)
+
+        def taken(state: State, now: Now) -> Move:
+            if state.started is None or state.ended is not None:
+                return Move([], [])
+            changed = changed_specs(state, run.workers)
+            names.extend(spec.name for spec in changed if spec.name in state.catalog.workers)
+            return Move(*workers_changed(state, changed, now.latest)) if changed else Move([], [])
+
+        await run.said(taken)
+        return names
 
     def _attach(self, workers: Workers) -> None:
         if self._machine is not None:

@@ -20,6 +20,7 @@ import msgspec
 from leadhand.core import host as hosting
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views import run_status
+from leadhand.core.wording import listed
 from leadhand.core.words import move_of, told
 from leadhand.engine import shelf
 from leadhand.engine.fold import NoWorkers
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
 
+TAKES_IN = ("amend", "redo", "answer", "resume", "release")
+"""Words by which a run goes on: it does so with workers as they are now."""
 LINE_BYTES_MAX = 16 << 20
 """A plan may be said as a whole: a document has at most 10 MiB."""
 HELLO_BYTES = 200
@@ -73,6 +76,15 @@ async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc)
             f"what run {run.id} did was taken back by run {rollback_id(run.id)}. "
             "Fix: run the plan again"
         )
+    if verb in TAKES_IN:
+        if host.reload is not None:
+            await host.reload()
+        changed = await host.take_in(run)
+        if changed and (verb == "release" or details.get("choice") in ("approve", "release")):
+            raise Conflict(
+                f"{listed(sorted(changed))} changed since you looked. Nothing was allowed. "
+                f"Fix: look again with `leadhand review {run.id}` or `leadhand inbox`"
+            )
     make, heard = move_of(verb, actor, details), dict[str, Any]()
 
     def said(state: State, now: Now) -> Move:
@@ -81,6 +93,8 @@ async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc)
         return move
 
     await run.said(said)
+    if verb in TAKES_IN:  # it may have been reopened
+        await host.take_in(run)
     return {"run": run.id, "status": run_status(run.state), **heard}
 
 

@@ -35,6 +35,7 @@ from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
 from leadhand.settings.trust import require
 from leadhand.stores.places import spelled
+from leadhand.workers.snapshot import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,6 +248,36 @@ class Conductor:
         if spoken is not None:
             await self.drive(spoken)
         return told
+
+    async def reload(self) -> None:
+        """Load workers again whose files have changed, for all runs that use them.
+
+        Not while an attempt runs: it would import the new files. Files that cannot be loaded leave
+        everything as it was, and the reason is told.
+        """
+        if self._distant or self.host.in_flight or not SOURCES.stale():
+            return
+        try:
+            with SOURCES.reloading():
+                registry = registry_of(self.settings)
+                found = {
+                    run: loaded(self.settings, run.state, shared=registry).registry
+                    for run in list(self.host.runs.values())
+                    if run.driven and run.state.ended is None
+                }
+        except LeadhandError as error:
+            self._tell(f"workers have changed, and are not loaded again: {error}")
+            return
+        self.registry = self.lead.registry = registry
+        self._places.clear()
+        for run, workers in found.items():
+            await self.host.take_in(run, workers)
+
+    async def take_in(self, run: Run) -> None:
+        """Have a run know workers as they are now, before it goes on by a person's word."""
+        if not self._distant:
+            await self.reload()
+            await self.host.take_in(run)
 
     async def drive(self, run: Run) -> None:
         """A run that is open is driven; one whose workers are gone waits for them."""

@@ -117,6 +117,7 @@ async def start(office: Office, form: StartForm, actor: str, key: Keyed | None) 
         )
     if host.draining or host.failed is not None:
         raise Conflict("the server is about to end. Fix: ask the next one")
+    await office.conductor.reload()
     ready = await prepared(office, form, actor)
     checked = None
     if not isinstance(ready.what, Goal):

@@ -23,6 +23,7 @@ import sysconfig
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib import invalidate_caches
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadhand.workers.capture import current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import CodeType, ModuleType
 
 OURS = str(Path(__file__).resolve().parents[1])
@@ -137,14 +138,43 @@ class Snapshot(MetaPathFinder):
         except OSError:
             return
 
-    def forget(self, paths: Iterable[str]) -> None:
-        """Forget files and the modules made of them, so that the next import reads them anew."""
-        gone = set(paths)
-        for path in gone:
-            self.files.pop(path, None)
-        for name, module in list(sys.modules.items()):
-            if isinstance(loader_of(module), SnapshotLoader) and file_of(module) in gone:
-                del sys.modules[name]
+    def stale(self) -> bool:
+        """Whether a file that a version covers is another by now, or gone."""
+        for path in self.covered:
+            known = self.files.get(path)
+            try:
+                if known is not None and known.signature != signature(path):
+                    return True
+            except OSError:
+                return True
+        return False
+
+    @contextmanager
+    def reloading(self) -> Iterator[None]:
+        """Read the project's files anew, and import its modules again; all or nothing.
+
+        Functions that were loaded before keep their modules, and must not run from then on: what
+        they import late would be new.
+        """
+        kept = self.files, self.met, self.covered
+        modules = {
+            name: module
+            for name, module in list(sys.modules.items())
+            if isinstance(loader_of(module), SnapshotLoader)
+        }
+        self.files, self.met, self.covered = {}, {}, set()
+        for name in modules:
+            del sys.modules[name]
+        invalidate_caches()
+        try:
+            yield
+        except BaseException:
+            for name, module in list(sys.modules.items()):
+                if isinstance(loader_of(module), SnapshotLoader):
+                    del sys.modules[name]
+            self.files, self.met, self.covered = kept
+            sys.modules.update(modules)
+            raise
 
     def restore(self, sources: Mapping[str, tuple[str, bool, bytes]]) -> None:
         """Take a host's sources over, by module name: path, whether a package, content."""

@@ -65,6 +65,7 @@ async def said(request: Request, run: str, saying: Saying, told: Doc | None = No
     office = office_of(request)
     await office.desks.read(lambda desk: desk.header(run))
     hosted = await office.conductor.find(run)
+    await office.conductor.take_in(hosted)
     await hosted.said(saying)
     await office.conductor.drive(hosted)
     return answer({"run": run, "status": run_status(hosted.state), **(told or {})})
