@@ -623,7 +623,10 @@ LEDGER = [
     (ev.ReleaseGiven(question="q1", actor="ann", binding="h"), "q1 released by ann"),
     (ev.StepsReleased(["a"], "ann"), "released by ann: a"),
     (ev.ApprovalVoided(5, "not signed", [1]), "an approval does not hold: not signed"),
-    (ev.WorkersChanged([WorkerSpec(name="w")]), "workers have changed: w"),
+    (
+        ev.WorkersChanged([WorkerSpec(name="w", version="2"), WorkerSpec(name="n")], ["n"]),
+        "workers have changed: w (version 2); workers were added: n",
+    ),
     (ev.RedoRequested("a", "ann", "fixed"), "a: ann wants it done again: fixed"),
     (ev.RunReopened("a", "ann", "fixed"), "the run is reopened by ann: fixed"),
     (ev.RunPaused("ann", "lunch"), "paused by ann: lunch"),

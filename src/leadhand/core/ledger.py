@@ -164,7 +164,10 @@ def _approved(event: ev.RevisionApproved) -> str:
 
 
 def _workers_changed(event: ev.WorkersChanged) -> str:
-    told = [f"{spec.name} (version {spec.version[:12]})" for spec in event.specs]
+    told = [
+        f"{spec.name} (version {spec.version[:12]})" if spec.version else spec.name
+        for spec in event.specs
+    ]
     new = [text for spec, text in zip(event.specs, told, strict=True) if spec.name in event.added]
     old = [text for text in told if text not in new]
     parts = [f"workers have changed: {', '.join(old)}"] if old else []

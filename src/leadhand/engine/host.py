@@ -41,7 +41,7 @@ from leadhand.engine.approvals import admit
 from leadhand.engine.breakers import Breakers
 from leadhand.engine.clock import SystemClock
 from leadhand.engine.examine import changed_specs, examine
-from leadhand.engine.fold import collector_resting
+from leadhand.engine.fold import NoWorkers, collector_resting
 from leadhand.engine.guests import GuestRun, Guests
 from leadhand.engine.run import Run
 from leadhand.engine.secrets import secrets_of
@@ -294,6 +294,8 @@ class Host:
     async def take_in(self, run: Run, workers: Workers | None = None) -> list[str]:
         """Have a run know workers as they are here now; gives back the names of what changed."""
         names: list[str] = []
+        if isinstance(workers or run.workers, NoWorkers):
+            return names
         if workers is not None and workers is not run.workers:
             self._attach(workers)
             run.workers = workers

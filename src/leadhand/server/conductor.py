@@ -29,6 +29,7 @@ from leadhand.codec.events import decode
 from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id, to_roll_back
 from leadhand.core.views import ENDED
+from leadhand.engine.fold import NoWorkers
 from leadhand.engine.service import word
 from leadhand.errors import LeadhandError, StoreError, UsageError
 from leadhand.models.names import TIERS
@@ -263,7 +264,9 @@ class Conductor:
                 found = {
                     run: loaded(self.settings, run.state, shared=registry).registry
                     for run in list(self.host.runs.values())
-                    if run.driven and run.state.ended is None
+                    if run.driven
+                    and run.state.ended is None
+                    and not isinstance(run.workers, NoWorkers)  # another process drives it
                 }
         except LeadhandError as error:
             self._tell(f"workers have changed, and are not loaded again: {error}")
