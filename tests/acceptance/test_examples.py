@@ -244,7 +244,7 @@ def test_a_reviewed_plan_is_not_revised_once_it_names_no_planner(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["research", "competitors", "competitors/with_models", "deploy", "reviewed"]
+    "name", ["research", "competitors", "competitors/with_models", "deploy", "reviewed", "release"]
 )
 def test_every_example_says_how_to_run_it(name):
     """A README that names each of its files and commands that exist."""

@@ -163,7 +163,9 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
     high = RISKS.index(risk) > RISKS.index(worst(book.policy.auto_risk))
     lenient = any(rule.then == "allow" for rule in book.policy.rules)
     person = bool(event.add) and (high or book.policy.review) and not lenient
-    person = person and _beyond(book, event.add)
+    by_hand = written_by_person(book, event)
+    # An envelope is for planners: what a person writes into an approved plan is allowed anew.
+    person = person and ((by_hand and event.number > 1) or _beyond(book, event.add))
     person = person or _is_strange(book, event)
     if event.author == DOCUMENT and event.number > 1:
         book.wrong("I24", f"{what} is by a document, which names no planner and is never revised")
@@ -178,7 +180,7 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
         person,
         [],
         {},
-        written_by_person(book, event),
+        by_hand,
         event.drop,
     )
     book.answer = ""

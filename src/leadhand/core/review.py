@@ -223,8 +223,8 @@ def ruling(
         return Ruling(1, f"{why}: {', '.join(beyond)}")
     if beyond and found.people:
         ended = f"the time of {permits.approved_by}'s approval is up"
-        signed = f"what {permits.approved_by} signed is not this"
-        over = signed if state.policy.approvers else ended
+        other = f"what {permits.approved_by} allowed is not this"
+        over = ended if planned else other
         why = f"new: {', '.join(beyond)}" if envelope else over
         return found._replace(reason=f"{found.reason}; {why}")
     return found

@@ -62,8 +62,8 @@ def ruled(
     envelope = standing(state.permits, now.latest)
     planners = (state.started.planner, state.planner_name) if state.started is not None else ()
     by_hand = bool(planners) and revision.author not in planners
-    if by_hand and state.policy.approvers and envelope:
-        envelope = {}  # Who may write is not who may sign: no envelope covers an amendment.
+    if by_hand and envelope:
+        envelope = {}  # Who may write is not who may allow: no envelope covers an amendment.
     found = ruling(state, wanted, envelope, findings, planned=not by_hand)
     if found.refused:
         return [
