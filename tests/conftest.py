@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +39,13 @@ def pytest_configure() -> None:
     """Prepare every process that runs tests: the tests of one machine are those of any."""
     hear_signals()
     forbid_network()
+    keep_to_ourselves()
+
+
+def keep_to_ourselves() -> None:
+    """Keep what Leadhand remembers of an account out of the account that runs the tests."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and "XDG_STATE_HOME" not in os.environ:
+        os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="leadhand-state-")
 
 
 def hear_signals() -> None:

@@ -26,6 +26,7 @@ from leadhand.app.opening import (
     service_of,
 )
 from leadhand.app.planning import successor
+from leadhand.app.used_approvals import UsedApprovals
 from leadhand.engine.guest import Guest, SharedStore, Ways
 from leadhand.engine.host import Host
 from leadhand.engine.service import word
@@ -171,6 +172,7 @@ class House:
         self._anchorer = Anchorer(kept, self._anchoring, partial(host.notice, "trouble", ""))
         self._anchorer.refuse_cut()
         self._look_with(host, self._anchorer)
+        host.claim_approval = UsedApprovals(kept.database_id).claim
 
     def _look_with(self, host: Host, anchorer: Anchorer) -> None:
         """Have chains and anchors looked at before anything of a run starts."""

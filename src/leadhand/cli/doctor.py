@@ -71,7 +71,8 @@ def doctor(
     except LeadhandError as error:
         looks.append(_broken("settings", error))
     if settings is not None:
-        parts = (_store, _temporal, _settings, _trust, _models, _mcp, _workers, _notify, _fleet)
+        about = (_store, _temporal, _settings, _approvals, _trust)
+        parts = (*about, _models, _mcp, _workers, _notify, _fleet)
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
         for part in parts:
@@ -288,6 +289,20 @@ def _settings(settings: Settings) -> Iterator[Look]:
             yield Look("", f"{key} = {value}   (from {origin})")
     if settings.contexts:
         yield Look("contexts", ", ".join(settings.contexts))
+
+
+def _approvals(settings: Settings) -> Iterator[Look]:
+    """Whose word counts, and what programs of one account can get around."""
+    people = sorted(settings.policy.approvers)
+    if not people:
+        yield Look("approvals", "not signed: a name shows what was allowed, not by whom")
+        return
+    yield Look("approvals", f"signed by {', '.join(people)}")
+    if settings.approver_key is None:
+        return
+    note = "programs of this account, workers too, can use the key and change settings and anchors"
+    fix = "Keep the key with another account or machine, or workers in a sandbox."
+    yield Look("approver's key", str(settings.approver_key), note, fix, True)
 
 
 def _trust(settings: Settings) -> Iterator[Look]:

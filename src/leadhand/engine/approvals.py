@@ -194,6 +194,8 @@ async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
     for approval in given:
         # Another start may have come in between.
         refuse_used(host.shared, approval.id, approval.actor)
+        if host.claim_approval is not None:
+            host.claim_approval(approval, started.run)
         await host.tell_host(ApprovalUsed(approval.id, started.run, approval.actor))
 
 

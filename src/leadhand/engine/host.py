@@ -60,6 +60,7 @@ from leadhand.ports import Entry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
+    from leadhand.core.approval import Approval
     from leadhand.core.effects import Effect
     from leadhand.core.state import State
     from leadhand.engine.secrets import Secrets
@@ -130,6 +131,8 @@ class Host:
         """People who may approve, each with a public key, as the settings name them."""
         self.refuse_altered: Callable[[str], None] | None = None
         """Raises where the commits of a run are not what was written: chains and anchors."""
+        self.claim_approval: Callable[[Approval, str], None] | None = None
+        """Notes outside of the database that a run uses an approval; raises when another has."""
         self.not_before = 0
         """A time that is known to have been: the run clock does not go behind it."""
         self.guests: Guests = Guests(self)

@@ -65,7 +65,7 @@ from leadhand.settings.fleet import CoderSettings, FleetSettings, fleet_settings
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.keys import KEYS, NAMED, TABLES
 from leadhand.settings.models import check_tiers
-from leadhand.settings.review import approver
+from leadhand.settings.review import approver, refuse_namesakes
 from leadhand.settings.server import Serving
 from leadhand.settings.temporal import cluster_of
 from leadhand.stores.places import Place, place_of
@@ -325,6 +325,10 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         if kind.field and f"{table}.{key}" in read
     }
     if people := _under("approvers", read):
+        try:
+            refuse_namesakes(people)
+        except ValueError as error:
+            raise UsageError(f"{files[0] if files else 'settings'}: [approvers] {error}") from None
         policy["approvers"] = people
     store = found.get("project.store", _Value(DATABASE, DEFAULT, root / FOLDER))
     tiers, models = _under("tiers", read), _under("models", read)

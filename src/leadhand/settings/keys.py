@@ -10,7 +10,7 @@ from leadhand.core.plan import RISKS
 from leadhand.models.names import TIERS
 from leadhand.settings import fleet, server
 from leadhand.settings.models import read_model, tier
-from leadhand.settings.review import reviewers, rules
+from leadhand.settings.review import person_name, reviewers, rules
 
 STYLES = ("whole", "next_step", "list")
 """How a model plans; `ModelPlanner` knows the same."""
@@ -119,9 +119,9 @@ def _flag(value: Any) -> bool:
 
 KEYS: dict[str, dict[str, Kind]] = {
     "project": {
-        key: Kind(_texts if key == "workers" else _text)
-        for key in ("store", "workers", "planner", "actor")
-    },
+        key: Kind(_texts if key == "workers" else _text) for key in ("store", "workers", "planner")
+    }
+    | {"actor": Kind(person_name)},
     "policy": {
         "concurrency": Kind(_count, "max_concurrency"),
         "workers": Kind(_counts, "worker_concurrency"),

@@ -15,14 +15,19 @@ signature of one of them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from leadhand.audit.keys import raw_key
+from leadhand.core.identity import namesake, odd_name
 from leadhand.core.plan import RISKS
 from leadhand.core.policy import Rule
+from leadhand.core.visible import visible
 from leadhand.core.wording import closest, listed, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 THEN = ("allow", "one", "two", "refuse")
 FIELDS = tuple(Rule.__struct_fields__)
@@ -63,6 +68,28 @@ def reviewers(value: Any) -> tuple[str, ...]:
         if not module or not function.isidentifier():
             raise ValueError(f"must name functions as module:function, and {shown(each)} does not")
     return tuple(dict.fromkeys(value))
+
+
+def refuse_namesakes(people: Iterable[str]) -> None:
+    """Raise ValueError, the end of a sentence, for names that are odd or could be taken for one."""
+    seen: list[str] = []
+    for name in people:
+        if wrong := odd_name(name):
+            raise ValueError(f"holds the name {visible(name)}: {wrong}")
+        same = namesake(name, seen)
+        if same is not None:
+            both = f"{visible(same)} and {visible(name)}"
+            raise ValueError(f"holds {both}, which people could take for one another")
+        seen.append(name)
+
+
+def person_name(value: Any) -> str:
+    """The name of the person who speaks."""
+    if not isinstance(value, str):
+        raise ValueError("must be a text")  # noqa: TRY004 - a sentence
+    if value and (wrong := odd_name(value)):
+        raise ValueError(f"is no name of a person: {wrong}")
+    return value
 
 
 def approver(value: Any) -> str:

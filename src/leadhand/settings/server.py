@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leadhand.core.wording import closest, listed, shown
+from leadhand.settings.review import refuse_namesakes
 
 ROLES = ("viewer", "operator", "approver")
 """Each may do what those before it may."""
@@ -75,6 +76,7 @@ def people(value: Any) -> dict[str, Member]:
     """Who may sign in, by name."""
     if not isinstance(value, dict):
         raise ValueError("must be tables, written [server.people.NAME]")  # noqa: TRY004 - a sentence
+    refuse_namesakes(value)
     return {name: _member(name, each) for name, each in value.items()}
 
 
