@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadhand.core import findings
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.check import RULES, Finding, proposal
 from leadhand.core.check import lint as full_lint
@@ -414,7 +415,7 @@ def test_a_schema_that_judges_nothing_is_found():
 def test_every_rule_is_shown_by_a_test():
     """RULES names exactly what can be found, so that the documentation can list it."""
     elsewhere = {"steps-too-many", "findings-cut", "id-taken", "dependency-failed"}
-    elsewhere |= {"param-missing", "param-unknown", "field-later"}
+    elsewhere |= {"param-missing", "param-unknown", "field-later", "program-missing"}
     elsewhere |= {"secret-misplaced", "secret-exposed", "planner-unknown", "schema-unusable"}
     elsewhere |= {"step-orphan"} | {name for name, rule in RULES.items() if rule.code >= "LH200"}
     assert set(RULES) == {rule for _, rule, _, _ in CASES} | elsewhere
@@ -795,3 +796,22 @@ def test_every_field_of_a_large_step_is_looked_at():
     places = {each.place for each in lint({"steps": [doc]}, CATALOG)}
     for field in ("worker", "uses.y", "timeout", "undo.worker"):
         assert f"steps[0].{field}" in places
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_many_unknown_names_take_no_more_looks_than_few(monkeypatch, inside):
+    """Each look tells one problem of a large value; a look for each name took their square."""
+    looks = []
+    problems = findings.problems
+
+    def counted(*args, **more):
+        looks.append(1)
+        return problems(*args, **more)
+
+    monkeypatch.setattr(findings, "problems", counted)
+    odd = {f"k{n}": n for n in range(12_000)}
+    doc = {"goal": "x", "steps": [{"id": "a", "worker": "w"}]}
+    doc = {**doc, "steps": [{**doc["steps"][0], **odd}]} if inside else {**doc, **odd}
+    found = full_lint(doc, None)
+    assert sum("not a known name" in each.message for each in found) >= 990
+    assert len(looks) < 60

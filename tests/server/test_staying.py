@@ -1,5 +1,6 @@
 """What stays open: streams end with the right to them, and connections are few and not for ever."""
 
+import json
 import socket
 import threading
 import time
@@ -235,6 +236,25 @@ def test_a_head_is_looked_at_also_behind_another_request(server):
             told = everything(sock)
         assert told.count(b"HTTP/1.1 ") == 2, told
         assert b"HTTP/1.1 400" in told
+
+
+def test_a_document_that_holds_too_much_is_refused_with_the_bound(server):
+    """Before it is parsed: it would hold up the loop, which is the engine's."""
+    keys = ",".join(f'"k{n}":1' for n in range(600_000))
+    wide = ",".join(f'"k{n}":1' for n in range(20_001))
+    lines = json.dumps("steps:\n" + "- {id: a}\n" * 200_000)
+    with server.client("operator", **{"Content-Type": "application/json"}) as client:
+        for body, bound in (
+            (f'{{"plan":{{{keys}}}}}', "300,000 values"),
+            (f'{{"plan":{{"steps":[{{"id":"a","x":{{{wide}}}}}]}}}}', "20,000 keys"),
+            (f'{{"plan":{lines}}}', "300,000 values"),
+        ):
+            for path in ("/plans/lint", "/runs"):
+                told = client.post(path, content=body.encode())
+                assert (told.status_code, bound in told.json()["detail"]) == (413, True), told.text
+        few = ",".join(f'"k{n}":1' for n in range(19_000))
+        told = client.post("/plans/lint", content=f'{{"plan":{{{few}}}}}'.encode())
+        assert (told.status_code, told.json()["valid"]) == (200, False)
 
 
 def test_whoever_sends_too_much_hears_why(tmp_path):

@@ -166,7 +166,7 @@ class _Refused(Exception):
 
 
 def _read_json(text: str, data: bytes, where: str) -> Json:
-    if _count(data) > NODES_MAX:
+    if count_values(data) > NODES_MAX:
         raise too_many(where)
     try:
         doc = json.loads(
@@ -188,10 +188,16 @@ def _read_json(text: str, data: bytes, where: str) -> Json:
     return doc
 
 
-def _count(data: bytes) -> int:
-    """An upper bound of the values in a JSON text; strings are left out only when it matters."""
-    found = _separators(data) if len(data) > NODES_MAX else 0
-    if found > NODES_MAX:
+def count_values(data: bytes, most: int = NODES_MAX) -> int:
+    """Return an upper bound of the values in a JSON text.
+
+    Args:
+        data: the text; it need not be JSON.
+        most: how many there may be. What stands inside of strings is left out of the count only
+            when it matters for that.
+    """
+    found = _separators(data) if len(data) > most else 0
+    if found > most:
         found -= sum(_separators(text.group()) for text in _STRING.finditer(data))
     return found
 

@@ -7,11 +7,13 @@ neither stumble nor report it again.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import graph
 from leadhand.core.check_plain import Plain
-from leadhand.core.jsonschema import follow
+from leadhand.core.findings import FINDINGS_MAX
+from leadhand.core.jsonschema import Problem, follow
 from leadhand.core.schema import STEP_SCHEMA
 from leadhand.core.wording import named, shown
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.findings import Findings
-    from leadhand.core.jsonschema import Problem
     from leadhand.core.plan import Doc, Json
 
 _FIELD = re.compile(r"[^.\[]+")
@@ -49,14 +50,26 @@ def well_formed(
     return found
 
 
+UNKNOWN_FEW = 50
+"""Names that nobody knows, up to which each is compared with the known ones."""
+
+
 def wrong_fields(doc: Json, schema: Doc, out: Findings) -> list[Problem]:
     """What is wrong with a document, in each of its fields.
 
     Of a very large value only the first problem is told; then the rest is looked at again
-    without that field, since later checks rely on the form of all of them.
+    without that field, since later checks rely on the form of all of them. Names that nobody knows
+    are taken out before when there are many: looking again for each would take the square of them.
     """
-    found = wrong = out.problems(doc, schema)
+    many = _unknown_names(doc, schema)
     rest = doc
+    if many and isinstance(doc, dict):
+        rest = {key: value for key, value in doc.items() if key not in many}
+    found = wrong = out.problems(rest, schema)
+    found = found + [
+        Problem(name, f"{shown(name)} is not a known name here", "unknown")
+        for name in islice(many, FINDINGS_MAX + 1)
+    ]
     while wrong and isinstance(rest, dict):
         named_ = {field.group() for each in wrong if (field := _FIELD.match(each.path))}
         if named_.isdisjoint(rest):
@@ -69,6 +82,16 @@ def wrong_fields(doc: Json, schema: Doc, out: Findings) -> list[Problem]:
         wrong = out.problems(rest, _OPTIONAL[id(schema)][1])
         found = found + wrong
     return found
+
+
+def _unknown_names(doc: Json, schema: Doc) -> dict[str, None]:
+    """The names of a document that its closed schema does not know; empty when they are few."""
+    written = follow(schema, schema.get("$ref", "#")) or schema
+    known = written.get("properties", {})
+    closed = written.get("additionalProperties") is False and "patternProperties" not in written
+    if not closed or not isinstance(doc, dict) or len(doc) <= len(known) + UNKNOWN_FEW:
+        return {}
+    return {name: None for name in doc if name not in known}
 
 
 _OPTIONAL: dict[int, tuple[Doc, Doc]] = {}

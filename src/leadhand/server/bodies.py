@@ -1,13 +1,20 @@
-"""Bodies: JSON of a bounded size and depth, read in a bounded time, before anybody uses it."""
+"""Bodies: JSON of a bounded size and depth, read in a bounded time, before anybody uses it.
+
+The loop is the engine's. A thread does not keep long work away from it as long as that holds the
+interpreter's lock, so what a body may hold is bounded before it is parsed (values, keys of one
+object), and of what is large one piece is worked on at a time (`apart`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from leadhand.codec.documents import read_value
+from leadhand.codec.documents import count_values, read_value
 from leadhand.errors import DocumentError
 from leadhand.server.problems import Refusal
 
@@ -19,9 +26,23 @@ if TYPE_CHECKING:
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
 
+T = TypeVar("T")
 BODY_S = 20.0
 THREAD_BYTES = 64 << 10
 """Larger bodies are looked at in a thread."""
+VALUES_MAX = 300_000
+"""Of one body, and of a plan that is sent as a text: some 50,000 steps."""
+KEYS_MAX = 20_000
+"""Of one object."""
+_APART = ThreadPoolExecutor(1, thread_name_prefix="leadhand-documents")
+
+
+async def apart(work: Callable[..., T], *args: Any) -> T:
+    """Do slow work on a document away from the loop, one piece after the other.
+
+    Several at once would only contend for the interpreter's lock, and each takes it from the loop.
+    """
+    return await asyncio.get_running_loop().run_in_executor(_APART, partial(work, *args))
 
 
 def check_form(rule: Rule, headers: dict[bytes, bytes], limit: int) -> None:
@@ -61,7 +82,7 @@ async def read_body(receive: Receive, limit: int) -> bytes:
         raise Refusal(408, "the body took too long") from None
     body = b"".join(parts)
     if size > THREAD_BYTES:  # parsing holds the loop up, and the loop is the engine's
-        await asyncio.to_thread(_check_json, body)
+        await apart(_check_json, body)
     else:
         _check_json(body)
     return body
@@ -69,13 +90,34 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 
 def _check_json(body: bytes) -> None:
     """Refusal unless it is JSON without doubles, depths or numbers that nobody can work with."""
+    if count_values(body, VALUES_MAX) > VALUES_MAX:
+        raise Refusal(413, f"the body may hold {VALUES_MAX:,} values, and holds more")
     try:
-        read_value(body.decode(), "body")
+        _check_keys(read_value(body.decode(), "body"))
         msgspec.json.decode(body)  # knows halves of characters for what they are
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
         raise Refusal(400, f"the body is no JSON: {error}") from None
     except DocumentError as error:
         raise Refusal(400, str(error)) from None
+
+
+def _check_keys(value: Any) -> None:
+    """Refusal when an object has too many keys."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if len(each) > KEYS_MAX:
+                raise Refusal(413, f"an object may have {KEYS_MAX:,} keys, and one has more")
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+
+
+def check_text(text: str) -> None:
+    """Refusal when the text of a plan, YAML or JSON, may hold too many values."""
+    if text.count("\n") + text.count(",") + text.count("{") + text.count("[") > VALUES_MAX:
+        raise Refusal(413, f"the text of a plan may hold {VALUES_MAX:,} values, and holds more")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from leadhand.codec.documents import read_document
+from leadhand.server.bodies import check_text
 
 Doc = dict[str, Any]
 Text = Annotated[str, StringConstraints(max_length=20_000)]
@@ -152,5 +153,6 @@ class SaveForm(Form):
 def plan_document(plan: Plan, name: str = "the plan") -> Doc:
     """A plan as a document, also when it came as its text. Not for the loop: reading takes time."""
     if isinstance(plan, str):
+        check_text(plan)
         return read_document(plan.encode("utf-8", "replace"), name=name)
     return plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +17,7 @@ from leadhand.core.review import reach, ruling
 from leadhand.core.state import State
 from leadhand.engine.shelf import find
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
+from leadhand.server.bodies import apart
 from leadhand.server.forms import plan_document
 from leadhand.server.problems import finding_document
 
@@ -61,7 +61,7 @@ async def prepared(office: Office, form: StartForm, actor: str) -> Prepared:
     def make() -> Prepared:
         return _prepared(office, form, actor, saved)
 
-    return await asyncio.to_thread(make)
+    return await apart(make)
 
 
 def _prepared(office: Office, form: StartForm, actor: str, saved: Any) -> Prepared:
@@ -123,7 +123,7 @@ async def start(office: Office, form: StartForm, actor: str, key: Keyed | None) 
     if not isinstance(ready.what, Goal):
         what, params = ready.what, ready.params
         _refuse_planner(what.get("planner"), ready.planners)
-        checked = await asyncio.to_thread(ready.lead.check, what, params)
+        checked = await apart(ready.lead.check, what, params)
     origin = {**ready.origin, **({"request": key.digest} if key is not None else {})}
     try:
         return await ready.lead.begin(
@@ -165,7 +165,7 @@ async def draft(office: Office, form: StartForm, actor: str) -> Doc:
             planners = ready.planners
             return lint(doc, catalog, params=params, resources=pools, planners=planners)
 
-        findings = await asyncio.to_thread(look)
+        findings = await apart(look)
     if any(each.level == "error" for each in findings):
         return _refused(doc, findings)
     return _judged(lead, doc, ready, findings)

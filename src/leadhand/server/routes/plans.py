@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from leadhand.core.check_later import later
 from leadhand.core.library import find, spoken
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.server import shapes
+from leadhand.server.bodies import apart
 from leadhand.server.forms import LintForm, SaveForm, StartForm, plan_document
 from leadhand.server.office import answer, of_database, office_of, person_of, seen
 from leadhand.server.problems import finding_document, missing
@@ -63,7 +63,7 @@ async def linted(request: Request, form: LintForm) -> Response:
         valid = not any(each.level == "error" for each in found)
         return {"valid": valid, "findings": [finding_document(each) for each in found]}
 
-    return answer(await asyncio.to_thread(look))
+    return answer(await apart(look))
 
 
 def _library_plans(desk: Desk) -> dict[str, Doc]:
@@ -114,7 +114,7 @@ async def keep(request: Request, name: Name, form: SaveForm) -> Response:
         doc = plan_document(form.plan)
         return doc, check(doc, None, run_refs="warning", advice=False)
 
-    doc, found = await asyncio.to_thread(look)
+    doc, found = await apart(look)
     errors = [each for each in found if each.level == "error"]
     if errors:
         raise PlanInvalid(errors)

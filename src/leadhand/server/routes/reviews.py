@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
@@ -21,6 +20,7 @@ from leadhand.core.words import Word
 from leadhand.engine.approvals import own_words
 from leadhand.errors import Conflict, UsageError
 from leadhand.server import shapes
+from leadhand.server.bodies import apart
 from leadhand.server.forms import (
     AmendForm,
     ApproveForm,
@@ -91,7 +91,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
     person = person_of(request)
     whole = None
     if form.plan is not None:
-        whole = await asyncio.to_thread(plan_document, form.plan, "the amended plan")
+        whole = await apart(plan_document, form.plan, "the amended plan")
     told: Doc = {}
 
     def word(state: State, _at: Now) -> Word:
