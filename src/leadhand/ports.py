@@ -232,9 +232,11 @@ class Reviewer(Protocol):
     """Looks at a revision before anybody decides about it. A function will do."""
 
     def __call__(self, revision: dict[str, Any]) -> Any:
-        """What it finds: nothing, a sentence, several; or an awaitable of that.
+        """Return what it finds: nothing, a sentence, several; or an awaitable of that.
 
-        `revision` is a copy: run, goal, number, author, steps, cancel, because, risk, envelope.
+        `revision` is a copy: run, goal, number, author, because, params, steps (with every
+        reference replaced whose value is known), templates (the steps as written), unresolved
+        (by step, the places that still hold a reference), cancel, drop, risk, envelope, untrusted.
         """
 
 

@@ -141,15 +141,15 @@ def plan(view):
 def test_changes_are_for_the_planner(folder):
     """It hears the words and proposes again; a given document has nobody who could."""
     run = waiting(folder)
-    done = folder.run("review", run, "request-changes", "--text", "smaller")
+    done = folder.run("review", run, "request_changes", "--text", "smaller")
     assert done.code == 2, done
     assert "amend it" in done.err
     folder.write("planning.py", PLANNER)
     done = folder.run("run", "a goal", "--planner", "planning.py:plan", "--json")
     assert done.code == 5, done
     run = done.doc["run"]
-    assert folder.run("review", run, "request-changes").code == 2, "which?"
-    assert folder.run("review", run, "request-changes", "--text", "less risk").code == 0
+    assert folder.run("review", run, "request_changes").code == 2, "which?"
+    assert folder.run("review", run, "request_changes", "--text", "less risk").code == 0
     ended = folder.run("resume", run)
     assert (ended.code, ended.out) == (0, "less risk\n"), ended
 

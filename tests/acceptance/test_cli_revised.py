@@ -257,7 +257,7 @@ def test_changes_can_be_asked_for_where_a_planner_is_named(folder):
     waits = folder.run("run", name, "--planner", CODE, "--json")
     assert waits.code == 5, waits
     run = waits.doc["run"]
-    back = folder.run("review", run, "request-changes", "--text", "take the archive")
+    back = folder.run("review", run, "request_changes", "--text", "take the archive")
     assert back.code == 0, back
 
 

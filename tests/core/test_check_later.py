@@ -8,7 +8,6 @@ import pytest
 
 from leadhand.core.check import lint
 from leadhand.core.check_later import later
-from leadhand.core.findings import FINDINGS_MAX
 
 
 def plan(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -24,28 +23,27 @@ def step(**more: Any) -> dict[str, Any]:
     [
         (plan(step(), mode="whole"), "mode"),
         (plan(step(), final=False), "final"),
-        (plan(step(tier="large")), "steps[0].tier"),
     ],
 )
 def test_a_field_without_effect_is_noted(doc: dict[str, Any], place: str) -> None:
     """A warning, and nothing that would keep the plan from running."""
     (note,) = later(doc)
     assert (note.rule, note.level, note.place) == ("field-later", "warning", place)
-    assert "this version does not act on it yet" in note.message
+    assert "no effect in a plan that names no planner" in note.message
     assert not [each for each in lint(doc, None) if each.level == "error"]
 
 
 @pytest.mark.parametrize(
     "doc",
-    [plan(step(failure_action="abort_it"), final=True), plan(), {"steps": 3}, {"steps": [1]}, 7],
+    [
+        plan(step(failure_action="abort_it"), final=True),
+        plan(step(tier="large")),  # agents go by it
+        plan(),
+        {"steps": 3},
+        {"steps": [1]},
+        7,
+    ],
 )
 def test_the_rest_is_not_noted(doc: Any) -> None:
     """Nor does a document that is no plan matter: what is wrong with it is not said here."""
     assert later(doc) == []
-
-
-def test_notes_are_bounded() -> None:
-    """However long the plan is."""
-    found = later(plan(*[step(tier="large")] * (2 * FINDINGS_MAX)))
-    assert len(found) == FINDINGS_MAX + 1
-    assert found[-1].rule == "findings-cut"

@@ -610,7 +610,7 @@ LEDGER = [
     (ev.RevisionExamined(1, "h", [], "down"), "a reviewer of revision 1 failed: down"),
     (
         ev.ApprovalGiven(number=1, hash="h", actor="ann", binding="b", reason="fine"),
-        "revision 1 allowed by ann: fine",
+        "revision 1 allowed by ann: fine, not signed",
     ),
     (ev.ChangesRequested(1, "h", "ann", "less"), "ann asks for changes of revision 1: less"),
     (

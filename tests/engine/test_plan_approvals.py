@@ -386,7 +386,7 @@ async def test_one_of_two_people_is_not_enough_beforehand():
         outcome = await ann.run(PLAN, params=PARAMS, approval=ann.approve(PLAN, params=PARAMS))
         assert (outcome.status, RAN) == ("waiting", [])
         shown = await ann.review(outcome.run)
-        assert [each["actor"] for each in shown["approvals"]] == ["ann"]
+        assert [each["by"] for each in shown["approvals"]] == ["ann"]
         both = [ann.approve(PLAN, params=PARAMS), bob.approve(PLAN, params=PARAMS)]
         assert (await ann.run(PLAN, params=PARAMS, approval=both)).ok
         twice = [ann.approve(PLAN, params=PARAMS) for _ in range(2)]

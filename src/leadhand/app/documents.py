@@ -13,6 +13,7 @@ from msgspec import to_builtins
 
 from leadhand.app.reader import Reader, summary_of
 from leadhand.audit.anchors import file_of
+from leadhand.core.approval import allowed
 from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.fault import fault, fault_doc
 from leadhand.core.inbox import inbox_row
@@ -22,7 +23,7 @@ from leadhand.core.refusals import refusals
 from leadhand.core.reviewed import review_doc
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
 from leadhand.core.spans import span_row, spans
-from leadhand.core.views import ENDED, fresh, outcome_doc, run_status, step_money, summary
+from leadhand.core.views import ENDED, fresh, outcome_doc, run_status, step_money, summary, worked_s
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings import DATABASE
@@ -205,12 +206,22 @@ def rollback_status(reader: Reader, state: State) -> str:
     return NOT_BEGUN if to_roll_back(state) else ""
 
 
+def timed_outcome(state: State) -> Doc:
+    """What is known of a run, and how much of its time its workers were at work."""
+    doc = outcome_doc(state)
+    doc["worked"] = worked_s(state)
+    doc["waited"] = round(max(0.0, doc["duration"] - doc["worked"]), 3)
+    return doc
+
+
 def shown_document(reader: Reader, state: State, driver: Driver) -> Doc:
     """A run as `show RUN --json` prints it."""
     doc = run_document(reader, state, driver.drives(state))
     back = rollback_status(reader, state)
     doc["rollback"] = {"run": rollback_id(state.run), "status": back} if back else None
-    log = [event for _, event in reader.events(state.run)]
+    timed = [(entry.at, event) for entry, event in reader.events(state.run)]
+    log = [event for _, event in timed]
+    doc["approvals"] = [each.document() for each in allowed(timed)]
     doc["fault"] = fault_doc(fault(log))
     doc["refused"] = [each.doc() for each in refusals(log)]
     doc["recovery"] = recovery_document(answers_of(reader, state))
@@ -274,8 +285,6 @@ def review_document(state: State, now: Now) -> Doc:
     """All that waits in a run, as `review RUN --json` prints it."""
     doc = review_doc(state, now)
     doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
-    for each in doc["approvals"]:
-        each["expires"] = iso(each["expires"]) if each["expires"] else None
     return doc
 
 

@@ -439,6 +439,7 @@ class Lead(People):
             catalog=list(self.registry.catalog().workers.values()),
             replans=planner.replans,
             splits=planner.splits,
+            deaf=getattr(planner, "deaf", False),
             consult=head.get("consult") or planner.consult,
             plan=head,
             params=params,

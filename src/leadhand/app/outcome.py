@@ -47,6 +47,7 @@ class Outcome:
     """What models, and workers that report money, cost in dollars."""
     duration_s: float = 0.0
     waiting_for: tuple[Doc, ...] = ()
+    """What waits for a person; `since` is ISO 8601 in UTC, as in `--json` and the API."""
     dropped: tuple[Doc, ...] = ()
     """Steps that were given up by name, or with one that was: step, status, reason."""
     rollback: Outcome | None = None

@@ -23,6 +23,7 @@ from leadhand.audit.keys import PublicKey, name_of, raw_key
 from leadhand.core import events as ev
 from leadhand.core.approval import (
     Approval,
+    plan_digest,
     refuse_other,
     signed_text,
 )
@@ -167,6 +168,10 @@ class Signatures:
             refuse_other(given, plan, started)
         except LeadhandError as error:
             return f"{what}: {error}"
+        if event.digest and event.digest != plan_digest(
+            started, proposed.add, proposed.outlook, given
+        ):
+            return f"{what} is not of what {event.actor} is said to have been shown"
         if self.used is None:
             self.elsewhere = True
         elif self.used.get(given.id) != started.run:

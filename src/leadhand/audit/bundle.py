@@ -32,8 +32,10 @@ import msgspec
 from leadhand.audit.page import render
 from leadhand.audit.story import tell
 from leadhand.codec.events import decode_all
+from leadhand.core.approval import allowed, digests
 from leadhand.core.events_review import REVIEW_EVENTS
 from leadhand.core.ledger import describe, ledger_of
+from leadhand.core.moments import iso
 from leadhand.core.revisions import revisions
 
 if TYPE_CHECKING:
@@ -141,21 +143,28 @@ def members(parts: Parts) -> dict[str, bytes]:
     events = decode_all([(entry.version, entry.body) for entry in entries])
     log = list(zip(entries, events, strict=True))
     files = {
-        "README.txt": _README.format(run=parts.run).encode(),
+        "README.txt": _README.format(run=parts.run, made_by=MADE_BY).encode(),
         "index.html": render(tell(log, parts)).encode(),
-        "approvals.json": _document([_event(entry) for entry, each in log if _allows(each)]),
+        "approvals.json": _document(_approvals(log)),
         "log/entries.jsonl": _lines(map(_entry, parts.positions, entries)),
         "log/commits.jsonl": _lines(map(_commit, parts.commits)),
     }
     for ledger in ("intent", "execution"):
         rows = [
-            {"seq": entry.seq, "at": entry.at, "type": type(each).__name__, "text": describe(each)}
+            {
+                "seq": entry.seq,
+                "at": iso(entry.at),
+                "type": type(each).__name__,
+                "text": describe(each),
+            }
             for entry, each in log
             if ledger_of(each) == ledger
         ]
         files[f"ledger/{ledger}.jsonl"] = _lines(rows)
+    names = digests((entry.at, event) for entry, event in log)
     for each in revisions(events):
-        head = {"revision": each.number, "hash": each.hash, "author": each.author}
+        shown = names.get(each.hash, "")
+        head = {"revision": each.number, "digest": shown, "hash": each.hash, "author": each.author}
         doc = {**head, "status": each.status, "plan": each.doc}
         files[f"plan/revision-{each.number}.json"] = _document(doc)
     if parts.anchor:
@@ -170,9 +179,26 @@ def _allows(event: Event) -> bool:
     return isinstance(event, REVIEW_EVENTS)
 
 
+def _approvals(log: list[tuple[Entry, Event]]) -> Doc:
+    """Who allowed what: each approval, and every word of people and the policy about the run.
+
+    Times are ISO 8601 in UTC; `log/entries.jsonl` has the exact numbers.
+    """
+    given = allowed((entry.at, event) for entry, event in log)
+    said = [_event(entry) for entry, event in log if _allows(event)]
+    return {"approvals": [each.document() for each in given], "events": said}
+
+
+_MOMENTS = ("at", "expires", "until")
+
+
 def _event(entry: Entry) -> Doc:
     body: Doc = msgspec.json.decode(entry.body)
-    return {"seq": entry.seq, "at": entry.at, **body}
+    doc: Doc = {"seq": entry.seq, "at": entry.at, **body}
+    doc |= {key: iso(doc[key]) for key in _MOMENTS if isinstance(doc.get(key), int) and doc[key]}
+    if isinstance(doc.get("instants"), dict):
+        doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
+    return doc
 
 
 def _entry(position: int, entry: Entry) -> Doc:
@@ -215,6 +241,19 @@ To check it, without the database it came from:
 
     leadhand verify THIS-FILE.zip
     leadhand verify THIS-FILE.zip --key audit.key.pub     (that this key signed it)
+
+`leadhand` is a command of the Python package of that name (Python 3.11 or newer, Apache-2.0).
+Install it with pip, from the package or the repository that the sender works with; this file was
+made by {made_by}. Checking needs no account, no network and no database.
+
+Without signature.json this file is not signed: its parts fit together, but whoever could write it
+could have made it up whole. Then ask the sender for a signed export ([audit] key in leadhand.toml,
+made by `leadhand audit-key`; get the public half by another way than this file), or for the anchor
+file that is kept apart from the database, or compare the head of the log on index.html with the one
+that `leadhand verify` prints beside the database.
+
+Times are ISO 8601 in UTC, in approvals.json and ledger/ too; "at" in log/entries.jsonl is in
+microseconds since 1970, as the hashes cover it.
 
 log/entries.jsonl holds each entry of the run's log with its exact bytes. Each hash is SHA-256
 over the hash before it (32 zero bytes before the first), the length of the run's name (4 bytes),

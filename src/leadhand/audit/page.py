@@ -154,7 +154,9 @@ def _tiles(story: Story) -> str:
     failed = sum(not each.ok for step in story.steps for each in step.tries)
     won = sum(answer.won is True for answer in story.answers)
     people = {each.who for each in story.permissions if each.who not in NOBODY}
-    planned = "" if story.planned_s is None else f"planned {_e(duration(story.planned_s))}"
+    planned = f"{_e(duration(story.worked_s))} at work"
+    if story.planned_s is not None:
+        planned += f", planned {_e(duration(story.planned_s))}"
     budget = "" if story.budget is None else f"of {_number(story.budget)} allowed"
     recovered = f"of {_plural(len(story.answers), 'answer')} to a failure"
     tiles = (
@@ -176,7 +178,7 @@ def _verdict(story: Story) -> str:
     elif story.status == "succeeded":
         tone, failures = "good", len(story.answers)
         title = "It reached its goal"
-        text = "Every result was checked before it counted. " + (
+        text = f"{_checked(story)} " + (
             f"{_plural(failures, 'failure')} on the way {'was' if failures == 1 else 'were'} "
             "answered; each is below, with its reason."
             if failures
@@ -190,14 +192,50 @@ def _verdict(story: Story) -> str:
     return f'<div class="card verdict is-{tone}"><h3>{_e(title)}</h3><p>{_e(text, 1500)}</p></div>'
 
 
+def _checked(story: Story) -> str:
+    """What was checked, and what was not."""
+    done = [step for step in story.steps if step.status == "succeeded"]
+    if not done:
+        return "No step succeeded, so no result was checked."
+    count = {
+        kind: sum(step.checked == kind for step in done) for kind in ("criteria", "check", "form")
+    }
+    text = (
+        f"{count['criteria']:,} of {_plural(len(done), 'step')} that succeeded had success "
+        "criteria, which were checked"
+    )
+    more = [
+        f"{count[kind]:,} {words}"
+        for kind, words in (
+            ("check", "by its worker's own check"),
+            ("form", "only by the declared form of its result"),
+        )
+        if count[kind]
+    ]
+    rest = len(done) - sum(count.values())
+    text += f"; {', '.join(more)}" if more else ""
+    text += f"; {rest:,} by nothing but its worker's report" if rest else ""
+    goal = (
+        "The goal's acceptance criteria were checked."
+        if story.accepted
+        else "The goal has no acceptance criteria, so nothing else tells whether it is reached."
+    )
+    return f"{text}. {goal}"
+
+
 def _permissions(found: list[Permission]) -> str:
     rows = "".join(
-        f'<tr><td class="when">{_clock(each.at)}</td><td>{_pill(each.word)}</td>'
-        f"<td>{_e(each.what, 600)}{_hash(each.hash)}</td><td><b>{_e(each.who, 100)}</b></td>"
-        f"<td>{_e(each.reason, 1000)}</td></tr>"
+        f'<tr><td class="when">{_date(each.at)}</td><td>{_pill(each.word)}</td>'
+        f"<td>{_e(each.what, 600)}{_hash(each.digest)}</td><td><b>{_e(each.who, 100)}</b></td>"
+        f"<td>{_e(each.reason, 1000)}</td>"
+        f"<td>{f'{_date(each.until)} UTC' if each.until else ''}</td>"
+        f"<td>{_e(each.signed, 100)}</td></tr>"
         for each in found[:LINES_MAX]
     )
-    head = "<tr><th>UTC</th><th>Word</th><th>What</th><th>Who</th><th>Why</th></tr>"
+    head = (
+        "<tr><th>UTC</th><th>Word</th><th>What</th><th>Who</th><th>Why</th>"
+        "<th>Until</th><th>Signed</th></tr>"
+    )
     return (
         "<h2>Who allowed what</h2>"
         f'<div class="card wide"><table>{head}{rows}</table></div>{_rest(len(found), LINES_MAX)}'
@@ -233,7 +271,11 @@ def _step(step: StepStory) -> str:
     troubled = step.status == "failed" or any(not each.ok for each in step.tries)
     facts = "".join(
         f"<p>{name}: {_e(value, 1000)}</p>"
-        for name, value in (("Done when", step.criteria), ("Risk", step.risk))
+        for name, value in (
+            ("Done when", step.criteria),
+            ("Risk", step.risk),
+            *(("It recommends", each) for each in step.recommendations),
+        )
         if value
     )
     text = f"<em>{_e(step.text, 300)}</em>" if step.text else ""
@@ -318,12 +360,14 @@ def _json(value: Any) -> str:
 def _plan(story: Story) -> str:
     rows = "".join(
         f"<tr><td>{each.number}</td><td>{_pill(each.status)}</td><td>{_e(each.author, 100)}</td>"
-        f"<td>{_plural(len(each.doc.get('steps', ())), 'step')}</td><td>{_hash(each.hash)[4:]}</td>"
+        f"<td>{_plural(len(each.doc.get('steps', ())), 'step')}</td>"
+        f"<td>{_hash(story.digests.get(each.hash, ''))[4:]}</td>"
         f"<td><code>plan/revision-{each.number}.json</code></td></tr>"
         for each in story.revisions[:LINES_MAX]
     )
     head = (
-        "<tr><th>Revision</th><th>State</th><th>Author</th><th>Size</th><th>Hash</th><th>File</th>"
+        "<tr><th>Revision</th><th>State</th><th>Author</th><th>Size</th><th>Digest</th>"
+        "<th>File</th>"
     )
     return (
         f'<h2>The plan</h2><div class="card wide"><table>{head}</tr>{rows}</table></div>'

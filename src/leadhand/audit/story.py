@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.audit.anchors import Anchor, read_line
 from leadhand.core import events as ev
+from leadhand.core.approval import digests
 from leadhand.core.catalog import declared_risk
 from leadhand.core.durations import seconds
 from leadhand.core.evolve import evolve
@@ -16,7 +17,15 @@ from leadhand.core.recoveries import Answer, recoveries
 from leadhand.core.revisions import Revised, revisions
 from leadhand.core.spans import Span, spans
 from leadhand.core.state import State
-from leadhand.core.views import goal_of, money_of, run_result, run_status, shown_status
+from leadhand.core.views import (
+    acceptance,
+    goal_of,
+    money_of,
+    run_result,
+    run_status,
+    shown_status,
+    worked_s,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +63,9 @@ class StepStory:
     end: int
     reason: str
     criteria: str
+    checked: str
+    """What a success was judged by: criteria, check, form; empty where only its worker said so."""
+    recommendations: tuple[str, ...] = ()
     tries: list[Try] = field(default_factory=list)
     risk: str = ""
 
@@ -68,7 +80,11 @@ class Permission:
     """approved, rejected, asked, answered, stopped."""
     who: str
     reason: str = ""
-    hash: str = ""
+    digest: str = ""
+    """Of a revision: what was shown to whoever allowed it."""
+    until: int = 0
+    signed: str = ""
+    """The key that signed it; or that nothing did, where a person allowed something."""
 
 
 @dataclass
@@ -113,6 +129,11 @@ class Story:
     anchor: Anchor | None
     artifacts: int
     missing: int
+    digests: dict[str, str] = field(default_factory=dict)
+    """By the hash of a revision: what was shown of it."""
+    accepted: bool = False
+    """Whether the goal has acceptance criteria, which were checked."""
+    worked_s: float = 0.0
     dropped: list[str] = field(default_factory=list)
     """Steps that were given up by name."""
 
@@ -158,6 +179,9 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
         anchor=read_line(parts.anchor) if parts.anchor else None,
         artifacts=len(parts.artifacts),
         missing=len(parts.missing),
+        digests=digests(timed),
+        accepted=bool(acceptance(state)) and state.goal_met is True,
+        worked_s=worked_s(state),
         dropped=[step.id for step in state.steps.values() if step.dropped],
     )
 
@@ -214,6 +238,8 @@ def _steps(
             end=step.ended,
             reason=_why(step),
             criteria=_criteria(step.doc.get("success_criteria")),
+            checked=_checked(state, step),
+            recommendations=tuple(step.recommendations),
             tries=tries.get(step.id, []),
             risk=declared_risk(least, step.doc, state.catalog),
         )
@@ -228,6 +254,18 @@ def _why(step: StepState) -> str:
     return "; ".join(filter(None, (step.reason, f"dropped: {step.dropped}")))
 
 
+def _checked(state: State, step: StepState) -> str:
+    """What the success of a step was judged by, beside its worker's word."""
+    if step.status != "succeeded":
+        return ""
+    if step.doc.get("success_criteria"):
+        return "criteria"
+    offer = state.catalog.offer(step.worker, step.action)
+    if offer is None:
+        return ""
+    return "check" if offer.result_check else "form" if offer.returns is not None else ""
+
+
 def _criteria(value: Any) -> str:
     if value is None:
         return ""
@@ -237,11 +275,16 @@ def _criteria(value: Any) -> str:
 def _permissions(timed: list[tuple[int, ev.Event]]) -> list[Permission]:
     found: list[Permission] = []
     asked: dict[str, str] = {}
+    shown = digests(timed)
     for at, event in timed:
         if isinstance(event, ev.QuestionAsked) and event.kind != "review":
             asked[event.id] = event.text
         permission = _permission(at, event, asked)
         if permission is not None:
+            permission.digest = shown.get(getattr(event, "hash", ""), "")
+            if isinstance(event, ev.ApprovalGiven):
+                permission.digest = event.digest or permission.digest
+                permission.until, permission.signed = event.expires, event.key or "not signed"
             found.append(permission)
     return found
 
@@ -289,4 +332,4 @@ def _permission(at: int, event: ev.Event, asked: dict[str, str]) -> Permission |
 
 
 def _of_revision(at: int, event: Any, word: str, who: str, why: str) -> Permission:
-    return Permission(at, f"revision {event.number}", word, who, why, event.hash)
+    return Permission(at, f"revision {event.number}", word, who, why)

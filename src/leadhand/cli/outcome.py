@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.app.documents import wants_words
 from leadhand.cli.changes import print_change, ways
-from leadhand.cli.rows import header, planned_s, rows, title
+from leadhand.cli.reviewed import allowed_line
+from leadhand.cli.rows import WAITED_MIN_S, header, planned_s, rows, title
 from leadhand.cli.text import clean, count, gist, hanging, table
 from leadhand.core.durations import text
 from leadhand.core.evolve_people import REOPENS_SINCE
@@ -17,7 +18,7 @@ from leadhand.core.graph import dependencies
 from leadhand.core.inbox import inbox_row
 from leadhand.core.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
-from leadhand.core.views import ENDED, dropped_rows, exit_code, outcome_doc, run_status
+from leadhand.core.views import ENDED, dropped_rows, exit_code, outcome_doc, run_status, worked_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +44,9 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     status = run_status(state)
     spent = ((state.ended_at or now_of(state, hosted=bool(hosted))) - state.started_at) / 1e6
     planned = planned_s(state)
-    against = f" (planned {text(planned)})" if planned is not None else ""
+    worked = min(spent, worked_s(state, now_of(state, hosted=bool(hosted))))
+    waited = f", {text(spent - worked)} of it waiting" if spent - worked >= WAITED_MIN_S else ""
+    against = f" (planned {text(planned)}{waited})" if planned is not None else ""
     word = console.paint(status, COLOURS.get(status, "bold"))
     reason = gist(state.ended.reason, 300) if state.ended and state.ended.reason else ""
     lonely = NO_HOST if hosted is False and status not in ENDED else ""
@@ -202,8 +205,15 @@ def print_head(console: Console, state: State, *, hosted: bool, stopped: str = "
         console.out(f"may be revised by {clean(named, 100)}")
 
 
-def print_run(console: Console, state: State, *, hosted: bool, stopped: str = "") -> None:
-    """A run as `show RUN` prints it."""
+def print_run(
+    console: Console,
+    state: State,
+    *,
+    hosted: bool,
+    stopped: str = "",
+    approvals: Sequence[Doc] = (),
+) -> None:
+    """A run as `show RUN` prints it; `approvals` are rows of `core.approval.allowed`."""
     print_head(console, state, hosted=hosted, stopped=stopped)
     found, rest = rows(state, now_of(state, hosted=hosted), {}, ROWS_MAX, hosted=hosted)
     cells = [(row.icon, row.id, row.word, row.worker, row.detail) for row in found]
@@ -215,6 +225,9 @@ def print_run(console: Console, state: State, *, hosted: bool, stopped: str = ""
         console.out(f"  {rest}")
     for each in state.outlook[:LISTED_MAX]:
         console.out(f"  later, perhaps: {clean(_outlook(each), 100)}")
+    for row in approvals[-LISTED_MAX:]:
+        what = f"revision {row['revision']}, digest {row['digest']}"
+        console.out(f"  allowed by {allowed_line(row)}; {what}")
     print_recommendations(console, state)
     print_outcome(console, state, hosted=hosted)
 

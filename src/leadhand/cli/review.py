@@ -22,7 +22,7 @@ from leadhand.cli.plans import in_library, is_plan
 from leadhand.cli.review_plan import print_warnings, review_plan
 from leadhand.cli.reviewed import print_review
 from leadhand.cli.text import clean
-from leadhand.errors import Conflict, PlanInvalid, UsageError
+from leadhand.errors import Conflict, LeadhandError, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from leadhand.core.state import State
     from leadhand.settings import Settings
 
-ACTIONS = ("approve", "reject", "request-changes", "amend")
+ACTIONS = ("approve", "reject", "request_changes", "amend")
 OF_PLAN = ("workers", "context", "budget")
 TAKES = {
     "show": {"sets", *OF_PLAN},
     "approve": {"hash", "expires", "reason", "key", "sets", "output", "yes", *OF_PLAN},
     "reject": {"reason"},
-    "request-changes": {"text"},
+    "request_changes": {"text"},
     "amend": {"sets", "unset", "reason", "output"},
 }
 SET = "To amend: PATH=VALUE. Of a PLAN that is shown or approved: a value for a parameter."
@@ -68,7 +68,7 @@ leadhand review plan.yaml approve -o approval.json"""
 def review(console: Console, what: str, action: str | None, **options: Any) -> int:
     """Show everything that will run, and decide about it.
 
-    ACTION is approve, reject, request-changes or amend. Without one, all that waits in RUN is
+    ACTION is approve, reject, request_changes or amend. Without one, all that waits in RUN is
     shown, complete: every field of every step, what cannot be seen escaped; why it waits, who
     has allowed it, what is different from what was approved last, and the hash that an approval
     is bound to. `amend` changes steps that have not started, by --set PATH=VALUE and --unset
@@ -124,9 +124,8 @@ def _show(console: Console, state: State) -> int:
         console.say(
             f"Allow exactly this: {console.command(f'review {run} approve --hash {short}')}"
         )
-        others = ["reject", "amend"]
-        if state.started is not None and state.started.replans:
-            others.insert(1, "request-changes")
+        others = [each for each in doc["choices"] if each != "approve"]
+        others.append("amend")
         console.say(f"or: {', '.join(others)}")
     return 0
 
@@ -141,13 +140,14 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
     question = f"review-{revision.number}" if revision else ""
     if revision is None or question not in state.questions:
         raise Conflict(f"nothing waits for a review in run {state.run}")
-    choice = action.replace("-", "_")
+    choice = action
     text = options["text"] if choice == "request_changes" else options["reason"]
     if choice != "approve" and not text:
         option = "--text" if choice == "request_changes" else "--reason"
         raise UsageError(f"say why: {action} {option} TEXT")
-    if choice == "request_changes" and not (state.started and state.started.replans):
-        raise UsageError("the plan is a given document, and nobody can change it but you: amend it")
+    if choice == "request_changes" and state.no_words:
+        console.say(f"you wrote: {clean(text)}")
+        raise UsageError(f"nothing can act on it: {state.no_words}. Fix: amend it, or reject it")
     details: Doc = {"id": question, "choice": choice, "text": text or ""}
     shown = binding(state, revision, 0)
     if choice == "approve":
@@ -159,7 +159,12 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
             settings, state, options["expires"], options["key"], shown=seen.lower()
         )
         shown = _bound(console, state, revision, seen.lower())
-    _run, answer = say(settings, state.run, "answer", **details)
+    try:
+        _run, answer = say(settings, state.run, "answer", **details)
+    except LeadhandError:
+        if text:
+            console.say(f"you wrote: {clean(text)}")
+        raise
     with reading(settings) as reader:
         waits = still_needs(reader.state(state.run))
     _print_decided(console, state, choice, {**answer, "binding": shown}, waits)

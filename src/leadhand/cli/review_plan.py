@@ -31,7 +31,7 @@ def review_plan(
     """Show a plan, or do with it what was asked."""
     if action == "amend":
         return _amend(console, settings, plan, options)
-    if action in ("reject", "request-changes"):
+    if action in ("reject", "request_changes"):
         raise UsageError(f"{plan} is a plan: nobody waits for an answer to it. Fix: name a run")
     prepared = prepared_plan(console, plan, {**options, "approves": action == "approve"})
     doc = _document(prepared)
@@ -95,7 +95,7 @@ def _print(console: Console, doc: Doc, plan: str) -> None:
     if doc["context"]:
         console.out(f"context    {doc['context']}")
     print_parts(console, doc)
-    console.out(f"hash       {doc['binding'] or 'none, since workers are not loaded'}")
+    console.out(f"digest     {doc['binding'] or 'none, since workers are not loaded'}")
 
 
 def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options: Doc) -> int:

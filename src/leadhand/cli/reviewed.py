@@ -26,8 +26,7 @@ def print_review(console: Console, doc: Doc) -> None:
     if doc["waiting"]:
         console.out(f"waits      {clean(doc['reason'])}")
         for each in doc["approvals"]:
-            until = f", until {for_people(each['expires'])}" if each["expires"] else ""
-            console.out(f"allowed by {visible(each['actor'])}{until}")
+            console.out(f"allowed by {allowed_line(each)}")
         missing = doc["people"] - len(doc["approvals"])
         console.out(f"needs      {missing} more {'person' if missing == 1 else 'people'}")
     else:
@@ -38,7 +37,15 @@ def print_review(console: Console, doc: Doc) -> None:
         console.out(f"takes out  {visible(ident)}")
     _print_changes(console, doc)
     if doc["binding"]:
-        console.out(f"hash       {doc['binding']}")
+        console.out(f"digest     {doc['binding']}")
+
+
+def allowed_line(row: Doc) -> str:
+    """Who allowed something, when, why, until when, and whether that is signed."""
+    why = f": {visible(row['why'])}" if row["why"] else ""
+    until = f", until {for_people(row['until'])}" if row["until"] else ""
+    signed = f", signed by {visible(row['key'])}" if row["signed"] else ", not signed"
+    return f"{visible(row['by'])}, {for_people(row['at'])}{until}{signed}{why}"
 
 
 def print_parts(console: Console, doc: Doc) -> None:
@@ -77,6 +84,10 @@ def print_parts(console: Console, doc: Doc) -> None:
         console.out(f"step {visible(step['id'])}, risk {doc['risks'][step['id']]}")
         for line in lines_of({key: each for key, each in step.items() if key != "id"}):
             console.out(f"  {line}")
+        for place, value in doc["resolved"].get(step["id"], {}).items():
+            console.out(f"  = {visible(place)[1:-1]}: {visible_value(value)}")
+        for place in doc["unresolved"].get(step["id"], ()):
+            console.out(f"  ? {visible(place)[1:-1]}: known only when the step starts")
         if step["id"] in doc["instants"]:
             at = for_people(doc["instants"][step["id"]])
             console.out(f"  (allowed now, it starts at {at} or later)")

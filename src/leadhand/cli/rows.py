@@ -14,7 +14,7 @@ from leadhand.core import graph
 from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds, text
 from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE, State, StepState
-from leadhand.core.views import goal_of, money_of, run_status, shown_status
+from leadhand.core.views import goal_of, money_of, run_status, shown_status, worked_s
 
 Progress = Mapping[str, tuple[str, float | None]]
 """What workers say of how far they are: step to message and fraction."""
@@ -90,13 +90,21 @@ def header(
     return PART.join(parts)
 
 
+WAITED_MIN_S = 1.0
+"""Shorter waits are not told."""
+
+
 def _time(state: State, now: int) -> str:
     spent = max(0, (state.ended_at or now) - state.started_at) / 1e6
     planned = planned_s(state)
     took = f"{text(spent)} so far" if state.ended is None else f"took {text(spent)}"
     if planned is None:
         return took
-    left = planned - spent
+    # A plan estimates work: waiting for people or for 2AM is no part of it.
+    worked = min(spent, worked_s(state, now))
+    if spent - worked >= WAITED_MIN_S:
+        took += f" ({text(worked)} at work, {text(spent - worked)} waiting)"
+    left = planned - worked
     if state.ended is None and not state.in_flight and _stands_still(state, now):
         return f"est {text(planned)}, {took}"  # what is left, a person or the clock decides
     late = "" if left >= 0 else f", {text(-left)} over"

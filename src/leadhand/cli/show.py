@@ -315,6 +315,7 @@ def _show_run(
     from leadhand.app.hosting import looked
     from leadhand.cli import worth
     from leadhand.cli.outcome import now_of, print_head, print_run
+    from leadhand.core.approval import allowed
     from leadhand.core.fault import fault
     from leadhand.core.refusals import refusals
     from leadhand.engine.results import result_of
@@ -345,8 +346,12 @@ def _show_run(
                 print_head(console, state, hosted=bool(driver), stopped=stopped)
                 worth.print_timeline(console, reader, state)
             else:
-                print_run(console, state, hosted=bool(driver), stopped=stopped)
-                log = [event for _, event in reader.events(state.run)]
+                events = reader.events(state.run)
+                log = [event for _, event in events]
+                given = allowed((entry.at, event) for entry, event in events)
+                rows = [each.document() for each in given if each.by != "policy"]
+                hosted = bool(driver)
+                print_run(console, state, hosted=hosted, stopped=stopped, approvals=rows)
                 _print_fault(console, fault(log))
                 worth.print_refusals(console, refusals(log))
                 _print_result(console, state.run, result_of(reader.store, state))

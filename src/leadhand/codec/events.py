@@ -19,7 +19,13 @@ from typing import Any
 
 import msgspec
 
-from leadhand.core.events import EVENT_VERSION, RUN_EVENTS, Event, RunStarted
+from leadhand.core.events import (
+    EVENT_VERSION,
+    RUN_EVENTS,
+    Event,
+    RevisionProposed,
+    RunStarted,
+)
 from leadhand.core.host import HOST_EVENTS
 from leadhand.core.library import LIBRARY_EVENTS
 from leadhand.core.plan import Doc
@@ -68,7 +74,13 @@ def refuse_start(started: RunStarted, proposal: Doc | None) -> None:
 
 
 def unreadable(event: Event) -> str:
-    """Return why an event could not be read again, with the place; empty when it can."""
+    """Return why an event could not be read again, with the place; empty when it can.
+
+    The steps of a revision are objects that the door they came through made plain; only that is
+    looked at, so that a long plan is not read twice.
+    """
+    if type(event) is RevisionProposed and all(type(step) is dict for step in event.add):
+        event = msgspec.structs.replace(event, add=[])
     try:
         _DECODER.decode(encode(event))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError, OverflowError) as error:

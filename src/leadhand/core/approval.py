@@ -16,20 +16,24 @@ it is as it was written; only a signature shows by whom.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.looser import looser
+from leadhand.core.moments import iso
 from leadhand.core.promises import is_persons, may_widen, widenings
+from leadhand.core.revisions import head_of
 from leadhand.core.wording import listed
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from leadhand.core.catalog import WorkerSpec
     from leadhand.core.events import RevisionProposed, RunStarted
     from leadhand.core.plan import Doc, Json
     from leadhand.core.promises import Claims
@@ -207,6 +211,95 @@ def plan_binding(
     if claimed:
         parts.append(canonical(claimed))
     return digest(FORM, "plan", *parts)
+
+
+def plan_digest(started: RunStarted, steps: list[Doc], outlook: list[Any], given: Approval) -> str:
+    """What the giver of an approval was shown of the plan that a run starts with, as one hash."""
+    plan = head_of(started) | {"steps": steps, "outlook": outlook}
+    context = str(started.plan.get("context", ""))
+    catalog = Catalog(started.catalog)
+    limits, widens = given.limits, given.widens
+    return plan_binding(plan, started.params, catalog, 0, context, limits, widens=widens)
+
+
+class Allowed(NamedTuple):
+    """Who allowed a revision, or the policy in their place: the same on every surface."""
+
+    revision: int
+    digest: str
+    """What was shown, as one hash."""
+    by: str
+    at: int
+    why: str
+    until: int
+    """UTC microseconds; 0 for never."""
+    key: str
+    """The name of the key that signed it; empty when nothing did."""
+
+    def document(self) -> Doc:
+        """As `--json`, the API and the export show it."""
+        return {
+            "revision": self.revision,
+            "digest": self.digest,
+            "by": self.by,
+            "at": iso(self.at),
+            "why": self.why,
+            "until": iso(self.until) if self.until else None,
+            "signed": bool(self.key),
+            "key": self.key,
+        }
+
+
+def allowed(log: Iterable[tuple[int, ev.Event]]) -> list[Allowed]:
+    """Return every approval in a log, and every revision that the policy let through."""
+    found: list[Allowed] = []
+    shown = dict[str, str]()
+    for at, event in _with_digests(log, shown):
+        match event:
+            case ev.ApprovalGiven():
+                number, seen = event.number, event.digest or shown.get(event.hash, "")
+                key = (event.key or "a key without a name") if event.signature else ""
+                made = Allowed(number, seen, event.actor, at, event.reason, event.expires, key)
+                found.append(made)
+            case ev.RevisionApproved(actor="policy"):
+                number, seen = event.number, shown.get(event.hash, "")
+                made = Allowed(number, seen, "policy", at, event.reason, event.expires, "")
+                found.append(made)
+            case _:
+                pass
+    return found
+
+
+def digests(log: Iterable[tuple[int, ev.Event]]) -> dict[str, str]:
+    """Return what was shown of each revision, as one hash, by the revision's own hash."""
+    shown = dict[str, str]()
+    for at, event in _with_digests(log, shown):
+        if isinstance(event, ev.ApprovalGiven) and event.digest:
+            shown[event.hash] = event.digest
+        del at
+    return shown
+
+
+def _with_digests(
+    log: Iterable[tuple[int, ev.Event]], shown: dict[str, str]
+) -> Iterator[tuple[int, ev.Event]]:
+    """Go through a log, and keep in `shown` the digest of each revision as it is proposed."""
+    started: ev.RunStarted | None = None
+    specs: dict[str, WorkerSpec] = {}
+    for at, event in log:
+        match event:
+            case ev.RunStarted():
+                started, specs = event, {spec.name: spec for spec in event.catalog}
+            case ev.WorkersChanged():
+                specs |= {spec.name: spec for spec in event.specs}
+            case ev.RevisionProposed() if started is not None:
+                catalog = Catalog(specs.values())
+                claimed = widenings(event.add, catalog) if may_widen(started, event) else {}
+                workers = versions(event.add, catalog)
+                shown[event.hash] = bind(started, event.hash, workers, 0, claimed)
+            case _:
+                pass
+        yield at, event
 
 
 def parts_of(

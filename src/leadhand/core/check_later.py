@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.findings import Finding, Findings, name_steps
+from leadhand.core.findings import Finding, Findings
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Json
 
 PLAN_FIELDS = ("mode",)
-STEP_FIELDS = ("tier",)
-_MESSAGE = "this version does not act on it yet"
+_MESSAGE = "it has no effect in a plan that names no planner"
 
 
 def later(doc: Json) -> list[Finding]:
@@ -30,19 +29,7 @@ def later(doc: Json) -> list[Finding]:
     if doc.get("final") is False and not planned:
         message = f"{_MESSAGE}: nobody adds to a document, and its run fails at the end"
         _tell(out, "final", message, "Take it out, or name a planner.")
-    steps = doc.get("steps")
-    for i, step in enumerate(steps if isinstance(steps, list) else ()):
-        if out.full:
-            break
-        if isinstance(step, dict):
-            _check_step(step, f"steps[{i}]", out)
-    return name_steps(out.done(), doc)
-
-
-def _check_step(step: dict[str, Json], place: str, out: Findings) -> None:
-    for field in STEP_FIELDS:
-        if field in step:
-            _tell(out, f"{place}.{field}", _MESSAGE)
+    return out.done()
 
 
 def _tell(out: Findings, place: str, message: str, fix: str = "") -> None:

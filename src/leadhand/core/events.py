@@ -6,8 +6,9 @@ the same log: INTENT (what was meant, allowed, answered, and why) and EXECUTION 
 started, reported, verified). The header (run, seq, at, version) and the hash are kept
 outside the body, in `audit/chain.py`.
 
-Adding an event: give it a class here, a case in `state.evolve`, a line in `views.describe`.
-Changing one: raise EVENT_VERSION and write an upcaster in `codec`; old logs load for ever.
+Adding an event: give it a class here, a handler in `core/evolve*.py`, one in `core/invariants*.py`,
+and a line in `core/ledger.py`. Changing one: raise EVENT_VERSION and write an upcaster in
+`codec/events.py`; old logs load for ever.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ __all__ = [
 
 
 class RunStarted(Event, frozen=True, tag=True, kw_only=True):
-    """A person stated a goal."""
+    """A run was started, from a goal or from a plan."""
 
     run: str
     goal: Any
@@ -113,6 +114,8 @@ class RunStarted(Event, frozen=True, tag=True, kw_only=True):
     """Whether the planner can be asked to plan around a failure."""
     splits: bool = False
     """Whether the planner can split a step into smaller ones."""
+    deaf: bool = False
+    """Whether the planner plans from facts alone, and reads no words of people."""
     consult: str = "on_surprise"
     plan: Doc = {}
     """The plan document without its steps, when the run was started from one."""
@@ -377,7 +380,7 @@ class GoalChecked(Event, frozen=True, tag=True):
 
 
 class RunEnded(Event, frozen=True, tag=True):
-    """The last event of a run."""
+    """The run ended. Of one that failed, `RunReopened` may follow."""
 
     status: str
     reason: str = ""

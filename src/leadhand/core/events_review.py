@@ -35,6 +35,9 @@ class ApprovalGiven(Event, frozen=True, tag=True, kw_only=True):
     actor: str
     binding: str
     """What was allowed, as one hash: see `core/approval.py`."""
+    digest: str = ""
+    """What the approver was shown, as every surface shows it: the binding before its end was
+    chosen; of an approval that was given before the run, that of the plan."""
     expires: int = 0
     """UTC microseconds; 0 for never."""
     reason: str = ""
@@ -133,7 +136,7 @@ class RevisionApproved(Event, frozen=True, tag=True):
 
 
 class RevisionRejected(Event, frozen=True, tag=True):
-    """A revision was refused by a person."""
+    """A revision was refused, by a person or by the policy."""
 
     number: int
     hash: str

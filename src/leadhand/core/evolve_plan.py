@@ -145,19 +145,20 @@ def _revision_examined(state: State, event: ev.RevisionExamined, _at: int) -> No
 def _review_requested(state: State, event: ev.ReviewRequested, at: int) -> None:
     revision = _pending(state, event.number, event.hash)
     revision.people = event.people
-    revision.approvals = []  # Asked anew: it is no longer what they allowed.
+    revision.approvals, revision.given = [], []  # Asked anew: it is not what they allowed.
     ident = f"review-{event.number}"
     choices = ["approve", "reject"]
-    if state.started is not None and state.started.replans:
+    if not state.no_words:
         choices.append("request_changes")
     state.questions[ident] = Question(ident, "review", event.reason, choices, "", at, event.number)
 
 
-def _approval_given(state: State, event: ev.ApprovalGiven, _at: int) -> None:
+def _approval_given(state: State, event: ev.ApprovalGiven, at: int) -> None:
     revision = _pending(state, event.number, event.hash)
     if any(each.actor == event.actor for each in revision.approvals):
         raise IllegalEvent(f"{event.actor} has allowed revision {event.number} already")
     revision.approvals.append(event)
+    revision.given.append(at)
 
 
 def _changes_requested(state: State, event: ev.ChangesRequested, _at: int) -> None:

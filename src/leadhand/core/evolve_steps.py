@@ -67,10 +67,12 @@ def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
         step.started = at
         if state.started is not None and state.started.replans:
             state.tried.add(tried_key(step.doc))
-    _occupy(state, step, epoch, event.deadline)
+    _occupy(state, step, epoch, event.deadline, at)
 
 
-def _occupy(state: State, step: StepState, epoch: int, deadline: int) -> None:
+def _occupy(state: State, step: StepState, epoch: int, deadline: int, at: int) -> None:
+    if not state.in_flight:
+        state.busy_since = at
     state.epoch = step.epoch = state.in_flight[step.id] = epoch
     step.deadline = deadline
     busy = state.busy_workers
@@ -84,8 +86,10 @@ def _occupy(state: State, step: StepState, epoch: int, deadline: int) -> None:
         state.add_timer(deadline, step.status, step.id, epoch)
 
 
-def _release(state: State, step: StepState) -> None:
+def _release(state: State, step: StepState, at: int) -> None:
     epoch = state.in_flight.pop(step.id)
+    if not state.in_flight:
+        state.worked += at - state.busy_since
     if state.orphans and state.orphans[0] == (step.id, epoch):
         state.orphans.popleft()
     step.epoch = 0
@@ -116,7 +120,7 @@ def _attempt_spawned(state: State, event: ev.AttemptSpawned, _at: int) -> None:
 
 def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
     step = _current(state, event.step, event.epoch, "running")
-    _release(state, step)
+    _release(state, step, at)
     step.report = event
     if event.cost:
         state.spent += event.cost
@@ -164,9 +168,9 @@ def _report_ignored(state: State, event: ev.ReportIgnored, _at: int) -> None:
     state.spent += event.cost
 
 
-def _attempt_lost(state: State, event: ev.AttemptLost, _at: int) -> None:
+def _attempt_lost(state: State, event: ev.AttemptLost, at: int) -> None:
     step = _current(state, event.step, event.epoch, "running")
-    _release(state, step)
+    _release(state, step, at)
     failure = {"class": event.failure_class, "message": event.reason, "effect": "unknown"}
     _fail_attempt(state, step, failure)
     step.answered = state.is_for_people(step)  # what they did and said is not lost
@@ -184,17 +188,17 @@ def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
         _fail(state, step, failure)
 
 
-def _probe_started(state: State, event: ev.ProbeStarted, _at: int) -> None:
+def _probe_started(state: State, event: ev.ProbeStarted, at: int) -> None:
     step = known(state, event.step, UNDECIDED)
     if event.epoch != state.epoch + 1:
         raise IllegalEvent(f"probe {event.epoch} of {event.step} is out of order")
     step.status = "probing"
-    _occupy(state, step, event.epoch, event.deadline)
+    _occupy(state, step, event.epoch, event.deadline, at)
 
 
 def _probe_reported(state: State, event: ev.ProbeReported, at: int) -> None:
     step = _current(state, event.step, event.epoch, "probing")
-    _release(state, step)
+    _release(state, step, at)
     if event.outcome == "done" and event.met:
         step.data = event.data
         step.data_ref = event.data_ref

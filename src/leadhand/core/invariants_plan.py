@@ -248,6 +248,9 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
     claimed = bound(book, pending, event)
     if event.binding != bind(book.start, event.hash, workers, event.expires, claimed):
         book.wrong("I24", f"{event.actor} allowed something else than revision {event.number}")
+    shown = bind(book.start, event.hash, workers, 0, claimed)
+    if event.digest and not event.approval and event.digest != shown:
+        book.wrong("I24", f"{event.actor} was shown something else than revision {event.number}")
     if event.approval and workers != versions(pending.add, Catalog(book.start.catalog)):
         book.wrong("I24", f"{event.actor} allowed other workers than do revision {event.number}")
     if book.policy.approvers and event.actor not in book.policy.approvers:
@@ -256,6 +259,8 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
 
 
 def _changes_requested(book: Book, event: ev.ChangesRequested) -> None:
+    if book.start.deaf or not book.start.replans:
+        book.wrong("I26", f"revision {event.number} was sent back to a planner that reads no words")
     if _waits(book, event.number, event.hash, "a wish for changes") is not None:
         book.pending = None
 

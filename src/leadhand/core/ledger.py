@@ -126,12 +126,13 @@ def _dropped(drop: dict[str, str]) -> str:
 
 
 def _report(event: ev.AttemptReported) -> str:
+    told = "".join(f"; it recommends: {each}" for each in event.recommendations)
     if event.met:
         surprise = f", but {event.surprise}" if event.surprise else ""
-        return f"{event.step}: attempt {event.attempt} verified{surprise}"
+        return f"{event.step}: attempt {event.attempt} verified{surprise}{told}"
     failure = event.failure or {}
     text = f"{failure.get('class')}: {failure.get('message')}{_place(failure.get('details'))}"
-    return f"{event.step}: attempt {event.attempt} failed: {text}"
+    return f"{event.step}: attempt {event.attempt} failed: {text}{told}"
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
@@ -173,6 +174,14 @@ def _workers_changed(event: ev.WorkersChanged) -> str:
     parts = [f"workers have changed: {', '.join(old)}"] if old else []
     parts += [f"workers were added: {', '.join(new)}"] if new else []
     return "; ".join(parts)
+
+
+def _allowed(event: ev.ApprovalGiven) -> str:
+    shown = f", digest {event.digest}" if event.digest else ""
+    until = f", until {utc(event.expires)}" if event.expires else ""
+    signed = f", signed by {event.key}" if event.signature else ", not signed"
+    said = f"revision {event.number} allowed by {event.actor}{_because(event.reason)}"
+    return f"{said}{shown}{until}{signed}"
 
 
 def _rejected(event: ev.RevisionRejected) -> str:
@@ -220,7 +229,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.ReviewRequested: lambda e: e.reason,
     ev.RevisionApproved: _approved,
     ev.RevisionExamined: _examined,
-    ev.ApprovalGiven: lambda e: f"revision {e.number} allowed by {e.actor}{_because(e.reason)}",
+    ev.ApprovalGiven: _allowed,
     ev.ChangesRequested: lambda e: f"{e.actor} asks for changes of revision {e.number}: {e.text}",
     ev.StepsHeld: lambda e: f"held by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",
     ev.StepsReleased: lambda e: f"released by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",

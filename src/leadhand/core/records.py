@@ -76,6 +76,8 @@ class Revision(msgspec.Struct):
     people: int = 1
     """How many different ones must allow it."""
     approvals: list[ev.ApprovalGiven] = []
+    given: list[int] = []
+    """When each of these was given, in UTC microseconds."""
     examined: bool = True
     """Whether the automatic reviewers have looked, if there are any."""
     drop: dict[str, str] = {}

@@ -136,6 +136,64 @@ def resolve(value: Json, lookup: Callable[[Ref], Json]) -> Json:
     return _resolve(value, lookup, 0)
 
 
+class Known(NamedTuple):
+    """A value with references replaced as far as their values are known."""
+
+    value: Json
+    resolved: dict[str, Json]
+    """What now stands at each place that held a reference, by the place."""
+    later: list[str]
+    """Places that hold a reference whose value is not known yet."""
+
+
+def resolve_known(value: Json, lookup: Callable[[Ref], Json], place: str = "") -> Known:
+    """Return the value with every reference replaced that has a value by now, for people to read.
+
+    A reference without one stays as it was written, and so does one to a large result. A secret
+    becomes `[secret:NAME]`.
+    """
+    resolved: dict[str, Json] = {}
+    later: list[str] = []
+
+    def walk(item: Json, where: str, depth: int) -> Json:
+        if type(item) is str and MARK in item:
+            shown, open_ = _shown_text(item, lookup)
+            if open_:
+                later.append(where)
+            if shown != item or not open_:
+                resolved[where] = shown
+            return shown
+        if depth < DEPTH_MAX and type(item) is dict:
+            return {key: walk(each, join(where, key), depth + 1) for key, each in item.items()}
+        if depth < DEPTH_MAX and type(item) is list:
+            return [walk(each, f"{where}[{i}]", depth + 1) for i, each in enumerate(item)]
+        return item
+
+    return Known(walk(value, place, 0), resolved, later)
+
+
+def _shown_text(text: str, lookup: Callable[[Ref], Json]) -> tuple[Json, bool]:
+    """A text with what is known put in, and whether something is not."""
+    parts = pieces(text)
+    if len(parts) == 1 and isinstance(parts[0], Ref):
+        return _shown_ref(parts[0], lookup, whole=True)
+    found = [
+        (part, False) if isinstance(part, str) else _shown_ref(part, lookup, whole=False)
+        for part in parts
+    ]
+    return "".join(str(shown) for shown, _ in found), any(open_ for _, open_ in found)
+
+
+def _shown_ref(ref: Ref, lookup: Callable[[Ref], Json], *, whole: bool) -> tuple[Json, bool]:
+    try:
+        value = _value(ref, lookup) if whole else _as_text(ref, lookup)
+    except Unresolved:
+        return ref.text, True
+    if type(value) is Secret:
+        return f"[secret:{value.name}]", False
+    return (ref.text, True) if type(value) is Artifact else (value, False)
+
+
 def follow(root: Json, ref: Ref) -> Json:
     """Go a reference's path from its root; raises Unresolved saying what is there instead."""
     if type(root) is Artifact:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.approval import binding, versions
+from leadhand.core.approval import Allowed, binding, versions
 from leadhand.core.catalog import declared_risk, highest
 from leadhand.core.diff import differences, lines, path_text
 from leadhand.core.looser import limits_of
+from leadhand.core.params import with_secrets
 from leadhand.core.promises import in_words, is_persons, may_widen, widenings
+from leadhand.core.refs import resolve_known
 from leadhand.core.review import outside, reach, reach_of, widened
 from leadhand.core.reviewing import instants
 from leadhand.core.revisions import head_of, held_by, origin_of, plan_of
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan import Doc, Json
     from leadhand.core.promises import Claims
+    from leadhand.core.refs import Ref
     from leadhand.core.review import Reach
     from leadhand.core.state import Now, State
 
@@ -41,19 +44,22 @@ def review_doc(state: State, now: Now) -> Doc:
     wanted = reach_of(state, add)
     envelope = state.permits.envelope
     question = state.questions.get(f"review-{revision.number}") if revision else None
+    shown = binding(state, revision, 0) if revision else ""
     doc: Doc = {
         "run": state.run,
         "waiting": question is not None,
         "question": f"{state.run}/{question.id}" if question else None,
         "reason": question.text if question else "",
+        "choices": list(question.choices) if question else [],
         "revision": revision.number if revision else state.revision,
         "revision_hash": revision.hash if revision else state.head,
         "author": revision.author if revision else "",
-        "binding": binding(state, revision, 0) if revision else "",
+        "binding": shown,
+        "digest": shown,
         "people": revision.people if revision else 0,
         "approvals": [
-            {"actor": each.actor, "expires": each.expires, "reason": each.reason, "key": each.key}
-            for each in (revision.approvals if revision else ())
+            Allowed(e.number, e.digest, e.actor, at, e.reason, e.expires, e.key).document()
+            for e, at in (zip(revision.approvals, revision.given, strict=True) if revision else ())
         ],
         "plan": head_of(state.started),
         "params": state.params,
@@ -64,6 +70,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "drop": revision.drop if revision else {},
         **_reach_doc(add, state.catalog, wanted, head_of(state.started)),
         "steps": list(add),
+        **_resolved_doc(add, state.lookup),
         "instants": instants(add, now),
         **_claims_of(state, add),
         "lookalikes": lookalikes({"plan": head_of(state.started), "params": state.params}, add),
@@ -97,6 +104,7 @@ def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) 
         "params": dict(params),
         **_reach_doc(steps, catalog, wanted, plan),
         "steps": list(steps),
+        **_resolved_doc(steps, in_params(with_secrets(plan, dict(params)))),
         "instants": instants(steps, now),
         "lookalikes": lookalikes({"plan": head, "params": dict(params)}, steps),
         "revisable": {
@@ -107,6 +115,47 @@ def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) 
         else None,
         **_claims_doc(widenings(steps, catalog), lambda _: is_persons(plan)),
     }
+
+
+def resolved_steps(
+    steps: list[Doc], lookup: Callable[[Ref], Json]
+) -> tuple[list[Doc], dict[str, Doc], dict[str, list[str]]]:
+    """Return the steps as they would run, as far as that is known now.
+
+    Then, by step, what stands at each place that held a reference, and the places that still hold
+    one (`${{ steps.x.data }}` of a step that has not succeeded).
+    """
+    found: list[Doc] = []
+    resolved: dict[str, Doc] = {}
+    later: dict[str, list[str]] = {}
+    for step in steps:
+        made, ident = dict(step), str(step.get("id", ""))
+        for field in ("parameters", "undo"):
+            known = resolve_known(step.get(field), lookup, field)
+            if known.resolved or known.later:
+                made[field] = known.value
+            if known.resolved:
+                resolved.setdefault(ident, {}).update(known.resolved)
+            if known.later:
+                later.setdefault(ident, []).extend(known.later)
+        found.append(made)
+    return found, resolved, later
+
+
+def _resolved_doc(steps: list[Doc], lookup: Callable[[Ref], Json]) -> Doc:
+    _steps, resolved, later = resolved_steps(steps, lookup)
+    return {"resolved": resolved, "unresolved": later}
+
+
+def in_params(params: Mapping[str, Json]) -> Callable[[Ref], Json]:
+    """Return a lookup for plans that do not run yet: only parameters have values."""
+
+    def lookup(ref: Ref) -> Json:
+        if ref.kind != "params" or ref.name not in params:
+            raise LookupError(f"{ref.root} is not known yet")
+        return params[ref.name]
+
+    return lookup
 
 
 def _claims_of(state: State, steps: list[Doc]) -> Doc:

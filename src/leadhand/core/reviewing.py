@@ -11,6 +11,7 @@ from leadhand.core.approval import (
     Approval,
     binding,
     claimed_by,
+    plan_digest,
     refuse_short,
     versions,
     was_shown,
@@ -159,10 +160,17 @@ def _approved_beforehand(
             each.reason,
             now,
             Words(each.expires, each.key, each.signature, shown, approval=each.id),
+            _shown_before(state, revision, each),
         )
         waiting.approvals += [event for event in said if isinstance(event, ev.ApprovalGiven)]
         events += said
     return events, [Notify("waiting", text)] if people > len(given) else []
+
+
+def _shown_before(state: State, revision: ev.RevisionProposed | Revision, given: Approval) -> str:
+    """The digest of the plan that a person was shown before the run."""
+    assert state.started is not None
+    return plan_digest(state.started, revision.add, state.outlook, given)
 
 
 def _told(state: State, reason: str) -> list[ev.Event]:
@@ -219,8 +227,12 @@ def approve(
     reason: str,
     now: Now,
     more: Words | None = None,
+    digest: str = "",
 ) -> list[ev.Event]:
-    """A person allows a revision. It goes on once as many have as must."""
+    """A person allows a revision. It goes on once as many have as must.
+
+    `digest` is what the person was shown, where that was a plan before the run.
+    """
     said = more or Words()
     expires, shown = said.expires, said.shown
     refuse_short(shown)
@@ -237,6 +249,7 @@ def approve(
         hash=revision.hash,
         actor=actor,
         binding=binding(state, revision, expires, widens=seen),
+        digest=digest or binding(state, revision, 0, widens=seen),
         expires=expires,
         reason=reason,
         key=said.key,
@@ -333,7 +346,7 @@ def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev
 
 def request_changes(state: State, revision: Revision, actor: str, text: str) -> list[ev.Event]:
     """A person sends a revision back to the planner."""
-    if state.started is None or not state.started.replans:
-        raise UsageError("the plan is a given document, and nobody can change it but you: amend it")
+    if state.no_words:
+        raise UsageError(f"nothing can act on it: {state.no_words}. Fix: amend it, or reject it")
     words = text or "they did not say which"
     return [ev.ChangesRequested(revision.number, revision.hash, actor, words)]

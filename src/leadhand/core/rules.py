@@ -72,7 +72,7 @@ _STRUCTURE = {
     "steps-too-many": ("LH136", _E, "the plan has more steps than the limit"),
     "supersedes-unknown": ("LH137", _E, "a step takes the place of one that is not there"),
     "findings-cut": ("LH138", _N, "there is more to report than is shown"),
-    "field-later": ("LH139", _W, "a field that this version does not act on yet"),
+    "field-later": ("LH139", _W, "a field that has no effect in a plan that names no planner"),
     "secret-misplaced": ("LH140", _E, "a secret where it would be shown or stored"),
     "secret-exposed": ("LH141", _W, "a secret in the arguments of a command"),
     "reference-rollback": (

@@ -186,6 +186,8 @@ class State:
         self.run = ""
         self.started: ev.RunStarted | None = None
         self.started_at = self.last_at = 0
+        self.worked = self.busy_since = 0
+        """How long attempts and probes were in flight, in microseconds, and since when they are."""
         self.owner = self.seq = 0
         self.process: ev.Process | None = None
         self.consults_reports = False
@@ -261,6 +263,16 @@ class State:
         while state is not None and state.superseded_by:
             state = self.steps.get(state.superseded_by)
         return state
+
+    @property
+    def no_words(self) -> str:
+        """Why no planner can act on words about a revision; empty when one can."""
+        started = self.started
+        if started is None or not started.replans:
+            return "the plan is a given document, and only people change it"
+        if started.deaf or self.planner.handed:
+            return "its planner plans from facts and reads no words"
+        return ""
 
     def lookup(self, ref: Ref) -> Json:
         """The root a reference starts from; LookupError when there is none."""

@@ -351,6 +351,16 @@ def duration_s(state: State) -> float:
     return round(((state.ended_at or state.last_at) - state.started_at) / 1e6, 3)
 
 
+def worked_s(state: State, now: int = 0) -> float:
+    """How long workers were at work; the rest of the duration the run waited.
+
+    For people, for a time of the calendar, for a pause between attempts, for a host or its planner.
+    `now` is the moment to count to while an attempt is in flight; the last event's if not given.
+    """
+    going = max(0, (now or state.last_at) - state.busy_since) if state.in_flight else 0
+    return round((state.worked + going) / 1e6, 3)
+
+
 def outcome_doc(state: State) -> Doc:
     """The document that `run --json` ends with."""
     doc: Doc = {

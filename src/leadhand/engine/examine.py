@@ -10,11 +10,13 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import control
+from leadhand.core.refs import Secret
+from leadhand.core.reviewed import resolved_steps
 from leadhand.core.views import fresh, goal_of
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import WorkerSpec
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan import Doc, Json
     from leadhand.core.state import State
     from leadhand.engine.run import Run
     from leadhand.ports import Reviewer, Workers
@@ -73,20 +75,30 @@ async def findings_of(run: Run) -> tuple[list[str], str]:
 
 
 def _shown(state: State) -> Doc:
+    """What a reviewer is given: docs/review.md and `ports.Reviewer` describe it."""
     revision = state.pending
     assert revision is not None
+    steps, _resolved, later = resolved_steps(revision.add, state.lookup)
     return {
         "run": state.run,
         "goal": goal_of(state).to_doc(),
         "number": revision.number,
         "author": revision.author,
-        "steps": revision.add,
+        "because": revision.because,
+        "params": {name: _public(value) for name, value in state.params.items()},
+        "steps": steps,
+        "templates": revision.add,
+        "unresolved": later,
         "cancel": revision.cancel,
         "drop": revision.drop,
         "risk": revision.risk,
         "envelope": state.permits.envelope,
         "untrusted": state.permits.tainted,
     }
+
+
+def _public(value: Json) -> Json:
+    return f"[secret:{value.name}]" if type(value) is Secret else value
 
 
 async def _findings(reviewer: Reviewer, doc: Doc) -> list[str]:

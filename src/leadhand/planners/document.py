@@ -44,6 +44,7 @@ class RevisableDocument:
         self.proposal = _proposal(doc)
         self.planner = planner
         self.name, self.replans, self.splits = planner.name, planner.replans, planner.splits
+        self.deaf = getattr(planner, "deaf", False)
         self.consult = "on_surprise" if doc.get("final", True) else planner.consult
         self.source = getattr(planner, "source", "") or source
 

@@ -90,6 +90,8 @@ class Hybrid:
         self.first: Planner = first if hasattr(first, "decide") else ScriptPlanner(first)  # type: ignore[assignment]
         self.then: Planner = then or GoalPlanner()
         self.splits = self.first.splits or self.then.splits
+        self.deaf = getattr(self.first, "deaf", False)
+        """Whether it reads no words of people: its first planner decides."""
         self._known: tuple[Catalog, Operators] | None = None
         self._progress = Progress(idle or getattr(self.first, "idle", None) or IDLE)
 

@@ -62,7 +62,7 @@ RULES: tuple[Rule, ...] = (
     *_rules(OPERATOR, "POST /inbox/{run}/{question}/answer"),
     *_rules(OPERATOR, "PUT /library/{name}", "DELETE /library/{name}"),
     *_rules(APPROVER, "POST /runs/{run}/review/approve", "POST /runs/{run}/review/reject"),
-    *_rules(APPROVER, "POST /runs/{run}/review/request-changes"),
+    *_rules(APPROVER, "POST /runs/{run}/review/request_changes"),
     *_rules(APPROVER, "POST /runs/{run}/review/amend", "POST /runs/{run}/steps/{step}/reassign"),
     *_rules(APPROVER, "POST /runs/{run}/steps/{step}/release"),
     *_rules(APPROVER, "POST /stop-all", "DELETE /stop-all"),

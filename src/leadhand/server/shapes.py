@@ -237,14 +237,29 @@ class Attempts(Shape):
     steps: dict[str, list[Doc]]
 
 
+class Approval(Shape):
+    """Who allowed a revision, or `policy`."""
+
+    revision: int
+    digest: str = Field(description="What was shown to whoever allowed it.")
+    by: str
+    at: str
+    why: str
+    until: str | None
+    signed: bool
+    key: str
+
+
 class RevisionRow(Shape):
     """One version of a run's plan."""
 
     number: int
-    hash: str
+    hash: str = Field(description="Of what it changes, and of the revision before.")
+    digest: str = Field(description="What an approver is shown, and approves.")
     author: str
     status: str = Field(description="proposed, approved, rejected or amended.")
     steps: int
+    approvals: list[Approval]
 
 
 class Revisions(Shape):
@@ -298,9 +313,16 @@ class Review(Shape):
     reason: str
     revision: int
     binding: str
+    digest: str = Field(description="The same as `binding`: what an approval is of.")
     people: int
-    approvals: list[Doc]
+    approvals: list[Approval]
     steps: list[Doc]
+    resolved: dict[str, Doc]
+    """By step: what stands at each place that holds a reference whose value is known."""
+    unresolved: dict[str, list[str]]
+    """By step: the places whose values are known only when the step starts."""
+    choices: list[str]
+    """What can be answered: approve, reject, and request_changes where the planner reads words."""
     risk: str
     effects: list[str]
     writes: list[str]

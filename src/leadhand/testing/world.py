@@ -189,6 +189,7 @@ class World:
             planner=planner.name,
             catalog=self.scenario.workers,
             replans=planner.replans,
+            deaf=getattr(planner, "deaf", False),
             splits=planner.splits,
             consult=planner.consult,
             plan=head,

@@ -91,6 +91,8 @@ class GoalPlanner:
 
     name = "goal"
     replans = True
+    deaf = True
+    """It reads facts, and no words of people: sent back, a plan would come out the same."""
     consult = "every_report"
 
     def __init__(self, methods: Iterable[Method] = (), *, nodes_max: int = NODES_MAX) -> None:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from leadhand.app.comparing import compared, numbered
 from leadhand.app.graphs import attempts_document, graph_document, output_of, step_document
 from leadhand.codec.events import decode
+from leadhand.core.approval import allowed, digests
 from leadhand.core.ledger import describe, ledger_of
 from leadhand.core.moments import iso
 from leadhand.core.revisions import revisions as all_revisions
@@ -87,7 +88,7 @@ async def revisions(request: Request, run: str) -> Response:
     """Every version of a run's plan."""
 
     def make(desk: Desk) -> Doc:
-        return {"items": [_row(each) for each in _revisions(desk, run)], "next": None}
+        return {"items": _rows(desk, run), "next": None}
 
     return await seen(request, of_run(run), make)
 
@@ -101,7 +102,8 @@ async def revision(request: Request, run: str, number: int) -> Response:
             found = numbered(_revisions(desk, run), number, run)
         except UsageError as error:
             raise missing(str(error)) from None
-        return {**_row(found), "plan": found.doc, "heirs": found.heirs}
+        row = next(each for each in _rows(desk, run) if each["hash"] == found.hash)
+        return {**row, "plan": found.doc, "heirs": found.heirs}
 
     return await seen(request, of_run(run), make)
 
@@ -111,14 +113,24 @@ def _revisions(desk: Desk, run: str) -> list[Revised]:
     return all_revisions(event for _entry, event in desk.events(run))
 
 
-def _row(revision: Revised) -> Doc:
-    return {
-        "number": revision.number,
-        "hash": revision.hash,
-        "author": revision.author,
-        "status": revision.status,
-        "steps": len(revision.doc.get("steps", ())),
-    }
+def _rows(desk: Desk, run: str) -> list[Doc]:
+    """Every revision, with what was shown of it as one digest, and who allowed it."""
+    log = [(entry.at, event) for entry, event in desk.events(run)]
+    shown, given = digests(log), allowed(log)
+    return [
+        {
+            "number": revision.number,
+            "hash": revision.hash,
+            "digest": shown.get(revision.hash, ""),
+            "author": revision.author,
+            "status": revision.status,
+            "steps": len(revision.doc.get("steps", ())),
+            "approvals": [each.document() for each in given if each.revision == revision.number]
+            if revision.status != "amended"
+            else [],
+        }
+        for revision in _revisions(desk, run)
+    ]
 
 
 @router.get("/runs/{run}/diff", responses=document(shapes.Diff))

@@ -77,7 +77,7 @@ async def reject(request: Request, run: str, form: RejectForm) -> Response:
     return await _answered(request, run, form.hash, "reject", form.reason)
 
 
-@router.post("/runs/{run}/review/request-changes", responses=done(shapes.Done))
+@router.post("/runs/{run}/review/request_changes", responses=done(shapes.Done))
 async def request_changes(request: Request, run: str, form: ChangesForm) -> Response:
     """Send what was shown back to the planner, with what should be different."""
     return await _answered(request, run, form.hash, "request_changes", form.text)

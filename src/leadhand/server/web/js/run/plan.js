@@ -68,10 +68,17 @@ function Compare({ list, number, from }) {
     <option value="">nothing: show it whole</option>${earlier.map((each) => html`<option value=${String(each)}>${each === 0 ? "an empty plan" : `revision ${each}`}</option>`)}</select></label></div>`;
 }
 
+/** Who allowed a revision, of exactly what, when, why, until when. */
+function Allowed({ doc }) {
+  const rows = doc.approvals ?? [];
+  if (!rows.length) return html`<p class="muted">Digest <${Hash} of=${doc.digest} groups=${8} /></p>`;
+  return html`<ul class="allowed">${rows.map((each) => html`<li>Approved by <b><${Txt} v=${each.by} /></b> <time datetime=${each.at}>${each.at.slice(0, 19).replace("T", " ")} UTC</time>, ${each.until ? `until ${each.until.slice(0, 19).replace("T", " ")} UTC` : "does not expire"}, ${each.signed ? html`signed by <code><${Txt} v=${each.key} /></code>` : "not signed"}${each.why ? html`: <${Txt} v=${each.why} />` : ""} <span class="muted">digest <${Hash} of=${each.digest} groups=${8} /></span></li>`)}</ul>`;
+}
+
 function Whole({ doc }) {
   const plan = doc.plan ?? doc.doc ?? doc;
   const steps = doc.steps && Array.isArray(doc.steps) ? doc.steps : (plan.steps ?? []);
-  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` by ${doc.author}` : ""}${doc.final === false ? " · the planner is asked again when these are done" : ""} · <${Hash} of=${doc.hash} /></p><${Steps} steps=${steps} risks=${doc.risks} />
+  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` by ${doc.author}` : ""}${doc.final === false ? " · the planner is asked again when these are done" : ""}</p><${Allowed} doc=${doc} /><${Steps} steps=${steps} risks=${doc.risks} />
     ${plan.outlook?.length > 0 && html`<h3>Perhaps later</h3><${Steps} steps=${plan.outlook.map((each) => (typeof each === "string" ? { id: each } : each))} heading=${4} />`}`;
 }
 

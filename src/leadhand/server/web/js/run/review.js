@@ -29,19 +29,29 @@ async function decide(live, review, verb, body, done) {
 async function approve(live, review, expires) {
   const said = await confirm({
     title: `Approve revision ${review.revision}?`, action: "Approve", field: "Reason, for the record",
-    body: html`<p>${count(review.steps.length, "step")} may then run, exactly as shown. Any change voids it.</p><p>Hash <${Hash} of=${review.binding} groups=${8} /></p>`,
+    body: html`<p>${count(review.steps.length, "step")} may then run, exactly as shown. Any change voids it.</p><p>Digest <${Hash} of=${review.binding} groups=${8} /></p>`,
   });
   if (said) await decide(live, review, "approve", { reason: said.text || undefined, expires_s: expires ? Number(expires) : undefined }, "Approved");
 }
 
 async function reject(live, review) {
-  const said = await confirm({ title: `Reject revision ${review.revision}?`, body: "Nothing of it runs, and the run ends.", action: "Reject", tone: "bad", field: "Why", must: true });
-  if (said) await decide(live, review, "reject", { reason: said.text }, "Rejected");
+  await asked(live, review, { title: `Reject revision ${review.revision}?`, body: "Nothing of it runs, and the run ends.", action: "Reject", tone: "bad", field: "Why", must: true }, (said) => ["reject", { reason: said.text }, "Rejected"]);
 }
 
 async function send(live, review) {
-  const said = await confirm({ title: "What should be different?", body: "The planner gets your words and proposes again.", action: "Send back", field: "Changes you want", must: true, lines: 5 });
-  if (said) await decide(live, review, "request-changes", { text: said.text }, "Sent back to the planner");
+  await asked(live, review, { title: "What should be different?", body: "The planner reads this text and proposes again.", action: "Send back", field: "Changes you want", must: true, lines: 5 }, (said) => ["request_changes", { text: said.text }, "Sent back to the planner"]);
+}
+
+/** Ask, then send; what was typed is asked for again, as it stands, when it could not be sent. */
+async function asked(live, review, question, sending) {
+  let value = "";
+  for (;;) {
+    const said = await confirm({ ...question, value });
+    if (!said) return;
+    const shown = value ? (live.review.state.value.data ?? review) : review;
+    if (await decide(live, shown, ...sending(said))) return;
+    value = said.text;
+  }
 }
 
 export function Review({ live, review }) {
@@ -51,12 +61,13 @@ export function Review({ live, review }) {
   const acts = { approve: () => approve(live, review, expires), change: () => send(live, review), amend: () => setAmending(true), reject: () => reject(live, review) };
   const refuse = () => notice("Your role may look at this, but not decide it.", "bad");
   const key = (act) => (allowed ? acts[act] : refuse);
-  useKeys("Review", { a: ["Approve (asks once more)", key("approve")], c: ["Request changes", key("change")], e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed]);
+  const sends = (review.choices ?? []).includes("request_changes");
+  useKeys("Review", { a: ["Approve (asks once more)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends]);
   return html`<div class="review"><${Reach} review=${review} />
     <${Bar} review=${review} acts=${acts} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
     ${amending && html`<${Amend} live=${live} review=${review} decide=${decide} onClose=${() => setAmending(false)} />`}
     ${review.approved_before && review.changes?.length > 0 && html`<section><h2>What is different from what was approved before</h2><${Changes} changes=${review.changes} /></section>`}
-    <section><h2>All that will run</h2><${Steps} steps=${review.steps} risks=${review.risks} /></section>
+    <section><h2>All that will run</h2><${Steps} steps=${review.steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} /></section>
     ${Object.keys(review.params ?? {}).length > 0 && html`<section class="card pad"><h2>Parameters</h2><${Facts} of=${review.params} /></section>`}</div>`;
 }
 
@@ -76,7 +87,7 @@ function Reach({ review }) {
     ${review.overclaims?.length > 0 && html`<div class="note"><${Glyph} shape="broken" /><div>A planner claims more than its workers promise, and that does not count: <${Findings} findings=${review.overclaims} /></div></div>`}
     ${review.revisable && html`<p class="muted">May be revised by <${Txt} v=${review.revisable.planner} /> within what you allow: ${(review.revisable.envelope.workers ?? []).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</p>`}
     ${Object.keys(review.instants ?? {}).length > 0 && html`<p class="starts">Starts: ${Object.entries(review.instants).map(([step, at], place) => html`${place ? "; " : ""}<span><${Txt} v=${step} /> <${Starts} at=${at} /></span>`)}</p>`}
-    ${given.length > 0 && html`<p class="muted">Approved so far by ${given.map((each) => `${each.actor}${each.reason ? ` (${each.reason})` : ""}`).join(", ")}; ${review.people - given.length} more needed.</p>`}</section>`;
+    ${given.length > 0 && html`<p class="muted">Approved so far by ${given.map((each) => `${each.by}${each.why ? ` (${each.why})` : ""}`).join(", ")}; ${review.people - given.length} more needed.</p>`}</section>`;
 }
 
 /** When a step may start: an instant that has passed keeps nothing waiting. */
@@ -87,6 +98,6 @@ function Starts({ at }) {
 function Bar({ review, acts, allowed, expires, setExpires }) {
   return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><span class="muted">You decide about exactly this</span><${Hash} of=${review.binding} groups=${8} /></div>
     ${allowed ? html`<label class="inline"><span class="muted">It</span> <select aria-label="How long the approval holds" value=${expires} onChange=${(event) => setExpires(event.target.value)}>${EXPIRES.map(([value, word]) => html`<option value=${value}>${value ? `expires in ${duration(Number(value))}` : word}</option>`)}</select></label>
-      <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button><button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button><button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
+      <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>${(review.choices ?? []).includes("request_changes") && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
       : html`<p class="muted">Your role may look, but not decide.</p>`}</div>`;
 }

@@ -6,11 +6,11 @@ import { words } from "../text.js";
 const FIRST = ["id", "worker", "action", "depends_on", "parameters"];
 const HIDDEN = new Set(["risk_level"]);
 
-export function Steps({ steps, risks = {}, heading = 3 }) {
-  return html`<ol class="plan-steps">${steps.map((step) => html`<${Step} key=${step.id} step=${step} risk=${risks[step.id] ?? step.risk ?? step.risk_level} heading=${heading} />`)}</ol>`;
+export function Steps({ steps, risks = {}, heading = 3, resolved = {}, unresolved = {} }) {
+  return html`<ol class="plan-steps">${steps.map((step) => html`<${Step} key=${step.id} step=${step} risk=${risks[step.id] ?? step.risk ?? step.risk_level} heading=${heading} known=${resolved[step.id] ?? {}} later=${unresolved[step.id] ?? []} />`)}</ol>`;
 }
 
-function Step({ step, risk, heading }) {
+function Step({ step, risk, heading, known, later }) {
   const H = `h${heading}`;
   const after = step.depends_on ?? step.after ?? [];
   const rest = Object.entries(step).filter(([name, value]) => !FIRST.includes(name) && !HIDDEN.has(name) && name !== "after" && name !== "risk" && !blank(value));
@@ -18,6 +18,8 @@ function Step({ step, risk, heading }) {
       <span class="muted"><${Txt} v=${[step.worker, step.action].filter(Boolean).join(" · ")} /></span><span class="push"><${Risk} level=${risk} /></span></header>
     ${after.length > 0 && html`<p class="muted">after ${[].concat(after).map((id) => html`<${Tag}><${Txt} v=${typeof id === "string" ? id : JSON.stringify(id)} /></${Tag}> `)}</p>`}
     ${!blank(step.parameters) && html`<dl class="facts">${Object.entries(step.parameters).map(([name, value]) => html`<div><dt class="mono"><${Txt} v=${name} /></dt><dd><${Value} v=${value} /></dd></div>`)}</dl>`}
+    ${Object.keys(known).length > 0 && html`<dl class="facts known" aria-label="With values">${Object.entries(known).map(([place, value]) => html`<div><dt class="mono">= <${Txt} v=${place} /></dt><dd><${Value} v=${value} /></dd></div>`)}</dl>`}
+    ${later.length > 0 && html`<p class="muted">Known only when the step starts: ${later.map((place) => html`<code><${Txt} v=${place} /></code> `)}</p>`}
     ${rest.length > 0 && html`<dl class="facts small">${rest.map(([name, value]) => html`<div><dt>${words(name)}</dt><dd><${Value} v=${flat(value)} /></dd></div>`)}</dl>`}</li>`;
 }
 

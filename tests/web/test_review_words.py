@@ -1,0 +1,68 @@
+"""A review on the page: values, possible answers, one digest, and no text that is lost."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web.conftest import Served
+from tests.web.steering import project
+from tests.web.test_stories import enter, state_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+
+PLAN = {
+    "goal": "Prepare it",
+    "params": {"what": {"type": "string", "default": "v13"}},
+    "steps": [{"id": "ready", "worker": "prepare", "parameters": {"what": "${{ params.what }}"}}],
+}
+
+
+@pytest.fixture
+def served(tmp_path):
+    made = Served(project(tmp_path / "project"))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+def test_a_review_shows_values_and_only_possible_answers_and_keeps_its_digest(pages, served):
+    """Nothing reads words about a document; the plan then shows what was approved, by whom."""
+    run = served.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
+    shown = served.call("GET", f"/runs/{run}/review")["digest"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/plan")
+    expect(page.get_by_role("button", name=re.compile("^Approve"))).to_be_visible()
+    expect(page.locator(".plan-step .known")).to_contain_text("v13")
+    expect(page.get_by_role("button", name=re.compile("^Request changes"))).to_have_count(0)
+    page.get_by_role("button", name=re.compile("^Approve")).click()
+    page.get_by_label("Reason, for the record").fill("as agreed")
+    page.get_by_role("dialog").get_by_role("button", name="Approve").click()
+    expect(state_of(page)).to_contain_text("succeeded")
+    page.goto(f"{served.url}#/runs/{run}/plan?rev=1")
+    allowed = page.locator(".allowed li")
+    expect(allowed).to_contain_text("as agreed")
+    expect(allowed).to_contain_text("not signed")
+    expect(allowed).to_contain_text("does not expire")
+    expect(allowed).to_contain_text(shown[:4])
+    (row,) = served.call("GET", f"/runs/{run}/revisions")["items"]
+    assert row["digest"] == row["approvals"][0]["digest"] == shown
+
+
+def test_what_was_typed_is_kept_when_it_is_refused(pages, served):
+    """The plan changed meanwhile: the dialog comes back with the text in it."""
+    run = served.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
+    seen = served.call("GET", f"/runs/{run}/review")["digest"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/plan")
+    page.get_by_role("button", name=re.compile("^Reject")).click()
+    page.get_by_label("Why").fill("not on a Friday")
+    change = [{"path": "steps.ready.parameters.what", "text": "1.10"}]
+    served.call("POST", f"/runs/{run}/review/amend", {"hash": seen, "set": change})
+    page.get_by_role("dialog").get_by_role("button", name="Reject").click()
+    expect(page.locator(".notice.tone-bad")).to_be_visible()
+    expect(page.get_by_label("Why")).to_have_value("not on a Friday")
+    expect(page.locator(".plan-step")).to_contain_text("1.10")
+    page.get_by_role("dialog").get_by_role("button", name="Reject").click()
+    expect(state_of(page)).to_contain_text("rejected")
