@@ -290,15 +290,11 @@ def test_a_model_revises_a_document_that_names_it(goal, name, tmp_path):
     assert started.policy.planner_calls_max == 200
 
 
-def test_a_person_sends_a_document_back_to_the_planner_that_it_names():
-    """It proposes another plan, which is reviewed in turn."""
-
-    def people(question):
-        return "request_changes" if question.id == "review-1" else "approve"
-
-    done = simulate(PLAN, WORKERS, policy=REVIEW, answers=people)
-    assert done.outcome.result == "sum of old prices", done.lines()
-    assert not done.violations
+def test_a_document_is_not_sent_back_to_a_planner_that_reads_no_words(tmp_path):
+    """The goal planner plans from facts: amend the plan, or reject it."""
+    lead = Lead(WORKERS, store=str(tmp_path / "runs.db"), policy=REVIEW)
+    waits = lead.run_sync(PLAN, run_id="r")
+    assert waits.waiting_for[0]["choices"] == ["approve", "reject"]
 
 
 # --- which planner may be named ---------------------------------------------------------------
