@@ -294,7 +294,8 @@ def test_a_document_is_not_sent_back_to_a_planner_that_reads_no_words(tmp_path):
     """The goal planner plans from facts: amend the plan, or reject it."""
     lead = Lead(WORKERS, store=str(tmp_path / "runs.db"), policy=REVIEW)
     waits = lead.run_sync(PLAN, run_id="r")
-    assert waits.waiting_for[0]["choices"] == ["approve", "reject"]
+    answers = [each["answer"] for each in waits.waiting_for[0]["choices"]]
+    assert answers == ["approve", "reject"]
 
 
 # --- which planner may be named ---------------------------------------------------------------

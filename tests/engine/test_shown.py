@@ -20,6 +20,7 @@ from leadhand.cli.group import execute
 from leadhand.core import events as ev
 from leadhand.core.approval import allowed, digests
 from leadhand.core.evolve import evolve
+from leadhand.core.inbox import answers_of
 from leadhand.core.invariants import check
 from leadhand.core.refs import Artifact, Secret, resolve_known
 from leadhand.core.state import State
@@ -140,7 +141,7 @@ def test_people_see_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 def _waiting(lead: Lead, what: Any) -> tuple[str, list[str]]:
     outcome = lead.run_sync(what)
     assert outcome.status == "waiting", outcome
-    return outcome.run, outcome.waiting_for[0]["choices"]
+    return outcome.run, answers_of(outcome.waiting_for[0])
 
 
 def test_changes_are_asked_for_only_where_a_planner_reads_words(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_changes_are_asked_for_only_where_a_planner_reads_words(tmp_path: Path) 
     for what in ({**plan(version="v1"), "params": {}}, goal):
         run, choices = _waiting(given, what)
         assert choices == ["approve", "reject"]
-        assert asyncio.run(given.review(run))["choices"] == choices
+        assert answers_of(asyncio.run(given.review(run))) == choices
         with pytest.raises(UsageError, match="request_changes"):
             asyncio.run(given.answer(run, "review-1", "request_changes", text="smaller"))
 

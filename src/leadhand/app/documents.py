@@ -230,7 +230,7 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> Doc:
 
 def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
     """A run as `show RUN --json` prints it; `driver` is what drives it, or 0."""
-    doc = outcome_doc(state)
+    doc = timed_outcome(state)
     doc["host"] = driver or None
     doc["result"] = result_of(reader.store, state)
     doc["started"] = iso(state.started_at)

@@ -7,7 +7,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.documents import wants_words
+from leadhand.app.documents import timed_outcome, wants_words
 from leadhand.cli.changes import print_change, ways
 from leadhand.cli.reviewed import allowed_line
 from leadhand.cli.rows import WAITED_MIN_S, header, planned_s, rows, title
@@ -18,7 +18,7 @@ from leadhand.core.graph import dependencies
 from leadhand.core.inbox import inbox_row
 from leadhand.core.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
-from leadhand.core.views import ENDED, dropped_rows, exit_code, outcome_doc, run_status, worked_s
+from leadhand.core.views import ENDED, dropped_rows, exit_code, run_status, worked_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -170,7 +170,7 @@ def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: 
 
 def outcome_document(console: Console, state: State, result: Json) -> Doc:
     """The document that `run --json` ends with."""
-    doc = outcome_doc(state)
+    doc = timed_outcome(state)
     doc["result"] = result
     doc["exit_code"] = exit_code(state)
     if doc["status"] not in ENDED:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from leadhand.core.approval import Allowed, binding, versions
 from leadhand.core.catalog import declared_risk, highest
 from leadhand.core.diff import differences, lines, path_text
+from leadhand.core.inbox import inbox_row
 from leadhand.core.looser import limits_of
 from leadhand.core.params import with_secrets
 from leadhand.core.promises import in_words, is_persons, may_widen, widenings
@@ -50,7 +51,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "waiting": question is not None,
         "question": f"{state.run}/{question.id}" if question else None,
         "reason": question.text if question else "",
-        "choices": list(question.choices) if question else [],
+        "choices": inbox_row(state, question.id)["choices"] if question else [],
         "revision": revision.number if revision else state.revision,
         "revision_hash": revision.hash if revision else state.head,
         "author": revision.author if revision else "",

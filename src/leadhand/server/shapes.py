@@ -321,7 +321,7 @@ class Review(Shape):
     """By step: what stands at each place that holds a reference whose value is known."""
     unresolved: dict[str, list[str]]
     """By step: the places whose values are known only when the step starts."""
-    choices: list[str]
+    choices: list[Choice]
     """What can be answered: approve, reject, and request_changes where the planner reads words."""
     risk: str
     effects: list[str]

@@ -61,7 +61,7 @@ export function Review({ live, review }) {
   const acts = { approve: () => approve(live, review, expires), change: () => send(live, review), amend: () => setAmending(true), reject: () => reject(live, review) };
   const refuse = () => notice("Your role may look at this, but not decide it.", "bad");
   const key = (act) => (allowed ? acts[act] : refuse);
-  const sends = (review.choices ?? []).includes("request_changes");
+  const sends = (review.choices ?? []).some((each) => each.answer === "request_changes");
   useKeys("Review", { a: ["Approve (asks once more)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends]);
   return html`<div class="review"><${Reach} review=${review} />
     <${Bar} review=${review} acts=${acts} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
@@ -98,6 +98,6 @@ function Starts({ at }) {
 function Bar({ review, acts, allowed, expires, setExpires }) {
   return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><span class="muted">You decide about exactly this</span><${Hash} of=${review.binding} groups=${8} /></div>
     ${allowed ? html`<label class="inline"><span class="muted">It</span> <select aria-label="How long the approval holds" value=${expires} onChange=${(event) => setExpires(event.target.value)}>${EXPIRES.map(([value, word]) => html`<option value=${value}>${value ? `expires in ${duration(Number(value))}` : word}</option>`)}</select></label>
-      <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>${(review.choices ?? []).includes("request_changes") && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
+      <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>${(review.choices ?? []).some((each) => each.answer === "request_changes") && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
       : html`<p class="muted">Your role may look, but not decide.</p>`}</div>`;
 }
