@@ -250,7 +250,9 @@ def ended_permits():
     run.hear(control.hold(run.state, ["b"], "ann", "not yet"))
     ours = step("b.2", "a", worker="risky", timeout=5, supersedes="b")
     amended = {"steps": [ours], "cancel": [], "final": False}
-    run.hear(control.amend(run.state, amended, "ann", run.now)).done("a")
+    run.hear(control.amend(run.state, amended, "ann", run.now))
+    said = {"approval": {"expires": until}}
+    run.hear(control.answer(run.state, "review-2", "approve", "ann", run.now, **said)).done("a")
     run.hear(control.release(run.state, ["b"], "ann", run.now)).done("b.2")
     run.later(61).answer(propose(step("c", worker="risky"), final=False))
     newer = [spec("risky", risk="high", version="2")]
