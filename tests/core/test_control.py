@@ -678,3 +678,19 @@ def test_a_person_who_did_it_brings_what_the_step_promised():
     assert asked("approved:x").reply("done", data=False).running == ["a"]
     with pytest.raises(UsageError, match="step a gives price, stock, and"):
         asked("price", "stock", "approved:x").reply("done", data={"price": 1})
+
+
+def test_a_person_who_cannot_do_a_task_is_no_fault_of_the_plan():
+    """The end is blamed on the execution, also where another step ended later."""
+    person = WorkerSpec(name="p", offers={"": Offer()}, kind="human")
+    worker = WorkerSpec(name="w", offers={"": Offer()})
+    run = Drive(
+        step("a", worker="p", failure_action="continue"), step("b"), catalog=[person, worker]
+    )
+    run.reply("cannot").fail("b", "permanent")
+    run.reply("abort")
+    ended = run.last(ev.RunEnded)
+    assert (ended.status, ended.origin) == ("failed", "execution")
+    alone = Drive(step("a", worker="p", failure_action="abort"), catalog=[person]).reply("cannot")
+    assert alone.last(ev.RunEnded).origin == "execution"
+    assert check(alone.log) == []

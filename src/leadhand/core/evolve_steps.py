@@ -464,7 +464,8 @@ def _task_answered(state: State, step: StepState, event: ev.QuestionAnswered) ->
         make_ready(state, step)
     elif event.choice == "cannot":
         message = event.text or f"{event.actor} cannot do it"
-        _fail(state, step, {"class": "permanent", "message": message, "effect": "none"})
+        failure = {"class": "permanent", "message": message, "effect": "none", "by": event.actor}
+        _fail(state, step, failure)
 
 
 STEP_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {

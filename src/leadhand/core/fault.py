@@ -42,10 +42,13 @@ class _Failed(NamedTuple):
 
 def origin_of(step: StepState) -> str:
     """Where the cause lies when the failure of a step ends a run."""
-    kind = (step.failure or {}).get("class")
+    failure = step.failure or {}
+    kind = failure.get("class")
     if kind == "budget":
         return "limits"
-    return "planning" if kind == "permanent" and not step.attempts else "execution"
+    # A step that never started could not be done as planned, unless a person said that it cannot.
+    unready = kind == "permanent" and not step.attempts and "by" not in failure
+    return "planning" if unready else "execution"
 
 
 def origin(state: State) -> str:

@@ -82,7 +82,9 @@ class Causes:
                 self.seen.add("execution")
             case ev.RecoveryDecided() if event.strategy == "abort":
                 self.last = f"step {event.step}"
-            case ev.CancelRequested() | ev.QuestionAnswered():
+            case ev.QuestionAnswered():
+                self.seen |= {"person", "execution"} if event.choice == "cannot" else {"person"}
+            case ev.CancelRequested():
                 self.seen.add("person")
             case _:
                 pass  # causes no end
