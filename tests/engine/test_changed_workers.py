@@ -214,7 +214,7 @@ OTHERS = ("replay", "clock", "copy", "live")
 
 async def refused(project: Project, lead: Lead, approval: object, **more: object) -> None:
     """Nothing runs, and the reason is one that people can read."""
-    with pytest.raises(Conflict, match="changed since: (worker|the context)"):
+    with pytest.raises(Conflict, match=r"changed since: (worker|the context)"):
         await lead.run(PLAN, approval=approval, **{"context": "staging", **more})
     assert not project.ran, project.ran
 
