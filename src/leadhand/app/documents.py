@@ -5,6 +5,7 @@ A document is made from a reader, never from a host's memory: it shows what is d
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -149,19 +150,62 @@ def timed_row(row: Doc) -> Doc:
 def inbox_rows(reader: Reader, left_out: Callable[[StoreError], None]) -> list[Doc]:
     """What waits, oldest first. Summaries say which runs need to be looked at."""
     rows: list[Doc] = []
+    for state in _waiting(reader, left_out):
+        rows += [_asked(state, question) for question in state.questions.values()]
+    return sorted(rows, key=lambda row: row["since"])
+
+
+class InboxPage(NamedTuple):
+    """Some of what waits."""
+
+    items: list[Doc]
+    next: str | None
+    """The cursor of the next page."""
+    total: int
+    """How much waits in all."""
+
+
+def inbox_page(reader: Reader, cursor: str | None, limit: int) -> InboxPage:
+    """Return what waits, oldest first, after a cursor: as many rows as are wanted.
+
+    Only the rows of the page are made. Runs that cannot be read are left out.
+
+    Raises:
+        ValueError: the cursor is none that was given out.
+    """
+    after = (0, "", "")
+    if cursor:
+        at, run, ident = cursor.split(" ", 2)
+        after = (int(at), run, ident)
+    known = [
+        (question.at, state.run, question.id)
+        for state in _waiting(reader, lambda _error: None)
+        for question in state.questions.values()
+    ]
+    wanted = nsmallest(limit + 1, (key for key in known if key > after))
+    rows: list[Doc] = []
+    for _, run, ident in wanted[:limit]:
+        state = reader.state(run)
+        if (question := state.questions.get(ident)) is not None:
+            rows.append(_asked(state, question))
+    further = " ".join(map(str, wanted[limit - 1])) if len(wanted) > limit else None
+    return InboxPage(rows, further, len(known))
+
+
+def _waiting(reader: Reader, left_out: Callable[[StoreError], None]) -> Iterator[State]:
+    """The runs that are open, folded one by one."""
     for header in reader.runs():
         said = summary_of(header)
         if said is not None and said["status"] in ENDED:
             continue
         try:
-            state = reader.state(header.run)
+            yield reader.state(header.run)
         except StoreError as error:  # the others may still be answered
             left_out(error)
-            continue
-        for question in state.questions.values():
-            words = wants_words(state, question)
-            rows.append({**inbox_row(state, question.id), "words": words})
-    return sorted(rows, key=lambda row: row["since"])
+
+
+def _asked(state: State, question: Question) -> Doc:
+    return {**inbox_row(state, question.id), "words": wants_words(state, question)}
 
 
 def wants_words(state: State, question: Question) -> bool:

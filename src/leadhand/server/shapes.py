@@ -137,7 +137,9 @@ class Run(Shape):
     status: str
     goal: str
     result: Any
-    steps: list[StepRow]
+    steps: list[StepRow] = Field(description="A page of them.")
+    steps_total: int
+    next: str | None = Field(description="The cursor of the next page of steps.")
     cost: float
     money: float
     duration: float
@@ -156,7 +158,7 @@ class Run(Shape):
     fault: Doc | None
     refused: list[Doc] = Field(description="Proposals that were refused, with the reasons.")
     recovery: Doc
-    waiting_for: list[Asked] = []
+    waiting_for: list[Asked] = Field([], description="The oldest 100; the inbox has all.")
     dropped: list[Doc] = Field([], description="Steps that were given up by name, with the reason.")
     limits: Doc
     paused: bool
@@ -401,7 +403,8 @@ class Inbox(Shape):
     """What waits for people, oldest first."""
 
     items: list[Asked]
-    next: None
+    next: str | None
+    total: int = Field(description="How much waits, on this page and on all others.")
 
 
 class Saved(Shape):

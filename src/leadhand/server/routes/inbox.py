@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
-from leadhand.app.documents import inbox_rows
+from leadhand.app.documents import inbox_page
 from leadhand.core import protected_change
 from leadhand.core.words import Word
 from leadhand.engine.approvals import words_with
@@ -15,7 +15,7 @@ from leadhand.server import shapes
 from leadhand.server.forms import AnswerForm
 from leadhand.server.office import of_database, office_of, person_of, seen
 from leadhand.server.problems import Refusal, missing
-from leadhand.server.routes.common import Saying, document, done, key_of, said
+from leadhand.server.routes.common import Cursor, Limit, Saying, document, done, key_of, said
 from leadhand.server.rules import APPROVER, may
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ router = APIRouter(tags=["inbox"])
 
 
 @router.get("/inbox", responses=document(shapes.Inbox))
-async def inbox(request: Request) -> Response:
-    """Everything that waits for a person, oldest first."""
+async def inbox(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
+    """What waits for a person, oldest first; `total` is how much that is in all."""
 
     def make(desk: Desk) -> Doc:
-        rows = inbox_rows(desk, lambda _error: None)
-        return {"items": rows, "next": None}
+        try:
+            return inbox_page(desk, cursor, limit)._asdict()
+        except ValueError:
+            raise Refusal(400, "this cursor is of no page that was given out") from None
 
     return await seen(request, of_database, make)
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["runs"])
 JSON = "application/json"
+WAITING_SHOWN = 100
+"""Questions that a run's document shows; the inbox has all."""
 
 
 @router.get("/runs", responses=document(shapes.RunPage))
@@ -75,18 +77,33 @@ def run_page(desk: Desk, status: str | None, q: str, cursor: str | None, limit: 
 
 
 @router.get("/runs/{run}", responses=document(shapes.Run))
-async def run(request: Request, run: str) -> Response:
-    """One run: how it stands, its steps, what waits, what it cost."""
+async def run(request: Request, run: str, cursor: Cursor = None, limit: Limit = 500) -> Response:
+    """One run: how it stands, a page of its steps, what waits, what it cost."""
     unhosted = office_of(request).conductor.unhosted.get(run)
 
     def make(desk: Desk) -> Doc:
         state = desk.state(run)
         doc = shown_document(desk, state, desk.driver)
+        if "waiting_for" in doc:
+            doc["waiting_for"] = doc["waiting_for"][:WAITING_SHOWN]
         more = {"limits": limits_of(state.policy), "paused": state.paused, "unhosted": unhosted}
-        return doc | more
+        return doc | more | _steps_page(doc["steps"], cursor, limit)
 
     known = of_run(run)
     return await seen(request, lambda desk: f"{known(desk)} {unhosted}", make)
+
+
+def _steps_page(steps: list[Doc], cursor: str | None, limit: int) -> Doc:
+    """The steps after a cursor, which is the id of the last one before them."""
+    first = 0
+    if cursor is not None:
+        places = [place for place, row in enumerate(steps) if row["id"] == cursor]
+        if not places:
+            raise Refusal(400, "this cursor is of no page that was given out")
+        first = places[0] + 1
+    page = steps[first : first + limit]
+    further = page[-1]["id"] if first + limit < len(steps) else None
+    return {"steps": page, "steps_total": len(steps), "next": further}
 
 
 # Begin.

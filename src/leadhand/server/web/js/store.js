@@ -39,7 +39,13 @@ export function soon(act, ms) {
   };
 }
 
-export const inbox = resource(async (signal) => items(await api.inbox(signal)));
+/** How many rows of the inbox are asked for, the oldest first; the server gives at most 500. */
+export const inboxLimit = signal(100);
+/** The oldest rows; `total` of them says how many wait in all. */
+export const inbox = resource(async (signal) => {
+  const page = await api.inbox(inboxLimit.value, signal);
+  return Object.assign([...items(page)], { total: page.total ?? items(page).length });
+});
 
 /** The rows of the list of runs that are on the screen, and how to ask for them. */
 export const runs = signal({ rows: [], next: null, error: null, loading: false, filter: null });

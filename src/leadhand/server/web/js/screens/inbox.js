@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../lib.js";
 import { api } from "../api.js";
 import { to } from "../router.js";
-import { inbox, loadRuns, may, runs } from "../store.js";
+import { inbox, inboxLimit, loadRuns, may, runs } from "../store.js";
 import { attempt } from "../say.js";
 import { useKeys } from "../keys.js";
 import { Ago, Copy, Cost, Effects, Empty, Glyph, Risk, Said, Shown, Status, Title, Txt } from "../ui/parts.js";
@@ -29,9 +29,19 @@ export function Inbox() {
     inbox.refresh();
   }, []);
   useKeys("Inbox", { a: ["Answer the one in focus", () => document.activeElement.closest(".ask")?.querySelector("button, a.button, textarea")?.focus()] });
-  const number = inbox.state.value.data?.length ?? 0;
+  const number = inbox.state.value.data?.total ?? 0;
   return html`<${Title} sub=${number ? `${number === 1 ? "One thing waits" : `${number} things wait`} for a person. Oldest first.` : null}>Inbox</${Title}>
-    <${Shown} of=${inbox} what="Loading the inbox">${(rows) => (rows.length ? html`<ul class="asks">${rows.map((row) => html`<${Ask} key=${row.id} row=${row} />`)}</ul>` : html`<${Nothing} />`)}</${Shown}>`;
+    <${Shown} of=${inbox} what="Loading the inbox">${(rows) => (rows.length ? html`<ul class="asks">${rows.map((row) => html`<${Ask} key=${row.id} row=${row} />`)}</ul><${More} rows=${rows} />` : html`<${Nothing} />`)}</${Shown}>`;
+}
+
+/** The rest of a long inbox: some more of it, up to what the server gives at once. */
+function More({ rows }) {
+  if (rows.length >= rows.total) return null;
+  const more = () => {
+    inboxLimit.value = Math.min(500, inboxLimit.value + 100);
+    inbox.refresh();
+  };
+  return html`<p class="muted">${rows.total - rows.length} more wait. ${rows.length < 500 ? html`<button type="button" onClick=${more}>Show more</button>` : "They come up as these are answered."}</p>`;
 }
 
 function Ask({ row }) {

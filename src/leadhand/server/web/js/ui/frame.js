@@ -20,7 +20,7 @@ const PLACES = [
 
 function Place({ place, label, path }) {
   const here = route.value.path[0] === place;
-  const waiting = place === "inbox" ? (inbox.state.value.data?.length ?? 0) : 0;
+  const waiting = place === "inbox" ? (inbox.state.value.data?.total ?? 0) : 0;
   return html`<a href=${to([place])} aria-current=${here ? "page" : undefined} class="place place-${place}">
     <svg viewBox="0 0 16 16" aria-hidden="true"><path d=${path} /></svg><span>${label}</span>
     ${waiting > 0 && html`<b class="badge"><span class="visually-hidden">, </span>${waiting}<span class="visually-hidden"> waiting</span></b>`}</a>`;
