@@ -368,18 +368,8 @@ def _workers(settings: Settings) -> Iterator[Look]:
         "workers", f"{len(registry)}: {names}" if names else "none", missing, fix, warning=True
     )
     if len(registry):
-        yield _approvals(settings)
-
-
-def _approvals(settings: Settings) -> Look:
-    """What approvals rest on here, and what one operating-system account cannot enforce."""
-    rests = "signatures of approvers" if settings.policy.approvers else "names, unsigned"
-    return Look(
-        "approvals",
-        f"rest on {rests}; workers are compared at each start (leadhand ls workers -v). What runs "
-        "as your account, outside a sandbox, can write worker files, settings, keys and the "
-        "database: only another account or a sandbox keeps it out",
-    )
+        told = "compared with what was approved at each start; files and values: ls workers -v"
+        yield Look("versions", told)
 
 
 def _fleet(settings: Settings) -> Iterator[Look]:
