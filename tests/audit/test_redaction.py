@@ -122,3 +122,14 @@ def test_each_line_of_a_long_secret_is_one():
 
 def test_short_values_are_not_looked_for():
     assert not Redactor({"a": "", "b": "abc"})
+
+
+def test_a_text_that_goes_on_ends_before_what_may_become_a_secret():
+    """However it is cut: a value that is being printed never shows in part."""
+    value = "hunter2-correct-horse"
+    redactor = Redactor({"key": value})
+    text = f"the key is {value}, and that is all"
+    for cut in range(len(text) + 1):
+        shown = redactor.unfinished(text[:cut])
+        assert not any(value[:size] in shown for size in range(3, len(value) + 1)), shown
+    assert redactor.unfinished(text) == "the key is [secret:key], and that is all"

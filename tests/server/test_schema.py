@@ -16,6 +16,9 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.support.serving import TOKENS, ended, plan_of, project, served
 
+STREAMS = ("/events", "/live")
+"""Server-sent events, which tests of their own read."""
+
 CHECKS = (
     not_a_server_error,
     status_code_conformance,
@@ -107,7 +110,7 @@ def test_whatever_is_sent_the_answer_is_as_promised(stocked):
         operation = found.ok()
         stops = operation.path.endswith("/stop-all") and operation.method == "post"
         # A stream never ends, and after a stop nothing would begin: both have their own tests.
-        if not operation.path.endswith("/events") and not stops:
+        if not operation.path.endswith(STREAMS) and not stops:
             sent += try_out(operation, server, names)
     assert sent > 300
 
@@ -121,7 +124,7 @@ def test_documents_fit_their_schemas(stocked):
     for run in names.values():
         for found in loaded.get_all_operations():
             operation = found.ok()
-            if operation.method.upper() != "GET" or operation.path.endswith("/events"):
+            if operation.method.upper() != "GET" or operation.path.endswith(STREAMS):
                 continue
             if "{run}" not in operation.path and run != names["done"]:
                 continue

@@ -1,9 +1,11 @@
 """The page says what is so: of times to come, ends, revised plans, texts and possible acts."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 from playwright.sync_api import expect
@@ -22,6 +24,22 @@ MORE = """
 def tested(what: str) -> str:
     raise ValueError("2 tests failed\\nTraceback (most recent call last):\\n"
                      "  File \\"a.py\\", line 3\\n    assert     x == 1\\nAssertionError")
+
+
+@worker(idempotent=True)
+def chatty(key: str, context: Context) -> str:
+    while not Path("speak").exists():
+        time.sleep(0.05)
+    for part in range(3):
+        print(f"part {part + 1} of 40")
+    print("the key is", key[:7], end="", flush=True)
+    context.progress("part 3 of 40", 0.15)
+    while not Path("whole").exists():
+        time.sleep(0.05)
+    print(key[7:])
+    while not Path("go").exists():
+        time.sleep(0.05)
+    return "said"
 """
 
 
@@ -256,3 +274,76 @@ def test_units_are_no_money_and_undeclared_is_no_low_risk(pages, served):
         assert "$" not in page.locator("body").inner_text()
     row = served.call("GET", "/runs")["items"][0]
     assert (row["cost"], row["money"]) == (7.6, 0.0)
+
+
+def test_output_and_progress_come_while_a_step_runs(pages, served, monkeypatch):
+    """In the browser and over the API; a secret never shows, not even the first half of it."""
+    key = "hunter2-correct-horse"
+    served.stop()
+    monkeypatch.setenv("THE_KEY", key)
+    served.start()
+    plan = {
+        "goal": "Talk",
+        "params": {"key": {"type": "secret", "env": "THE_KEY"}},
+        "steps": [{"id": "talk", "worker": "chatty", "parameters": {"key": "${{ params.key }}"}}],
+    }
+    run = served.call("POST", "/runs", {"plan": plan})["run"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/graph?step=talk")
+    drawer = page.get_by_role("complementary", name="Step talk")
+    expect(drawer).to_contain_text("No output yet")
+    expect(drawer).not_to_contain_text("printed nothing")
+    (served.folder / "speak").touch()
+    output = drawer.locator(".output")
+    expect(output).to_contain_text("part 3 of 40")
+    expect(drawer.locator(".progress-note")).to_contain_text("15% part 3 of 40")
+    assert "hunter2" not in output.text_content()
+    shot(page, "truth-live")
+    (served.folder / "whole").touch()
+    expect(output).to_contain_text("the key is [secret:key]")
+    url = f"{served.url}api/v1/runs/{run}/steps/talk/live"
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {served.token}"})
+    with urllib.request.urlopen(request, timeout=30) as stream:
+        frame = next(line for line in stream if line.startswith(b"data: "))
+        found = json.loads(frame[6:])
+        assert (found["attempt"], found["fraction"]) == (1, 0.15)
+        assert found["output"].endswith("the key is [secret:key]\n")
+        (served.folder / "go").touch()
+        assert b"event: end\n" in list(stream)
+    served.until(run, "succeeded")
+    expect(drawer.locator(".output")).to_contain_text("the key is [secret:key]")
+    assert key not in page.content()
+
+
+def test_inputs_are_shown_as_the_worker_got_them(pages, served, monkeypatch):
+    """Beside the template, on page, API and terminal; a secret by its name."""
+    served.stop()
+    monkeypatch.setenv("THE_KEY", "hunter2-correct-horse")
+    served.start()
+    (served.folder / "fixed").touch()
+    first = {"id": "prepare", "worker": "prepare", "parameters": {"what": "pages"}}
+    to = "${{ steps.prepare.data }} with ${{ params.key }}"
+    second = {"id": "publish", "worker": "publish", "parameters": {"to": to}}
+    params = {"key": {"type": "secret", "env": "THE_KEY"}}
+    plan = {"goal": "Publish", "params": params, "steps": [first, second]}
+    run = served.call("POST", "/runs", {"plan": plan})["run"]
+    served.until(run, "succeeded")
+    found = served.call("GET", f"/runs/{run}/steps/publish")
+    assert found["inputs"] == {"to": "pages with [secret:key]"}
+    assert found["planned"]["parameters"] == {"to": to}
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/graph?step=publish")
+    inputs = page.locator(".inputs")
+    expect(inputs).to_contain_text("pages with [secret:key]")
+    expect(inputs.locator(".template")).to_contain_text("${{ steps.prepare.data }}")
+    shot(page, "truth-inputs")
+    said = subprocess.run(
+        [*PROGRAM, "show", run, "publish"],
+        cwd=served.folder,
+        env=environment(served.folder),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "input      to = pages with [secret:key]" in said
+    assert "from ${{ steps.prepare.data }} with ${{ params.key }}" in said

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core import events as ev
+from leadhand.core.evolve import evolve
 from leadhand.core.graph import dependencies
+from leadhand.core.hashing import canonical, digest
 from leadhand.core.inbox import inbox_row
 from leadhand.core.moments import iso
+from leadhand.core.refs import Artifact, Secret, SecretText, Unresolved, resolve
+from leadhand.core.state import State
 from leadhand.core.views import fresh, paid_in_money, shown_status, step_money
 from leadhand.engine.results import data_of
 from leadhand.errors import StoreError
@@ -19,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import State, StepState
+    from leadhand.core.plan import Doc, Json
+    from leadhand.core.state import StepState
     from leadhand.ports import Entry
 
 TRIES_SHOWN = 50
@@ -152,6 +156,7 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
         **node_row(state, step),
         "run": state.run,
         "planned": fresh(step.doc),
+        "inputs": inputs_of(reader, state, step, log),
         "revision": step.revision,
         "depends_on": edges[step.id],
         "dependents": [name for name, waited in edges.items() if step.id in waited],
@@ -167,6 +172,52 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
         "data": _data(reader, step),
         "output": output_of(reader, log)[-TAIL_CHARS:],
     }
+
+
+def inputs_of(
+    reader: Reader, state: State, step: StepState, log: Iterable[tuple[Entry, ev.Event]]
+) -> Doc | None:
+    """The parameters as the worker of the last attempt got them; None before there was one.
+
+    Secrets are told by their names, and what is stored apart by its reference.
+    """
+    started = [event for _entry, event in log if isinstance(event, ev.AttemptStarted)]
+    if not started:
+        return None
+    last, template = started[-1], step.doc.get("parameters") or {}
+    if not last.exec:
+        return dict(fresh(template))
+    found = _resolved(state, template)
+    if found is None or digest(last.spec, canonical(found)) != last.exec:
+        then = State()  # what it refers to has changed since
+        for entry, event in reader.events(state.run):
+            if event == last:
+                break
+            evolve(then, event, entry.at)
+        found = _resolved(then, template)
+    return None if found is None else dict(fresh(_told(found)))
+
+
+def _resolved(state: State, template: Doc) -> Doc | None:
+    try:
+        found: Doc = resolve(template, state.lookup)
+    except Unresolved:
+        return None
+    return found
+
+
+def _told(value: Json) -> Json:
+    """A resolved value for people: without the values of secrets."""
+    if isinstance(value, Secret):
+        return f"[secret:{value.name}]"
+    if isinstance(value, SecretText):
+        parts = value.parts
+        return "".join(p if isinstance(p, str) else f"[secret:{p.name}]" for p in parts)
+    if isinstance(value, Artifact):
+        return {"$artifact": value.ref, **({"path": list(value.path)} if value.path else {})}
+    if isinstance(value, dict):
+        return {key: _told(item) for key, item in value.items()}
+    return [_told(item) for item in value] if isinstance(value, list) else value
 
 
 def others_for(state: State, step: StepState) -> list[str]:

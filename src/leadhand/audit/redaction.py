@@ -101,6 +101,16 @@ class Redactor:
         pieces[::2] = [self._edges(piece) for piece in pieces[::2]]
         return "".join(pieces)
 
+    def unfinished(self, text: str) -> str:
+        """A text that goes on, without them and without an end that may become one."""
+        held = 0
+        for needle, _mark in self._needles:
+            for size in range(min(len(needle) - 1, len(text)), held, -1):
+                if text.endswith(needle[:size]):
+                    held = size
+                    break
+        return self.text(text[: len(text) - held] if held else text)
+
     def value(self, value: Any) -> Any:
         """JSON-like data without them: in texts, in keys, and in numbers that spell one."""
         kind = type(value)

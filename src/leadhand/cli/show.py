@@ -46,8 +46,9 @@ VALUE_MAX = 40
 RESULT_MAX = 2000
 
 
-@command("show", "leadhand show plan.yaml --graph\nleadhand show 7kq3")
+@command("show", "leadhand show plan.yaml --graph\nleadhand show 7kq3\nleadhand show 7kq3 deploy")
 @click.argument("what", metavar="PLAN|RUN")
+@click.argument("step", required=False)
 @click.option(
     "--graph",
     "form",
@@ -61,9 +62,10 @@ RESULT_MAX = 2000
 @set_option
 @context_option
 @store_option
-def show(
+def show(  # noqa: PLR0913, PLR0917 - options
     console: Console,
     what: str,
+    step: str | None,
     form: str | None,
     timeline: bool,  # noqa: FBT001 - an option
     workers: tuple[str, ...],
@@ -74,7 +76,8 @@ def show(
     """Show a plan (what would run, in order, with risk, effects and limits) or a run.
 
     PLAN is a JSON or YAML file, - for standard input, or a name in the library; anything else
-    is taken for the id of a run. Nothing is executed.
+    is taken for the id of a run. With STEP: that step of the run, with what its worker got, each
+    attempt, and what it gave. Nothing is executed.
     """
     settings = settings_of(store=store, workers=workers, context=context)
     if (
@@ -91,6 +94,10 @@ def show(
             f"{what}: there is no such plan file, and no database at {settings.store} "
             "that could hold a run of this name"
         )
+    if step is not None:
+        from leadhand.cli.step import show_step
+
+        return show_step(console, settings, what, step)
     return _show_run(console, settings, what, form, timeline=timeline)
 
 

@@ -13,6 +13,8 @@ from leadhand.core.views import failure_of, fresh, goal_of
 from leadhand.engine.results import data_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.core.report import Failure
     from leadhand.core.state import Now, State, StepState
     from leadhand.engine.run import Run
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from leadhand.ports import Spawned
 
 
+LIVE_CHARS = 16_000
+"""Of what an attempt printed so far that those who watch it are shown: the last."""
+LIVE_READ = 4 * LIVE_CHARS
+"""What is looked through for secrets: one that begins before what is shown is found too."""
 SUMMARY_CHARS = 400
 """Of a result that is told in brief."""
 
@@ -35,7 +41,7 @@ def _brief(data: Any) -> str | None:
 class AttemptContext:
     """One attempt's context. Cheap to make: everything is looked up when asked for."""
 
-    __slots__ = ("_run", "attempt", "begun", "cancelled", "epoch", "paid", "step")
+    __slots__ = ("_printed", "_run", "attempt", "begun", "cancelled", "epoch", "paid", "step")
 
     def __init__(self, run: Run, step: str, attempt: int, epoch: int) -> None:
         self._run = run
@@ -43,6 +49,7 @@ class AttemptContext:
         self.attempt = attempt
         self.epoch = epoch
         self.cancelled = False
+        self._printed: Callable[[int], str] | None = None
         self.begun = False
         """Whether its task runs; one that is cancelled before never gets to say so."""
         self.paid = False
@@ -133,6 +140,23 @@ class AttemptContext:
         if self._run.secrets is not None:
             text = self._run.secrets.text(text)
         self._run.note_progress(self.step, text, share)
+
+    def printing(self, tail: Callable[[int], str]) -> None:
+        """A worker tells how to read the last characters of what it printed so far."""
+        self._printed = tail
+
+    def live(self) -> dict[str, Any]:
+        """How far the attempt is, and the last of what it printed, without secrets."""
+        message, fraction = self._run.progress.get(self.step, ("", None))
+        text = self._printed(LIVE_READ) if self._printed is not None else ""
+        if self._run.secrets is not None:
+            text = self._run.secrets.unfinished(text)
+        return {
+            "attempt": self.attempt,
+            "message": message,
+            "fraction": fraction,
+            "output": text[-LIVE_CHARS:],
+        }
 
     def hide(self, value: Any) -> Any:
         """A text, or JSON-like data, without the secrets of the run: for what goes elsewhere."""

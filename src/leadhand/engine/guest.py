@@ -355,6 +355,8 @@ class Guest(Host):
                     self._refresh_shared()
                 case "word":
                     self.spawn(self._carry_out(line, frame))
+                case "live":
+                    self.spawn(self._show(line, frame))
                 case _:
                     pass  # a host of the same version says nothing else
         line.close()
@@ -375,6 +377,10 @@ class Guest(Host):
             line.answer(frame["ask"], told)
         except Exception as error:  # noqa: BLE001 - whatever is asked gets an answer
             line.answer(frame["ask"], error=error)
+
+    async def _show(self, line: Line, frame: Doc) -> None:
+        run = self.runs.get(str(frame["run"]))
+        line.answer(frame["ask"], None if run is None else await run.live(str(frame["step"])))
 
     def _refresh_shared(self) -> None:
         for entry in self.store.read(hosting.HOST_STREAM, self.shared.seq):

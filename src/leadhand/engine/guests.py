@@ -101,6 +101,14 @@ class GuestRun(Run):
         )
         return told
 
+    async def live(self, step: str) -> Doc | None:
+        """What a step under way says and prints, as the guest knows it; None when it is gone."""
+        try:
+            found: Doc | None = await self._line.ask("live", run=self.id, step=step)
+        except LeadhandError:
+            return None
+        return found
+
     async def settled(self) -> str:
         """Wait until the run ended, or goes on only when a person says so."""
         while (status := run_status(self.state)) not in ("waiting", "paused"):

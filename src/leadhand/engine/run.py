@@ -455,6 +455,12 @@ class Run:
         """The money for calls of models."""
         return Purse(self)
 
+    async def live(self, step: str) -> dict[str, Any] | None:
+        """What a step under way says and prints: attempt, message, fraction, output."""
+        context = self.contexts.get(step)
+        found: dict[str, Any] | None = None if context is None else context.live()
+        return found
+
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
         """Remember a worker's word on how far it is."""
         note = self.progress[step] = (message[:500], fraction)

@@ -50,6 +50,7 @@ class Secrets:
         self._redactor = redactor
         self.text = redactor.text
         self.value = redactor.value
+        self.unfinished = redactor.unfinished
         self.finds = redactor.finds
 
     def reveal(self, secret: Secret) -> str:

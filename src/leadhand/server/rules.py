@@ -53,7 +53,7 @@ RULES: tuple[Rule, ...] = (
     *_rules(VIEWER, "GET /metrics", "GET /settings", "GET /artifacts/{ref}"),
     *_rules(VIEWER, "GET /fleet", "GET /fleet/{run}/{task}/words"),
     *_rules(OPERATOR, "POST /fleet/{run}/{task}/stop", "POST /fleet/{run}/{task}/message"),
-    *_rules(VIEWER, "GET /events", stream=True),
+    *_rules(VIEWER, "GET /events", "GET /runs/{run}/steps/{step}/live", stream=True),
     *_rules(OPERATOR, "POST /runs", "POST /runs/{run}/rollback", starts=True),
     *_rules(OPERATOR, "POST /plans/draft", "POST /plans/lint"),
     *_rules(OPERATOR, "POST /runs/{run}/pause", "POST /runs/{run}/resume"),

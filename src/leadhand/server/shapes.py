@@ -216,6 +216,9 @@ class Step(Node):
 
     run: str
     planned: Doc
+    inputs: Doc | None = Field(
+        description="The parameters as the last attempt's worker got them; secrets by name."
+    )
     depends_on: list[str]
     dependents: list[str]
     replaces: list[str]

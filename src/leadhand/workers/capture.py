@@ -10,6 +10,7 @@ descriptors; workers that start programs should be commands, or run with isolate
 
 from __future__ import annotations
 
+import codecs
 import io
 import sys
 import threading
@@ -58,6 +59,16 @@ class Sink:
             if len(self._tail) > PIECES_MAX:
                 self._tail = deque(["".join(self._tail)])
 
+    def tail(self, length: int) -> str:
+        """The last of what was written so far, while more may come."""
+        if not self.total:
+            return ""
+        with _lock:
+            found = "".join(self._tail)[-length:]
+            if len(found) < length and self.total <= self._limit:
+                found = "".join(self._head)[len(found) - length :] + found
+        return found.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
     def text(self) -> str:
         """What was kept, with a note where something was left out."""
         if not self.total:
@@ -68,6 +79,33 @@ class Sink:
         gap = f"\n[... {left_out:,} characters left out ...]\n" if left_out else ""
         whole = head + gap + tail
         return whole.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+LIVE_LIMIT = 128 << 10
+"""Characters kept of what a process prints, for those who watch it; its output is kept apart."""
+
+
+class LiveStreams:
+    """Both streams of a process as one text, bounded, for those who watch it."""
+
+    def __init__(self) -> None:
+        self.sink = Sink(LIVE_LIMIT)
+        self._decoders = {
+            name: codecs.getincrementaldecoder("utf-8")("backslashreplace")
+            for name in ("stdout", "stderr")
+        }
+
+    def __call__(self, stream: str, chunk: bytes) -> None:
+        """Take what was read of a stream."""
+        self.sink.write(self._decoders[stream].decode(chunk))
+
+
+def shown_live(context: Any, sink: Sink) -> Sink:
+    """Let those who watch the attempt of a context read what it prints; gives the sink back."""
+    printing = getattr(context, "printing", None)
+    if printing is not None:
+        printing(sink.tail)
+    return sink
 
 
 current: ContextVar[Sink | None] = ContextVar("leadhand_output", default=None)

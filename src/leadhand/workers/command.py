@@ -25,6 +25,7 @@ from leadhand.audit.redaction import SECRET_NAME
 from leadhand.codec.values import plain
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Effect, Failure, Report
+from leadhand.workers.capture import LiveStreams, shown_live
 from leadhand.workers.checks import holds
 from leadhand.workers.command_files import look
 from leadhand.workers.coverage import Coverage
@@ -220,6 +221,8 @@ class CommandWorker:
         known = (program.offer.parameters or {}).get("properties", program.holes)
         if unknown := sorted(set(values) - set(known)):
             raise ValueError(f"parameter {unknown[0]}: is not known")
+        live = LiveStreams()
+        shown_live(context, live.sink)
         process = await self.processes.spawn(
             filled(argv, values, dash=program.allow_dash),
             cwd=program.cwd,
@@ -227,6 +230,7 @@ class CommandWorker:
             stdin=msgspec.json.encode(values) if program.stdin == "json" else None,
             stdout_limit=program.stdout_limit,
             stderr_limit=program.stderr_limit,
+            on_output=live,
         )
         return await followed(process, context, program.grace_s)
 

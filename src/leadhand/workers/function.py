@@ -27,7 +27,7 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Report
 from leadhand.errors import UsageError
 from leadhand.ports import ends_us
-from leadhand.workers.capture import Sink, current
+from leadhand.workers.capture import Sink, current, shown_live
 from leadhand.workers.checks import holds
 from leadhand.workers.coverage import Coverage
 from leadhand.workers.decorator import Declaration
@@ -107,7 +107,7 @@ class FunctionAction:
 
     async def run_async(self, task: Task, context: Context) -> Report:
         """Await an async function here."""
-        sink = Sink()
+        sink = shown_live(context, Sink())
         token = current.set(sink)
         try:
             if self.signature.bare and not task.parameters:
@@ -135,7 +135,7 @@ class FunctionAction:
             arguments, keywords = self.signature.bind(task.parameters, watched)
         except BadParameters as problem:
             return Report.failed("permanent", str(problem))
-        sink = Sink()
+        sink = shown_live(context, Sink())
         token = current.set(sink)
         try:
             outcome = await threads.run(lane, partial(self.function, *arguments, **keywords))

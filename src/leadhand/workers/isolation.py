@@ -22,6 +22,7 @@ import msgspec
 
 from leadhand.core.report import Report
 from leadhand.ports import Spawned
+from leadhand.workers.capture import LiveStreams, shown_live
 from leadhand.workers.reports import bounded, report_from_doc
 
 if TYPE_CHECKING:
@@ -160,9 +161,12 @@ class _Listener:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._rest = b""
+        self._live = LiveStreams()
+        shown_live(context, self._live.sink)
 
     def __call__(self, stream: str, chunk: bytes) -> None:
         if stream != "stdout":
+            self._live(stream, chunk)
             return
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:

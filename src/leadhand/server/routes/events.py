@@ -6,15 +6,21 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from leadhand.server.gate import STILL
 from leadhand.server.office import office_of
 from leadhand.server.problems import Refusal
 from leadhand.server.routes.common import PROBLEMS
+from leadhand.server.stream import PING_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+
+    from leadhand.core.plan import Doc
+    from leadhand.server.desks import Desk
+    from leadhand.server.office import Office
 
 router = APIRouter(tags=["events"])
 STALL_S = 20.0
@@ -43,6 +49,52 @@ async def events(
             raise Refusal(400, "Last-Event-ID is a position of this stream")
         after = int(last_event_id)
     return EventStream(office_of(request).hub.events(after, run), request.scope[STILL])
+
+
+LIVE = {
+    200: {
+        "description": "Server-sent events: `live` has `attempt`, `message`, `fraction` and "
+        "`output`, the last 16,000 characters; `end` comes when nothing of the step is under way.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    **PROBLEMS,
+}
+LIVE_S = 0.5
+"""How often a step that somebody watches is looked at."""
+
+
+@router.get("/runs/{run}/steps/{step}/live", responses=LIVE, response_class=Response)
+async def live(request: Request, run: str, step: str) -> Response:
+    """What a step under way prints and says of how far it is, as it does; without secrets."""
+
+    def look(desk: Desk) -> bool:
+        desk.header(run)
+        return step in desk.state(run).steps
+
+    if not await office_of(request).desks.read(look):
+        raise Refusal(404, f"run {run} has no step {step[:100]}")
+    return EventStream(_watched(office_of(request), run, step), request.scope[STILL])
+
+
+async def _watched(office: Office, run: str, step: str) -> AsyncGenerator[bytes]:
+    """Frames of one step: one for each change, read when it is due, and nothing kept."""
+    last: Doc | None = None
+    quiet = 0.0
+    yield b": watching\n\n"
+    while True:
+        hosted = office.host.runs.get(run)
+        found: Doc | None = await hosted.live(step) if hosted is not None else None
+        if found is None:
+            yield b"event: end\ndata: {}\n\n"
+            return
+        if found != last:
+            last, quiet = found, 0.0
+            yield b"event: live\ndata: " + msgspec.json.encode(found) + b"\n\n"
+        elif quiet >= PING_S:
+            quiet = 0.0
+            yield b": ping\n\n"
+        await asyncio.sleep(LIVE_S)
+        quiet += LIVE_S
 
 
 class EventStream(Response):

@@ -72,7 +72,12 @@ async def output(
     step: str,
     attempt: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
 ) -> Response:
-    """What a step printed, in one attempt or in its last."""
+    """What a step printed, in one attempt or in its last; of one under way, so far."""
+    hosted = office_of(request).host.runs.get(run)
+    now = await hosted.live(step) if hosted is not None else None
+    if now is not None and attempt in (None, now["attempt"]):
+        text = now["output"]
+        return Response(text.encode("utf-8", "replace"), 200, None, "text/plain; charset=utf-8")
 
     def look(desk: Desk) -> str:
         _step(desk, run, step)

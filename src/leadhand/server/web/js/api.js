@@ -76,6 +76,7 @@ export const api = {
   attempts: (run, signal) => get(`/runs/${at(run)}/attempts`, signal),
   step: (run, step, signal) => get(`/runs/${at(run)}/steps/${at(step)}`, signal),
   output: (run, step, attempt, signal) => get(`/runs/${at(run)}/steps/${at(step)}/output${query({ attempt })}`, signal),
+  live: (run, step, signal) => fetch(`${BASE}/runs/${at(run)}/steps/${at(step)}/live`, { headers: { Accept: "text/event-stream" }, cache: "no-store", credentials: "same-origin", signal }),
   revisions: (run, signal) => get(`/runs/${at(run)}/revisions`, signal),
   revision: (run, number, signal) => get(`/runs/${at(run)}/revisions/${number}`, signal),
   diff: (run, from, to, signal) => get(`/runs/${at(run)}/diff${query({ from, to })}`, signal),

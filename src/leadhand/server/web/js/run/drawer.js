@@ -8,8 +8,9 @@ import { confirm } from "../ui/dialog.js";
 import { Answer } from "../screens/inbox.js";
 import { Copy, Cost, Facts, Findings, Glyph, Said, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
 import { ENDED, SETTLED, shown } from "../status.js";
-import { beyond, clock, costs, count, money, repeated, words } from "../text.js";
+import { beyond, clock, costs, count, money, percent, repeated, words } from "../text.js";
 import { artifacts } from "./outputs.js";
+import { useLive } from "./watch.js";
 
 export function Drawer({ live, step, onClose }) {
   const found = useMemo(() => resource((signal) => api.step(live.run, step, signal)), [live, step]);
@@ -88,7 +89,17 @@ function Detail({ live, step, node, doc }) {
     <dl class="figures"><div><dt>Cost</dt><dd><${Cost} cost=${doc.cost} money=${doc.money} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length || node.attempts || 0}</dd></div></dl>
     ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${made.map((each, place) => html`<${Attempt} key=${each.attempt ?? place} live=${live} step=${step} made=${each} known=${known(place)} open=${place === 0} tail=${place === 0 ? doc.output : null} />`)}</ol></section>`}
     ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<a class="mono" href=${`/api/v1/artifacts/${encodeURIComponent(ref)}`} download>Download ${ref.slice(0, 12)}</a>`)}</section>`}
+    ${doc.inputs && html`<${Inputs} given=${doc.inputs} planned=${planned.parameters ?? {}} />`}
     <section><h3>As planned</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id"))} /></section>`;
+}
+
+/** The parameters as the worker got them, each beside what the plan says where that is a template. */
+function Inputs({ given, planned }) {
+  const rows = Object.entries(given);
+  if (!rows.length) return null;
+  const same = (name) => JSON.stringify(planned[name]) === JSON.stringify(given[name]);
+  return html`<section class="inputs"><header class="section-head"><h3>Inputs</h3><${Copy} text=${JSON.stringify(given, null, 2)} /></header>
+    <dl class="facts">${rows.map(([name, value]) => html`<div><dt class="mono"><${Txt} v=${name} /></dt><dd><${Value} v=${value} />${!same(name) && html`<div class="muted template">from <code><${Txt} v=${typeof planned[name] === "string" ? planned[name] : JSON.stringify(planned[name])} /></code></div>`}</dd></div>`)}</dl></section>`;
 }
 
 /** What took the place of what, if so. */
@@ -109,7 +120,20 @@ function Attempt({ live, step, made, known, open, tail }) {
     ${failure && html`<div><${Tag} tone="bad">${words(failure.class)}</${Tag}> ${repeated(failure.message, known) ? html`<span class="muted">as said above</span>` : html`<${Said} v=${failure.message} />`}</div>`}
     ${recovery && html`<p class="recovery"><${Glyph} shape="loop" /><span><b>${words(recovery.strategy)}</b>${recovery.worker ? ` to ${recovery.worker}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</span></p>`}
     ${made.models?.length > 0 && html`<p class="muted">${count(made.models.length, "model call")}: ${made.models.map((call) => `${call.model}${call.cost != null ? ` ${money(call.cost)}` : ""}`).join(", ")}</p>`}
-    <${Output} live=${live} step=${step} number=${number} open=${open} tail=${tail} /></li>`;
+    ${status === "running" ? html`<${Printing} live=${live} step=${step} number=${number} />` : html`<${Output} live=${live} step=${step} number=${number} open=${open} tail=${tail} />`}</li>`;
+}
+
+/** What an attempt under way says and prints, as it does. */
+function Printing({ live, step, number }) {
+  const found = useLive(live.run, step, true);
+  const box = useRef(null);
+  const mine = found?.attempt === number ? found : null;
+  useEffect(() => {
+    if (box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [mine?.output]);
+  const share = mine?.fraction == null ? "" : percent(mine.fraction);
+  return html`${mine && (share || mine.message) && html`<p class="progress-note"><progress max="1" value=${mine.fraction ?? undefined} aria-label="Progress"></progress> ${share} <${Txt} v=${mine.message} /></p>`}
+    ${mine?.output ? html`<pre class="value output" tabindex="0" ref=${box} aria-label="Output so far"><${Txt} v=${mine.output} /></pre>` : html`<p class="muted">No output yet</p>`}`;
 }
 
 /** What the attempt printed: the tail at once, the whole when asked for. */
