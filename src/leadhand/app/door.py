@@ -71,14 +71,18 @@ async def progress(place: Place, run: str) -> Doc | None:
 
 
 async def step_back(place: Place) -> bool:
-    """Ask the host to leave the database to this process; whether it does.
+    """Ask the host to leave the database to this process; false when it does not.
 
-    Only a run's own process does, which goes on beside the new host.
+    Only a run's own process does, which goes on beside the new host. One that is just opening or
+    letting go of the database says nothing: then it is worth asking again.
     """
     try:
-        return await _ask(place, {"verb": "step_back"}) is not None
-    except (LeadhandError, OSError):
+        await _ask(place, {"verb": "step_back"})
+    except NotAllowed:
         return False
+    except (LeadhandError, OSError):
+        return True
+    return True
 
 
 async def hosted_runs(place: Place) -> list[str]:

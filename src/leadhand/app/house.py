@@ -181,19 +181,28 @@ class House:
 
     async def _owned(self, place: Place) -> tuple[KeptStore, Lock]:
         """The database, for this process alone; a run's process that hosts it steps back."""
-        try:
-            return open_store(place)
-        except Conflict:
-            if not self.presides or not await door.step_back(place):
-                raise
         until = time.monotonic() + STEP_BACK_S
         while True:
             try:
                 return open_store(place)
-            except Conflict:
-                if time.monotonic() > until:
-                    raise
+            except Conflict as error:
+                late = not self.presides or time.monotonic() > until or HOSTED not in str(error)
+                if late or not await door.step_back(place):
+                    raise self._named(error) from None
             await asyncio.sleep(LOOK_S)
+
+    def _named(self, error: Conflict) -> Conflict:
+        """The error with a way out, where another process is the host."""
+        if HOSTED not in str(error):
+            return error
+        if self.presides:
+            return Conflict(
+                f"{error}. Fix: use that one, or end it first with Ctrl-C where it runs"
+            )
+        return Conflict(
+            f"{error}. Fix: start it with `leadhand run`, which drives it beside that host; or run "
+            "all plans in one program"
+        )
 
     async def _open_beside(self, place: Path) -> Host:
         """The host of a run's own process: a guest of whoever hosts the database."""

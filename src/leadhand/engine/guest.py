@@ -197,6 +197,13 @@ class SharedStore:
         if not append.future.done():
             append.future.set_exception(error) if error else append.future.set_result(None)
 
+    def give_up(self, error: BaseException) -> None:
+        """Nothing more is written: whoever waits hears why."""
+        unwritten, self._unwritten = self._unwritten, []
+        for append in unwritten:
+            if not append.future.done():
+                append.future.set_exception(error)
+
     def _missing(self) -> list[_Append]:
         """What of the unwritten is not in the log; the rest is told that it is."""
         missing = []
@@ -258,7 +265,7 @@ class Guest(Host):
         self._taken: dict[str, int] = {}
         self._found = asyncio.Event()
         """Set while there is a host to write through, or this process is it."""
-        self._notes: dict[tuple[str, str], tuple[str, float | None]] = {}
+        self._notes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     @property
     def presides(self) -> bool:
@@ -296,6 +303,12 @@ class Guest(Host):
         await self._ways.step_back()
         await self._find_host(grace_s=STEP_BACK_S)
 
+    def fail(self, error: BaseException) -> None:
+        """Stop at once; whoever waits for a host hears why there is none."""
+        super().fail(error)
+        self._shared_store.give_up(error)
+        self._found.set()
+
     # The line.
 
     async def _find_host(self, *, grace_s: float, limit_s: float | None = None) -> None:
@@ -332,10 +345,8 @@ class Guest(Host):
         self._fold()
         self._listening = asyncio.get_running_loop().create_task(self._listen(line))
         try:
-            for run, owner in self._taken.items():
-                hosted = self.runs.get(run)
-                if hosted is not None and hosted.state.ended is None:
-                    await line.ask("take", run=run, owner=owner)
+            for run, owner in list(self._taken.items()):  # ended ones too: it may be unwritten
+                await line.ask("take", run=run, owner=owner)
         except LeadhandError:
             if line.closed:
                 return False  # it was cut again
@@ -387,16 +398,32 @@ class Guest(Host):
             hosting.evolve_host(self.shared, decode(entry.version, entry.body))
         self.poke_all()
 
+    async def _host_line(self) -> Line | None:
+        """The line to the host, once there is one; None when this process is it."""
+        await self._found.wait()
+        if self.failed is not None:
+            raise self.failed
+        return self._line
+
     # What a host does, through another.
 
     async def tell_host(self, event: Event) -> None:
         """Have one event appended to the `$host` stream; returns once it is durable."""
-        await self._found.wait()
-        if self._line is None:
-            await Host.tell_host(self, event)
-            return
-        await self._line.ask("share", event=encode(event).decode())
-        self._refresh_shared()
+        while (line := await self._host_line()) is not None:
+            try:
+                await line.ask("share", event=encode(event).decode())
+                self._refresh_shared()
+                return
+            except LeadhandError:
+                if not line.closed:
+                    raise
+            await self._host_line()
+            if isinstance(event, hosting.ApprovalUsed) and self._used_here(event):
+                return  # it was written, and the answer was lost
+        await Host.tell_host(self, event)
+
+    def _used_here(self, event: hosting.ApprovalUsed) -> bool:
+        return self.shared.used.get(event.id) == event.run
 
     def mention(self, event: Event) -> None:
         """The same; nobody waits, and what is lost is lost."""
@@ -410,11 +437,15 @@ class Guest(Host):
 
     async def take(self, run: str) -> None:
         """Have a run given to this process, before it is begun or taken up."""
-        await self._found.wait()
-        if self._line is None:
+        while (line := await self._host_line()) is not None:
+            try:
+                self.owner = self._taken[run] = int(await line.ask("take", run=run))
+                break
+            except LeadhandError:
+                if not line.closed:
+                    raise
+        else:
             self._taken[run] = self.owner
-            return
-        self.owner = self._taken[run] = int(await self._line.ask("take", run=run))
         if (loaded := self.runs.get(run)) is not None:
             loaded.load_from(self.store.read(run))
 
@@ -435,17 +466,17 @@ class Guest(Host):
         if self._line is not None and run:
             self._line.tell("notice", what=kind, run=run)
 
-    def noted(self, run: str, step: str, note: tuple[str, float | None]) -> None:
-        """Pass on how far a step is; the last word of each moment."""
+    def noted(self, run: str, what: str, details: tuple[Any, ...]) -> None:
+        """Pass on what no log keeps: of each step, the last of each kind in each moment."""
         if not self._notes:
             asyncio.get_running_loop().call_later(NOTE_S, self._tell_notes)
-        self._notes[run, step] = note
+        self._notes[run, what, details[0]] = details
 
     def _tell_notes(self) -> None:
         notes, self._notes = self._notes, {}
-        for (run, step), note in notes.items() if self._line is not None else ():
+        for (run, what, _step), details in notes.items() if self._line is not None else ():
             assert self._line is not None
-            self._line.tell("progress", run=run, step=step, note=list(note))
+            self._line.tell("note", run=run, what=what, details=list(details))
 
     def _leave(self, run: str) -> None:
         if self._line is not None:
@@ -458,6 +489,7 @@ class Guest(Host):
         if self._line is not None:
             line, self._line = self._line, None
             line.close()
+            await line.ended()
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)

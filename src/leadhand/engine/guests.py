@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 
 TOLD = (hosting.ApprovalUsed, hosting.CircuitOpened, hosting.CircuitClosed)
 """What a guest may say of what all runs share."""
+NOTES = ("note_progress",)
+"""What a run is told that no log keeps and surfaces show, by the names of its methods.
+
+A method of `Run` that is listed here calls `host.noted(run, name, details)`; a guest passes that
+on, and the host's `GuestRun` is told the same.
+"""
 FORMS = [EVENT_VERSION, DECIDE_VERSION]
 """Both sides must read and decide alike."""
 LOOK_S = 0.1
@@ -164,6 +170,7 @@ class Guests:
             self._all.discard(guest)
             guest.leave_all()
             line.close()
+            guest.over.set()
 
     def _refusal(self, hello: Doc) -> LeadhandError | None:
         host = self._host
@@ -182,10 +189,13 @@ class Guests:
         for guest in self._all:
             guest.line.tell("shared")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of all; they look for the next host."""
-        for guest in list(self._all):
+        guests = list(self._all)
+        for guest in guests:
             guest.line.close()
+        for guest in guests:
+            await guest.over.wait()
 
 
 class _Guest:
@@ -197,6 +207,8 @@ class _Guest:
         self._guests = guests
         self._pid = pid
         self._runs: dict[str, GuestRun] = {}
+        self.over = asyncio.Event()
+        """Set when nothing more of it is heard."""
 
     def heard(self, frame: Doc) -> None:
         """Take one frame."""
@@ -208,8 +220,8 @@ class _Guest:
                 self._host.spawn(self._answered(number or 0, self._take(frame)))
             case "share":
                 self._host.spawn(self._answered(number or 0, self._share(frame)))
-            case "progress":
-                self._progress(frame)
+            case "note":
+                self._note(frame)
             case "notice":
                 self._guests.noticed(str(frame["what"]), str(frame["run"]))
             case "leave":
@@ -258,7 +270,8 @@ class _Guest:
             host.runs.pop(ident, None)
         run = GuestRun(host, ident, self.line, self._pid)
         if had:
-            if run.state.owner != had:
+            # Lower: that it was taken up is not written yet, and comes with what the guest sends.
+            if run.state.owner > had:
                 raise Fenced(f"another process has taken over run {ident}")
         else:
             self._refuse_driven(run.state)
@@ -289,11 +302,10 @@ class _Guest:
             hosting.refuse_used(self._host.shared, event.id, event.actor)
         await self._host.tell_host(event)
 
-    def _progress(self, frame: Doc) -> None:
-        run = self._runs.get(str(frame["run"]))
-        if run is not None:
-            message, fraction = frame["note"]
-            run.note_progress(str(frame["step"]), str(message), fraction)
+    def _note(self, frame: Doc) -> None:
+        run, what = self._runs.get(str(frame["run"])), frame["what"]
+        if run is not None and what in NOTES:
+            getattr(run, what)(*frame["details"])
 
     def _leave(self, ident: str) -> None:
         run = self._runs.pop(ident, None)

@@ -291,8 +291,8 @@ class Host:
         """What is recorded when a run is begun or taken up here."""
         return ev.RunHosted(self.owner)
 
-    def noted(self, _run: str, _step: str, _note: tuple[str, float | None]) -> None:
-        """How far a step is, as its worker says; whoever asks finds it with the run."""
+    def noted(self, _run: str, _what: str, _details: tuple[Any, ...]) -> None:
+        """A run was told what no log keeps (`guests.NOTES`): whoever asks finds it with the run."""
 
     async def take_in(self, run: Run, workers: Workers | None = None) -> list[str]:
         """Have a run know workers as they are here now; gives back the names of what changed."""

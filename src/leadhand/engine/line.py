@@ -103,6 +103,11 @@ class Line:
         with suppress(RuntimeError):  # the loop may be over
             self._writer.close()
 
+    async def ended(self) -> None:
+        """Wait until nothing of it is left, once it is closed."""
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
     def _send(self, doc: Doc) -> None:
         if self.closed:
             return

@@ -463,5 +463,6 @@ class Run:
 
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
         """Remember a worker's word on how far it is."""
-        note = self.progress[step] = (message[:500], fraction)
-        self.host.noted(self.id, step, note)
+        message = message[:500]
+        self.progress[step] = (message, fraction)
+        self.host.noted(self.id, "note_progress", (step, message, fraction))

@@ -25,7 +25,7 @@ from leadhand.core.words import move_of, told
 from leadhand.engine import shelf
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.guests import GuestRun
-from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.errors import Conflict, LeadhandError, NotAllowed, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.moves import Move
@@ -140,7 +140,7 @@ class Answers:
     async def _step_back(self) -> Doc:
         step_back = getattr(self._host, "step_back", None)
         if step_back is None:
-            raise Conflict(f"process {os.getpid()} does not leave the database to another")
+            raise NotAllowed(f"process {os.getpid()} does not leave the database to another")
         await step_back()
         return {"pid": os.getpid()}
 
@@ -168,7 +168,7 @@ class Service:
 
     async def close(self) -> None:
         """Stop listening; guests look for the next host."""
-        self._host.guests.close()
+        await self._host.guests.close()
         if self._server is not None:
             self._server.close()
             with contextlib.suppress(FileNotFoundError):
