@@ -18,7 +18,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check bench bench-temporal calibrate evals sim audit mutants lock clean python run-env dev-env
+.PHONY: help demo test fast check bench bench-temporal calibrate evals hostile sim audit mutants lock clean python run-env dev-env
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +57,9 @@ audit: dev-env ## 10,000 tamperings and 1,000 secrets: all found, none leaked
 	@$(BIN)/python -m tests.audit.tamper $(ARGS)
 	@$(BIN)/python -m tests.audit.canaries
 
+hostile: dev-env ## play hostile agents and tests against the fleet's gate and sandbox
+	@$(BIN)/python -m tests.fleet.campaign $(ARGS)
+
 mutants: dev-env ## break the core on purpose; count what the tests notice
 	@$(BIN)/python tests/support/mutants.py $(ARGS)
 
@@ -73,7 +76,7 @@ lock: python ## resolve the requirements again, with hashes
 	@$(PYTHON) scripts/environment.py lock
 	$(COMPILE) --output-file requirements/base.txt pyproject.toml
 	$(COMPILE) --output-file requirements/build.txt requirements/build.in
-	$(COMPILE) --extra models --extra mcp --extra postgres --extra server --extra sign --extra telemetry --extra temporal --output-file requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --extra fleet --extra models --extra mcp --extra postgres --extra server --extra sign --extra telemetry --extra temporal --output-file requirements/dev.txt pyproject.toml requirements/dev.in
 	$(COMPILE) --output-file requirements/model.txt requirements/model.in
 	@$(PYTHON) scripts/keep_named.py requirements/model.txt requirements/model.in
 	$(COMPILE) --output-file requirements/coders.txt requirements/coders.in

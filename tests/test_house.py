@@ -34,6 +34,7 @@ TARGETS = [
     "evals",
     "fast",
     "help",
+    "hostile",
     "lock",
     "mutants",
     "sim",

@@ -161,6 +161,7 @@ def _train(doc: Doc) -> Iterator[tuple[object, ...]]:
     yield "Searches for a culprit", train["bisections"]
     yield "Changes for each landing, mean", train["batch_mean"]
     yield "Changes for each landing, most", train["batch_max"]
+    yield "Tests of the gate's last run", train["counted"] or "none so far"
     yield "Gate, median seconds", train["gate_s"]["p50"]
     yield "Wait at the train, median seconds", queue["wait_s"]["p50"]
     yield "Wait at the train, 95 of 100, seconds", queue["wait_s"]["p95"]

@@ -106,6 +106,8 @@ def config_of(
             env=env_of(settings),
             failures=fleet.failures,
             flaky=fleet.flaky,
+            reports=fleet.reports,
+            tampering=fleet.tampering,
         ),
         branch=fleet.branch,
         publish=fleet.publish,

@@ -80,6 +80,8 @@ def lines(doc: Doc) -> Iterator[str]:
         f"{train['batch_mean'] or 0} changes for each landing, "
         f"{count(train['conflicts'], 'conflict')}"
     )
+    if train["counted"]:
+        yield f"           the gate's last run: {clean(train['counted'])[:100]}"
     recovery, spend = doc["recovery"], doc["spend"]
     yield (
         f"recovery   {_settled(recovery)} that failed, "

@@ -25,6 +25,8 @@ class Change:
     """Protected paths it may write all the same."""
     bound: str = ""
     """What was approved of it, hashed (`reviewing.digest_of`): what lands must be the same."""
+    waived: tuple[str, ...] = ()
+    """Tests of main that it may remove or change, as a person has seen."""
     acceptance: tuple[Command, ...] = ()
     trailers: Mapping[str, str] = field(default_factory=dict)
     author: str = ""

@@ -21,7 +21,7 @@ Laws
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -46,7 +46,9 @@ LOGS_MAX = 500
 class Checks(Protocol):
     """The gate, as far as the conductor knows it."""
 
-    async def check(self, sha: str, acceptance: Sequence[Command] = ()) -> Verdict: ...
+    async def check(
+        self, sha: str, acceptance: Sequence[Command] = (), waived: Collection[str] | None = ()
+    ) -> Verdict: ...
 
 
 @dataclass(slots=True)
@@ -272,14 +274,24 @@ class Conductor:
             tip = made
         waiting = [self._waiting[name] for name in names if name in self._waiting]
         wanted = [command for each in waiting for command in each.change.acceptance]
-        verdict = await self._gate.check(tip, list(dict.fromkeys(wanted)))
+        commands = list(dict.fromkeys(wanted))
+        waived = [name for each in waiting for name in each.change.waived]
+        if any(each.change.joins for each in waiting):
+            verdict = await self._gate.check(tip, commands, None)
+        elif waived:
+            verdict = await self._gate.check(tip, commands, waived)
+        else:
+            verdict = await self._gate.check(tip, commands)
+        green = verdict.ok and not verdict.altered
         searching = any(not green for green, _test in self.train.verdicts.values())
         took = round(verdict.seconds, 3)
-        self._note("tested", size=len(names), ok=verdict.ok, seconds=took, search=searching)
-        if not verdict.ok:
+        about = {"size": len(names), "ok": green, "seconds": took, "search": searching}
+        self._note("tested", **about, tests=verdict.tests)
+        if not green:
+            failed = verdict.failed or "tests of main that it changed"
             log = verdict.log[-LOG_MAX:]
-            self._keep(test, Ejected("red", log, {"failed": verdict.failed, "tip": tip}))
-        return signals.Verdict(test, verdict.ok)
+            self._keep(test, Ejected("red", log, {"failed": failed, "tip": tip}))
+        return signals.Verdict(test, green)
 
     def _keep(self, test: int, told: Ejected) -> None:
         self._logs[test] = told

@@ -72,6 +72,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     budget: float | None = None
     timeout: str | float | None = None
     """How long its agent may work; waiting in line, gate and train do not count."""
+    may_remove_tests: bool = False
+    """Whether tests of main may be gone afterwards, once a person has seen the change."""
     brief: str = ""
     """What the agent should know besides the goal."""
 
@@ -266,6 +268,8 @@ def step_of(task: Task, priority: int = 0) -> dict[str, Any]:
         parameters["budget"] = task.budget
     if task.timeout is not None:
         parameters["time_s"] = seconds(task.timeout)
+    if task.may_remove_tests:
+        parameters["may_remove_tests"] = True
     step: dict[str, Any] = {
         "id": task.id,
         "worker": CODER,

@@ -279,7 +279,17 @@ def _train(sources: Sources) -> Doc:
         },
         "ejected": dict(sorted(kinds.items())),
         "conflicts": kinds["conflict"],
+        "counted": _counted(sources.notes),
     }
+
+
+def _counted(notes: Iterable[Doc]) -> str:
+    """How many tests the last run of the gate had, in words; empty before the first."""
+    found = ""
+    for note in notes:
+        if note["what"] in ("tested", "looked") and note.get("tests"):
+            found = str(note["tests"])
+    return found
 
 
 # --- recovery and money --------------------------------------------------------------------

@@ -2,13 +2,20 @@
 
 An agent's word for its tests counts for nothing. The gate checks a commit out into a slot of its
 own and runs the acceptance commands and then the gate's own, in the sandbox, without a network,
-with a home that is new each time. Where the commit changes the gate's own files, the gate's
-commands run once more with those files as they are on main: whoever could change the test could
-pass it. Both must be green, for the changed ones are the gate of everybody who comes after. Which
-files these are is configured, or else read off the commands (`gatefiles.py`).
+with a home that is new each time. Which tests ran is read from reports of their runners
+(`testruns.py`), and every test that passed on main must pass. Where the commit touches tests or
+the gate's own files (`gatefiles.py`), the gate's commands run once more with all of these as
+they are on main: whoever could change the test could pass it.
+
+    as the change has them    red: the change is red. A test of main that is missing, skipped or
+                              fewer than on main: red, unless the task may remove tests
+    tests as main has them    red: the change does not do what main's tests want, and has changed
+                              tests. That may be right, and a person decides (`Verdict.altered`)
+    gate files as main's      red: the change is red
 
 Laws
-    1. Green is an exit code of 0 from every command. Too long, killed, not to be found: red.
+    1. Green is an exit code of 0 from every command, and no report that says otherwise. Too long,
+       killed, not to be found: red.
     2. What keeps a command from being run is trouble (`GateTrouble`), never a verdict: no room on
        the disk, no sandbox, a lost supervisor, git's own failures.
     3. When `check` returns or is cancelled, no process of it is left.
@@ -18,9 +25,13 @@ Laws
     5. Time and output of each command are bounded.
 """
 
+from __future__ import annotations
+
 import asyncio
+import contextlib
 import errno
 import json
+import os
 import re
 import shlex
 import shutil
@@ -31,16 +42,18 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from leadhand.errors import LeadhandError
-from leadhand.fleet.gatefiles import named, shadowing
 from leadhand.fleet.git import raw_of
+from leadhand.fleet.guard import judged_by
 from leadhand.fleet.hub import Hub
-from leadhand.fleet.patterns import within
+from leadhand.fleet.sameness import Entry
 from leadhand.fleet.scrubbing import remove
 from leadhand.fleet.slots import Slot, Slots
-from leadhand.workers.processes import Finished, ProcessError, Processes, SpawnError
+from leadhand.fleet.testruns import REPORT_BYTES, REPORTER, Ran, Reports, junit, listed, printed
+from leadhand.fleet.tree_limits import TreeLimits, excess
+from leadhand.workers.processes import Finished, Process, ProcessError, Processes, SpawnError
 
 Command = tuple[str, ...]
 
@@ -49,6 +62,11 @@ GRACE_S = 2.0
 OUTPUT_BYTES = 256 << 10
 ROOM_BYTES = 64 << 20
 REMEMBERED = 2_000
+REPORTS_MAX = 100
+TREES_KEPT = 64
+REMOVED = "the tests that main has"
+COUNTED = "\0counted"
+"""Stands among the tests of a tree whose tests could be counted: no test has this name."""
 GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 """Git ends at once where it may not read the machine's configuration, as in a sandbox."""
 OURS = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO}
@@ -94,6 +112,17 @@ class Verdict:
     seconds: float
     flaky: tuple[str, ...] = ()
     failed: str = ""
+    tests: str = ""
+    """How many tests ran, in words; "tests not counted" where no report could be read."""
+    removed: tuple[str, ...] = ()
+    """Tests that passed on main and did not run here, or not as often."""
+    altered: tuple[str, ...] = ()
+    """Tests of main that fail against it, where it has changed tests: a person decides."""
+
+    @property
+    def only_removed(self) -> bool:
+        """Whether all that speaks against it is that tests of main are gone."""
+        return bool(self.removed) and self.failed == REMOVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +141,12 @@ class GateRules:
     """A pattern whose first group is the name of a failed test in the output."""
     flaky: tuple[str, ...] = ()
     """Tests or commands that are known to be flaky."""
+    reports: tuple[str, ...] = ()
+    """Where commands leave JUnit XML, as patterns of paths in the checkout."""
+    tree: TreeLimits = field(default_factory=TreeLimits)
+    """For a command and all that it starts."""
+    tampering: bool = True
+    """Whether code that reaches for the machinery of tests is for a person to see."""
 
 
 class Flakes:
@@ -143,6 +178,70 @@ class Flakes:
             file.write("".join(lines))
 
 
+@dataclass(slots=True)
+class _Tested:
+    """A run of the gate on a tree, and those that followed it."""
+
+    log: list[str]
+    flaky: list[str]
+    failed: str
+    ran: Ran
+
+    def add(self, other: _Tested) -> None:
+        """Another run of it."""
+        self.log += other.log
+        self.flaky += other.flaky
+
+    def verdict(
+        self, began: float, removed: Sequence[str] = (), altered: Sequence[str] = ()
+    ) -> Verdict:
+        """What follows from it."""
+        log, failed = self.log, self.failed
+        if removed:
+            log = [*log, f"tests of main that did not pass: {listed(removed)}\n"]
+        return Verdict(
+            ok=not failed and not removed,
+            log="".join(log),
+            seconds=time.monotonic() - began,
+            flaky=tuple(dict.fromkeys(self.flaky)),
+            failed=failed or (REMOVED if removed else ""),
+            tests=self.ran.words,
+            removed=tuple(removed),
+            altered=tuple(altered),
+        )
+
+
+class Known:
+    """How often each test passed, by tree: in memory for many, in a file for the last one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._found: OrderedDict[str, dict[str, int]] = OrderedDict()
+        self.green: set[str] = set()
+        """Trees that passed with main's tests."""
+        self.looking = asyncio.Lock()
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            self._found[str(kept["tree"])] = {str(k): int(v) for k, v in kept["tests"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            pass
+
+    def of(self, tree: str) -> dict[str, int] | None:
+        """The tests of a tree; None when it was not seen."""
+        return self._found.get(tree)
+
+    def keep(self, tree: str, told: _Tested) -> None:
+        """What was seen of a tree."""
+        found = {**told.ran.passed, **({COUNTED: 1} if told.ran.counted else {})}
+        self._found[tree] = found
+        while len(self._found) > TREES_KEPT:
+            self._found.popitem(last=False)
+        fresh = self._path.with_suffix(".new")
+        with contextlib.suppress(OSError):  # then it is looked at again
+            fresh.write_text(json.dumps({"tree": tree, "tests": found}), encoding="utf-8")
+            fresh.replace(self._path)
+
+
 class Gate:
     """Runs the gate; as many at once as there are slots."""
 
@@ -158,35 +257,91 @@ class Gate:
     ) -> None:
         self._hub, self._slots, self.rules = hub, slots, rules
         self._processes, self._sandbox = processes, sandbox
+        self.known = Known(hub.path / "tests.json")
         self.flakes = flakes or Flakes(hub.path / "flakes.jsonl", rules.flaky)
         self._failures = re.compile(rules.failures, re.MULTILINE) if rules.failures else None
         for left in slots.folder.glob("home-*"):  # by a process that was killed
             remove(left)
         self._seen: OrderedDict[tuple[str, str], tuple[bool, tuple[str, ...]]] = OrderedDict()
 
-    def in_slots(self, slots: Slots) -> "Gate":
+    def in_slots(self, slots: Slots) -> Gate:
         """The same gate with slots of its own; what is known of flaky tests is shared."""
         other = copy(self)
         other._slots = slots  # noqa: SLF001 - it is one of us
         return other
 
-    async def check(self, sha: str, acceptance: Sequence[Command] = ()) -> Verdict:
-        """Whether a commit passes the acceptance commands and the gate."""
-        began = time.monotonic()
-        tree = await self._hub.tree(sha)
-        log, flaky, failed = await self._tested(sha, tree, acceptance)
-        judged = await self._as_on_main(tree)
-        if not failed and judged != tree:
-            log.append("once more, with the gate's own files as they are on main:\n")
-            more, again, failed = await self._tested(sha, judged, ())
-            log, flaky = log + more, flaky + again
-        took = time.monotonic() - began
-        return Verdict(not failed, "".join(log), took, tuple(dict.fromkeys(flaky)), failed)
+    async def check(
+        self, sha: str, acceptance: Sequence[Command] = (), waived: Collection[str] | None = ()
+    ) -> Verdict:
+        """Whether a commit passes the acceptance commands and the gate.
 
-    async def _tested(
-        self, sha: str, tree: str, acceptance: Sequence[Command]
-    ) -> tuple[list[str], list[str], str]:
-        """What was printed, what is flaky, and the command that was red."""
+        `waived`: tests of main that a person let go, by name; None: main's tests do not count, as
+        for what people commit themselves.
+        """
+        began = time.monotonic()
+        tree, main = await self._hub.tree(sha), self._hub.main()
+        first = await self._tested(sha, tree, acceptance)
+        if tree == await self._hub.tree(main):
+            self.known.keep(tree, first)
+            return first.verdict(began)
+        if waived is None:
+            return first.verdict(began)
+        known = None if first.failed else await self._on_main(main)
+        removed = [] if known is None else first.ran.lost(known, (*waived, *self.rules.flaky))
+        altered: list[str] = []
+        if not first.failed:
+            altered = await self._with_mains(sha, tree, main, known, first, waived)
+        if not first.failed and not removed:
+            self.known.keep(tree, first)
+        return first.verdict(began, removed, altered)
+
+    async def _with_mains(
+        self,
+        sha: str,
+        tree: str,
+        main: str,
+        known: Mapping[str, int] | None,
+        first: _Tested,
+        waived: Collection[str],
+    ) -> list[str]:
+        """Run once more with main's tests and gate files; what of main's tests fails then."""
+        own, tests = await judged_by(self._hub, self.rules, main, tree)
+        both = await self._restored(tree, [*own, *tests])
+        if both == tree or both in self.known.green:
+            return []
+        first.log.append("once more, with tests and the gate's own files as they are on main:\n")
+        again = await self._tested(sha, both, ())
+        first.add(again)
+        lost = again.ran.lost(known or {}, (*waived, *self.rules.flaky))
+        if not again.failed and not lost:
+            self.known.green.add(both)
+            return []
+        if own:
+            alone = await self._restored(tree, own) if tests else both
+            if alone != both:
+                first.log.append("once more, with the gate's own files as they are on main:\n")
+                again = await self._tested(sha, alone, ())
+                first.add(again)
+            if again.failed:
+                first.failed = again.failed
+                return []
+        return lost or [] if known is not None else [again.failed or "the tests of main"]
+
+    async def _on_main(self, main: str) -> Mapping[str, int] | None:
+        """How often each test passed on main; None where tests are not counted."""
+        tree = await self._hub.tree(main)
+        async with self.known.looking:
+            found = self.known.of(tree)
+            if found is None:
+                told = await self._tested(main, tree, ())
+                self.known.keep(tree, told)
+                found = self.known.of(tree)
+        if not found or COUNTED not in found:
+            return None
+        return {name: times for name, times in found.items() if name != COUNTED}
+
+    async def _tested(self, sha: str, tree: str, acceptance: Sequence[Command]) -> _Tested:
+        """What was printed, what is flaky, the command that was red, and which tests ran."""
         async with self._slots.lease(sha, tree) as slot:
             await asyncio.to_thread(self._look_at_room)
             home = Path(tempfile.mkdtemp(prefix="home-", dir=self._slots.folder))
@@ -195,40 +350,17 @@ class Gate:
                 failed = await check.all(acceptance)
             finally:
                 await asyncio.shield(asyncio.to_thread(remove, home))
-        return check.log, check.flaky, failed
+        return _Tested(check.log, check.flaky, failed, check.ran)
 
-    async def _own(self) -> tuple[str, ...]:
-        """The gate's files: those that are configured, or those on main that its commands name."""
-        if self.rules.gate_paths:
-            return self.rules.gate_paths
-        found = await self._on_main({name for argv in self.rules.commands for name in named(argv)})
-        return tuple(name for name, kind in found.items() if kind == "blob")
-
-    async def _shadows(self) -> tuple[str, ...]:
-        """What is not on main, and would come before what the gate's commands mean there."""
-        wanted = {name for argv in self.rules.commands for name in shadowing(argv)}
-        return tuple(sorted(wanted - {*await self._on_main(wanted)}))
-
-    async def _on_main(self, names: Collection[str]) -> dict[str, str]:
-        """Those of these that are there: what kind of thing each is."""
-        if not names:
-            return {}
-        said = await self._hub.git("ls-tree", "-z", self._hub.main(), "--", *sorted(names))
-        lines = [line.partition("\t") for line in said.names()]
-        return {name: about.split(" ")[1] for about, _, name in lines}
-
-    async def _as_on_main(self, tree: str) -> str:
-        """The same files, with the gate's own as they are on main."""
-        own = (*await self._own(), *await self._shadows())
-        theirs = await self._hub.entries(self._hub.main(), tree) if own else []
-        ours = [entry for entry in theirs if within(entry.path, own)]
-        if not ours:
+    async def _restored(self, tree: str, entries: Sequence[Entry]) -> str:
+        """The same files, with these as they are on main."""
+        if not entries:
             return tree
         lines = b"".join(
             f"{entry.old_mode.lstrip('0') or '0'} {entry.old_blob}\t".encode()
             + raw_of(entry.path)
             + b"\0"
-            for entry in ours
+            for entry in entries
         )
         with tempfile.TemporaryDirectory(dir=self._hub.path, prefix="gate-") as folder:
             index = Path(folder) / "index"
@@ -241,13 +373,22 @@ class Gate:
         if free < ROOM_BYTES:
             raise GateTrouble(f"{free >> 20} MB are left on the disk, too little to run the gate")
 
-    async def run(self, argv: Command, slot: Slot, home: Path, *, network: bool) -> tuple[int, str]:
+    async def run(
+        self,
+        argv: Command,
+        slot: Slot,
+        home: Path,
+        *,
+        network: bool,
+        reports: Reports | None = None,
+    ) -> tuple[int, str]:
         """One command: its exit code (-1: too long) and what it printed."""
-        objects = self._hub.git.folder / "objects"
+        shown = [self._hub.git.folder / "objects", *([REPORTER] if reports else [])]
         env = {**GIT, **self.rules.env}
+        env = env if reports is None else reports.env(env)
         try:
             wrapped = self._sandbox.wrap(
-                argv, slot.path, home=home, network=network, env=env, readable=[objects]
+                argv, slot.path, home=home, network=network, env=env, readable=shown
             )
             process = await self._processes.spawn(
                 wrapped.argv,
@@ -262,19 +403,29 @@ class Gate:
             return 127, f"{error}\n"
         except (ProcessError, OSError, LeadhandError) as error:
             raise GateTrouble(f"the gate could not be run: {error}") from error
-        late = ""
+        done, late = await self._ended(process)
+        return (-1 if late else _code(done)), _printed(done) + late
+
+    async def _ended(self, process: Process) -> tuple[Finished, str]:
+        """How a command ended, and why it was ended if it was: too long, or too much."""
+        waiting = asyncio.ensure_future(process.wait())
+        watcher = asyncio.create_task(excess(process.pid, self.rules.tree))
+        both: set[asyncio.Future[Any]] = {waiting, watcher}
         try:
-            async with asyncio.timeout(self.rules.time_s):
-                done = await process.wait()
-        except TimeoutError:
+            await asyncio.wait(both, timeout=self.rules.time_s, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return waiting.result(), ""
             late = f"not done after {self.rules.time_s:g} s\n"
-            done = await process.end(GRACE_S)
+            if watcher.done():
+                late = f"ended: {watcher.result()}\n"
+            return await process.end(GRACE_S), late
         except ProcessError as error:
             raise GateTrouble(str(error)) from error
         except asyncio.CancelledError:
             await asyncio.shield(process.end(0))
             raise
-        return (-1 if late else _code(done)), _printed(done) + late
+        finally:
+            watcher.cancel()
 
     def failures_in(self, text: str) -> tuple[str, ...]:
         """The names of failed tests, if the project says how to find them."""
@@ -302,12 +453,13 @@ class _Check:
     home: Path
     log: list[str] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
+    ran: Ran = field(default_factory=Ran)
 
     async def all(self, acceptance: Sequence[Command]) -> str:
         """The command that was red, or nothing."""
         rules = self.gate.rules
         for argv in rules.setup:
-            if not await self._one(argv, network=rules.setup_network):
+            if not await self._prepared(argv):
                 return shlex.join(argv)
         for argv in dict.fromkeys(tuple(each) for each in (*acceptance, *rules.commands)):
             if not await self._passes(argv):
@@ -315,26 +467,56 @@ class _Check:
         return ""
 
     async def _passes(self, argv: Command) -> bool:
-        if await self._one(argv):
-            return True
-        names = self._names(argv)
-        if not self.gate.flakes.known(names):
-            return False
-        self.log.append(f"known to be flaky, tried once more: {', '.join(names)}\n")
-        green = await self._one(argv)
-        self.gate.flakes.record(names, self.slot.base, green=green)
-        self.flaky += names
+        green, ran = await self._one(argv)
+        if not green:
+            names = self._names(argv, ran)
+            if not self.gate.flakes.known(names):
+                self.ran.merge(ran)
+                return False
+            self.log.append(f"known to be flaky, tried once more: {', '.join(names)}\n")
+            green, ran = await self._one(argv)
+            self.gate.flakes.record(names, self.slot.base, green=green)
+            self.flaky += names
+        if argv in self.gate.rules.commands:
+            self.ran.merge(ran)
         return green
 
-    async def _one(self, argv: Command, *, network: bool = False) -> bool:
-        code, printed = await self.gate.run(argv, self.slot, self.home, network=network)
-        self.log.append(f"$ {shlex.join(argv)}\n{printed}exit {code}\n")
-        names = () if code == 0 else self._names(argv)
-        self.gate.compare((self.tree, shlex.join(argv)), names, green=code == 0)
+    async def _prepared(self, argv: Command) -> bool:
+        rules = self.gate.rules
+        code, text = await self.gate.run(argv, self.slot, self.home, network=rules.setup_network)
+        self.log.append(f"$ {shlex.join(argv)}\n{text}exit {code}\n")
         return code == 0
 
-    def _names(self, argv: Command) -> tuple[str, ...]:
-        return self.gate.failures_in(self.log[-1]) or (shlex.join(argv),)
+    async def _one(self, argv: Command) -> tuple[bool, Ran]:
+        """Run a command; whether it is green, and which tests it ran."""
+        reports = Reports(Path(tempfile.mkdtemp(prefix="r", dir=self.home)), os.urandom(32))
+        code, text = await self.gate.run(argv, self.slot, self.home, network=False, reports=reports)
+        ran = await asyncio.to_thread(self._read, reports, text)
+        against = list(ran.problems)
+        if code == 0 and ran.failed:
+            against.append(
+                f"tests failed, though the command says that all is well: {listed(ran.failed)}"
+            )
+        green = code == 0 and not against
+        notes = "".join(f"{each}\n" for each in against)
+        self.log.append(f"$ {shlex.join(argv)}\n{text}exit {code}\n{notes}")
+        names = () if green else self._names(argv, ran)
+        self.gate.compare((self.tree, shlex.join(argv)), names, green=green)
+        return green, ran
+
+    def _read(self, reports: Reports, text: str) -> Ran:
+        ran = reports.read()
+        if not ran.counted:
+            ran = printed(text)
+        for pattern in self.gate.rules.reports:
+            for path in sorted(self.slot.path.glob(pattern))[:REPORTS_MAX]:
+                if path.is_file() and not path.is_symlink() and path.stat().st_size <= REPORT_BYTES:
+                    ran.merge(junit(path.read_bytes()))
+                    path.unlink()  # the next command writes its own
+        return ran
+
+    def _names(self, argv: Command, ran: Ran) -> tuple[str, ...]:
+        return self.gate.failures_in(self.log[-1]) or tuple(ran.failed) or (shlex.join(argv),)
 
 
 def _code(done: Finished) -> int:

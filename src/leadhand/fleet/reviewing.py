@@ -28,11 +28,12 @@ from leadhand.fleet.git import GitFailed, raw_of, shown
 from leadhand.fleet.patterns import within
 from leadhand.fleet.spending import Purse
 from leadhand.fleet.tasks import Left
+from leadhand.fleet.testruns import listed
 from leadhand.fleet.transcripts import Transcript, place
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from leadhand.core.plan import Doc
     from leadhand.fleet.coder.base import Coder, CoderEvent, CoderResult
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Context
 
 PATCH_CHARS = 60_000
+TOLD_MAX = 10
 SAID_CHARS = 2_000
 MISHAPS = frozenset({"unavailable", "lost", "timeout"})
 """Failures after which an approved change is landed as it is."""
@@ -102,6 +104,8 @@ class Approved(NamedTuple):
     left: Left
     digest: str
     by: tuple[str, ...]
+    waived: tuple[str, ...] = ()
+    """Tests of main that it removes or changes."""
 
 
 def approved(context: Context) -> Approved | None:
@@ -113,7 +117,9 @@ def approved(context: Context) -> Approved | None:
         if failure.change and failure.change.get("commit") == answer["commit"]:
             base = str(failure.change.get("base", ""))
             left = Left(base, str(answer["commit"]))
-            return Approved(left, str(failure.change["digest"]), tuple(answer.get("by", ())))
+            waived = tuple(map(str, failure.change.get("tests", ())))
+            by = tuple(map(str, answer.get("by", ())))
+            return Approved(left, str(failure.change["digest"]), by, waived)
         if failure.failure_class not in MISHAPS:
             return None  # it was tried, and is not what it was: it is done again
     return None
@@ -128,13 +134,56 @@ async def digest_of(hub: Hub, base: str, head: str) -> str:
     return digest("leadhand change", canonical(sorted(rows)))
 
 
-async def change_of(hub: Hub, left: Left, kept: Sequence[str]) -> Doc:
+class Guarded(NamedTuple):
+    """What of a change needs more than the gate, and why."""
+
+    paths: tuple[str, ...] = ()
+    """Those that are protected by the settings: a coder may review them."""
+    gate: Mapping[str, str] = {}
+    """Those that the gate depends on, each with the reason: a person's."""
+    removed: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.paths or self.for_people)
+
+    @property
+    def for_people(self) -> bool:
+        """Whether no coder may decide about it."""
+        return bool(self.gate or self.removed or self.altered)
+
+    @property
+    def all_paths(self) -> tuple[str, ...]:
+        """All paths that must be cleared."""
+        return tuple(dict.fromkeys([*self.paths, *self.gate]))
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Tests of main that are gone, or want something else."""
+        return tuple(dict.fromkeys([*self.removed, *self.altered]))
+
+    @property
+    def words(self) -> str:
+        """What a person should know beside the diff."""
+        said = [f"{shown(path)}: {why}." for path, why in list(self.gate.items())[:TOLD_MAX]]
+        if self.removed:
+            said.append(f"Tests of main that are gone: {listed(self.removed)}.")
+        if self.altered:
+            said.append(f"It changes tests; main's own fail with it: {listed(self.altered)}.")
+        return " ".join(said)
+
+
+async def change_of(hub: Hub, left: Left, kept: Guarded) -> Doc:
     """The change as a person sees it. Raise `TooLarge` for one that nobody could read."""
+    paths = kept.all_paths or tuple(await hub.changed(left.base, left.head))
     return {
         "commit": left.head,
         "base": left.base,
-        "paths": [*map(shown, kept)],
-        "diff": await patch_of(hub, left.base, left.head, kept),
+        "paths": [*map(shown, paths)],
+        "tests": [*kept.tests],
+        "diff": await patch_of(hub, left.base, left.head, paths),
         "digest": await digest_of(hub, left.base, left.head),
     }
 

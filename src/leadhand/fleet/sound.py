@@ -60,7 +60,8 @@ class Soundness:
     async def _look(self, main: str) -> None:
         for _ in range(TRIES):  # gates are flaky; what is broken is red each time
             verdict = await self._gate.check(main)
-            self._note("looked", sha=main, ok=verdict.ok, failed=verdict.failed)
+            about = {"ok": verdict.ok, "failed": verdict.failed, "tests": verdict.tests}
+            self._note("looked", sha=main, **about)
             if verdict.ok:
                 break
         if verdict.ok:

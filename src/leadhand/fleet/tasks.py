@@ -32,6 +32,7 @@ PARAMETERS: dict[str, Any] = {
         "time_s": {"type": "number"},
         "priority": {"type": "integer"},
         "base": {"type": "string"},
+        "may_remove_tests": {"type": "boolean"},
     },
     "required": ["goal", "writes"],
     "additionalProperties": False,
@@ -57,6 +58,8 @@ class Given(msgspec.Struct, frozen=True):
     priority: int = 0
     base: str = ""
     """Where main was when it was planned, where that matters."""
+    may_remove_tests: bool = False
+    """Whether tests of main may be gone afterwards: a person then looks at the change."""
 
 
 class Left(NamedTuple):
@@ -97,6 +100,7 @@ class Paid:
         remarks: tuple[str, ...] = (),
         *,
         same: bool = False,
+        tests: str = "",
     ) -> Report:
         """It is on main; what its agent remarks goes to whoever plans.
 
@@ -107,6 +111,8 @@ class Paid:
             data["conversation"] = "same"
         if flaky:
             data["flaky"] = list(flaky)
+        if tests:
+            data["tests"] = tests
         return Report(data=data, recommendations=remarks, cost=self._cost, output=self._output)
 
 

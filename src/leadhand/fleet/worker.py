@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -35,6 +36,7 @@ from leadhand.fleet.conductor import Change, Ejected
 from leadhand.fleet.enduring import OUTAGE_S, TROUBLE, Patience, endure
 from leadhand.fleet.finishing import to_the_end
 from leadhand.fleet.git import shown
+from leadhand.fleet.guard import findings, guarded
 from leadhand.fleet.hub import ref_of
 from leadhand.fleet.ladder import CODER
 from leadhand.fleet.planning.survey import drifted
@@ -56,8 +58,9 @@ from leadhand.fleet.unlanded import finished, put_off
 from leadhand.models.guard import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from leadhand.fleet.gate import Verdict
     from leadhand.fleet.slots import Slot
     from leadhand.ports import Context
     from leadhand.ports import Task as Attempt
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SAID_CHARS = 1200
+FINDINGS_TOLD = 20
 LOG_CHARS = 3500
 """How much of a log an agent is told, and a report keeps: of its end, which says what is wrong."""
 LINE_S = 365 * 86_400.0
@@ -212,16 +216,23 @@ class CoderWorker:
         shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
         if allowed is not None:
             left, allowed = await self._as_approved(context, given, left, allowed)
-        verdict = await self._endure(context, lambda: shop.gate.check(left.head, acceptance))
-        if not verdict.ok and (asked := briefs.question_in(handoff.get("said", ""))):
+        hub, waived = shop.hub, allowed.waived if allowed is not None else ()
+        found = await self._endure(context, lambda: findings(hub, left.base, left.head))
+        if found:
+            words = "it holds what must not land:\n" + "\n".join(found[:FINDINGS_TOLD])
+            return paid.failed("criteria_unmet", words, None, handoff)
+        check = (left.head, acceptance, waived) if waived else (left.head, acceptance)
+        verdict = await self._endure(context, lambda: shop.gate.check(*check))
+        passes = verdict.ok or (verdict.only_removed and given.may_remove_tests)
+        if not passes and (asked := briefs.question_in(handoff.get("said", ""))):
             return paid.failed("needs_info", asked, None, handoff)
-        if not verdict.ok:
+        if not passes:
             words = f"its change does not pass {verdict.failed[:200]}:\n{verdict.log[-LOG_CHARS:]}"
             return paid.failed("criteria_unmet", words, None, handoff)
-        changed = await self._endure(context, lambda: shop.hub.changed(left.base, left.head))
-        kept = reviewing.touched(changed, shop.protected)
+        changed = await self._endure(context, lambda: hub.changed(left.base, left.head))
+        kept = await self._endure(context, lambda: self._guarded(left, changed, verdict))
         bound = allowed.digest if allowed is not None else ""
-        if kept and not bound:
+        if kept.any and not bound:
             reviewed = (assignment, context, left, kept, paid, handoff)
             refused, bound = await self._endure(context, lambda: self._reviewed(*reviewed))
             if refused is not None:
@@ -229,6 +240,9 @@ class CoderWorker:
         context.progress("on the train")
         by = allowed.by if allowed is not None else ()
         change = self._change(assignment, given, left, kept, bound, by)
+        counted = {"Leadhand-Tests": verdict.tests.removeprefix("tests ") or "not counted"}
+        trailers = {**change.trailers, **counted}
+        change = replace(change, waived=(*waived, *kept.tests), trailers=trailers)
         outcome = await self._endure(context, lambda: shop.conductor.land(change))
         if isinstance(outcome, Ejected) and outcome.kind == "protected" and bound:
             now = await self._onto_main(context, given, left)
@@ -241,7 +255,20 @@ class CoderWorker:
             return paid.failed(kind, words, None, handoff)
         remarks, same = briefs.remarks_in(handoff.get("said", "")), bool(assignment.session)
         files = sorted(map(shown, changed))
-        return paid.landed(outcome.sha, files, verdict.flaky, remarks, same=same)
+        landed, tests = outcome.sha, verdict.tests
+        return paid.landed(landed, files, verdict.flaky, remarks, same=same, tests=tests)
+
+    async def _guarded(
+        self, left: Left, changed: Iterable[str], verdict: Verdict
+    ) -> reviewing.Guarded:
+        """What of a change needs more than the gate."""
+        shop = self.shop
+        return reviewing.Guarded(
+            reviewing.touched(changed, shop.protected),
+            await guarded(shop.hub, shop.gate.rules, left.base, left.head),
+            verdict.removed,
+            verdict.altered,
+        )
 
     async def _as_approved(
         self, context: Context, given: Given, left: Left, allowed: reviewing.Approved
@@ -261,14 +288,14 @@ class CoderWorker:
         assignment: Assignment,
         context: Context,
         left: Left,
-        kept: tuple[str, ...],
+        kept: reviewing.Guarded,
         paid: Paid,
         handoff: dict[str, Any],
     ) -> tuple[Report | None, str]:
         """Why it may not land, or that people are to look at it; or what was approved, hashed."""
-        shop, named = self.shop, ", ".join(map(shown, kept[:5]))
+        shop, named = self.shop, ", ".join(map(shown, kept.all_paths[:5]))
         reviewer = reviewing.other_than(shop.reviewer, self.coder)
-        if reviewer is None:
+        if reviewer is None or kept.for_people:
             try:
                 change = await reviewing.change_of(shop.hub, left, kept)
             except reviewing.TooLarge as error:
@@ -277,11 +304,11 @@ class CoderWorker:
             ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
             await shop.hub.submit(ref, left.head)
             before = any(each.change for each in context.failures)
-            words = "It passes its acceptance and the gate."
+            words = f"It passes its acceptance and the gate. {kept.words}".rstrip()
             words += " What was shown before is not what would land now." if before else ""
             return paid.failed("policy", words, None, handoff, change), ""
         context.progress("under review")
-        said = await reviewing.judged(shop, reviewer, assignment, left, kept)
+        said = await reviewing.judged(shop, reviewer, assignment, left, kept.paths)
         paid.add(said.cost)
         if said.trouble:
             return paid.failed(said.trouble, f"no review: {said.words}", None, handoff), ""
@@ -379,7 +406,7 @@ class CoderWorker:
         assignment: Assignment,
         given: Given,
         left: Left,
-        cleared: tuple[str, ...],
+        kept: reviewing.Guarded,
         bound: str,
         by: tuple[str, ...],
     ) -> Change:
@@ -391,7 +418,7 @@ class CoderWorker:
             head=left.head,
             goal=given.goal,
             paths=tuple(given.writes),
-            cleared=cleared,
+            cleared=kept.all_paths,
             bound=bound,
             acceptance=tuple(map(tuple, given.acceptance)),
             author=self._author(),

@@ -74,6 +74,8 @@ class FleetSettings:
     gate_time: float = 900.0
     gate_paths: tuple[str, ...] = ()
     flaky: tuple[str, ...] = ()
+    reports: tuple[str, ...] = ()
+    tampering: bool = True
     failures: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     """Of the gate, of set-up commands and of agents, so that they can run the gate themselves."""
@@ -276,7 +278,7 @@ def insides(value: Any) -> tuple[str, ...]:
 READERS: dict[str, Any] = {
     **dict.fromkeys(("repo", "folder", "epics", "cache", "branch", "publish"), text),
     **dict.fromkeys(("gate", "setup"), commands),
-    **dict.fromkeys(("gate_paths", "flaky", "readable", "protected"), texts),
+    **dict.fromkeys(("gate_paths", "flaky", "reports", "readable", "protected"), texts),
     **dict.fromkeys(("planner", "plan_paths", "plan_programs"), texts),
     **dict.fromkeys(("stagger", "drain", "stall"), duration),
     **dict.fromkeys(("gate_time", "time", "silence"), limit),
@@ -293,6 +295,7 @@ READERS: dict[str, Any] = {
     "plan_files": whole(1, 10_000),
     "plan_waves": whole(1, 1000),
     "strict": flag,
+    "tampering": flag,
     "sandbox": one_of(*SANDBOXES),
     "reviewer": text,
     "changelog": inside,

@@ -29,8 +29,8 @@ Both end in `inside.py`, which sets the limits and becomes the agent. TERM reach
 the sandbox around it, so that a grace is one; KILL ends both, and `--die-with-parent` and the
 supervisor see to it that neither outlives the host.
 
-Limits are those of `setrlimit`: for each process, not for all of an agent together; and the number
-of processes is not limited for root. Who runs a fleet as a plain user inside a cgroup has more.
+Limits are those of `setrlimit`: for each process, and the number of processes is not limited for
+root. All processes of an agent together are looked at from outside (`tree_limits.py`).
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ from leadhand.fleet.coder.base import (
 from leadhand.fleet.coder.failures import classify, retry_after
 from leadhand.fleet.coder.lines import Lines, document
 from leadhand.fleet.coder.progress import Fingerprint, fingerprint
+from leadhand.fleet.tree_limits import TreeLimits, excess
 from leadhand.workers.processes import Finished, Process, Processes
 from leadhand.workers.sandbox import Wrapped
 
@@ -62,6 +63,8 @@ LAST_CHARS = 200
 TAIL_CHARS = 8_000
 TEXT_CHARS = 20_000
 KEPT_BYTES = 64 << 10
+TREE = TreeLimits()
+"""For an agent with all that it starts."""
 
 
 class Attendance:
@@ -77,11 +80,12 @@ class Attendance:
         plain: bool = False,
         grace_s: float = GRACE_S,
         term_s: float = TERM_S,
+        tree: TreeLimits = TREE,
     ) -> None:
         """`plain`: to end with 0 is its way to say that it is done, and text is what it says."""
         self.assignment = assignment
         self._reading, self._heard, self._ending = reading, heard, ending
-        self._plain, self._grace_s, self._term_s = plain, grace_s, term_s
+        self._plain, self._grace_s, self._term_s, self._tree = plain, grace_s, term_s, tree
         self._out, self._err = Lines(), Lines()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._noise: deque[str] = deque(maxlen=NOISE_LINES)
@@ -124,6 +128,7 @@ class Attendance:
         )
         self.started = True
         over = asyncio.ensure_future(process.wait())
+        watcher = asyncio.create_task(self._watch(process.pid))
         try:
             while not over.done() and self._verdict is None:
                 self._wake.clear()
@@ -133,9 +138,14 @@ class Attendance:
         except BaseException:
             await _all_the_same(self._leave(process, over))
             raise
+        finally:
+            watcher.cancel()
         self._drain()
         self._now = await asyncio.to_thread(fingerprint, folder)
         return self._judge(finished)
+
+    async def _watch(self, pid: int) -> None:
+        self.stop("failed", "criteria_unmet", await excess(pid, self._tree))
 
     # --- what it says ---
 

@@ -83,6 +83,7 @@ function Train({ fleet, now }) {
   const { train, queue } = fleet;
   const rows = [
     ["Tests", `${train.tests}, of them ${train.red} red`],
+    ["The gate's last run", train.counted || "–"],
     ["Changes for each landing", train.batch_mean == null ? "–" : `${train.batch_mean}, at most ${train.batch_max}`],
     ["Searches for a culprit", train.bisections],
     ["Conflicts", train.conflicts],

@@ -1,0 +1,210 @@
+"""What a change touches that the gate depends on, and what it must not hold at all.
+
+Two answers, both from git alone, before anything of the change is run:
+
+    guarded     paths that a person must look at, each with the reason: gate files (`gatefiles.py`),
+                and code that reaches for the machinery of tests (`tampering.py`)
+    findings    what is refused and goes back to the agent, each by file and line: links that
+                leave the repository, commands in .gitmodules, filters in .gitattributes, secrets.
+                A secret itself is never part of a finding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from leadhand.fleet import gatefiles, tampering
+from leadhand.fleet.git import shown
+from leadhand.fleet.patterns import within
+from leadhand.fleet.secret_scan import secrets_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from leadhand.fleet.gate import GateRules
+    from leadhand.fleet.hub import Hub
+    from leadhand.fleet.sameness import Entry
+
+LINK, FILES = "120000", ("100644", "100755")
+READ_BYTES = 1 << 20
+"""A secret in a larger file is looked for in this much of it."""
+_COMMAND = re.compile(r"^\s*update\s*=\s*!", re.MULTILINE | re.IGNORECASE)
+_REMOTE = re.compile(r"^\s*url\s*=\s*(-|ext::|fd::)", re.MULTILINE | re.IGNORECASE)
+_FILTER = re.compile(r"(?:^|\s)(filter|merge|diff)=(?!lfs\b)([A-Za-z0-9_-]+)", re.MULTILINE)
+BUILT_IN = frozenset(
+    {"text", "union", "binary", "ours", "python", "markdown", "html", "css", "java"}
+)
+"""Drivers of git's own, which run no program."""
+
+
+async def guarded(hub: Hub, rules: GateRules, base: str, head: str) -> dict[str, str]:
+    """Return the paths of a change that a person must look at, each with the reason."""
+    entries = await hub.entries(base, head)
+    if not entries:
+        return {}
+    found = await _gate_files(hub, rules, base, head, entries)
+    if not rules.tampering:
+        return found
+    blobs = await _contents(hub, entries)
+    for entry in entries:
+        if entry.path in found or gatefiles.is_test(entry.path):
+            continue
+        old, new = blobs.get(entry.old_blob, b""), blobs.get(entry.blob, b"")
+        if why := tampering.reason(entry.path, old, new):
+            found[entry.path] = why
+    return found
+
+
+async def judged_by(
+    hub: Hub, rules: GateRules, main: str, tree: str
+) -> tuple[list[Entry], list[Entry]]:
+    """Return what differs from main of the gate's own files, and of the tests."""
+    entries = await hub.entries(main, tree)
+    own = await _gate_files(hub, rules, main, tree, entries) if entries else {}
+    return (
+        [entry for entry in entries if entry.path in own],
+        [entry for entry in entries if entry.path not in own and gatefiles.is_test(entry.path)],
+    )
+
+
+async def _gate_files(
+    hub: Hub, rules: GateRules, base: str, head: str, entries: Sequence[Entry]
+) -> dict[str, str]:
+    own = await own_files(hub, rules, base)
+    there, before = await _names(hub, head), await _names(hub, base)
+    packages = {posixpath.dirname(name) for name in there if name.endswith("/__init__.py")}
+    known = _modules(before)
+    blobs = await _contents(hub, entries)
+    found: dict[str, str] = {}
+    for entry in entries:
+        why = gatefiles.by_name(entry.path, packages, known)
+        old, new = blobs.get(entry.old_blob, b""), blobs.get(entry.blob, b"")
+        counts = gatefiles.part_that_counts(entry.path, old, new)
+        if within(entry.path, own):
+            why = gatefiles.IS_NAMED
+        elif counts is not None:
+            why = gatefiles.CONFIGURES if counts else ""
+        if why:
+            found[entry.path] = why
+    gone = _uncovered(entries, there)
+    changed = {entry.path for entry in entries}
+    return found | {name: gatefiles.SHADOWS for name in gone if name in changed}
+
+
+async def own_files(hub: Hub, rules: GateRules, base: str) -> tuple[str, ...]:
+    """Return the gate's own files: configured, named by its commands, shadowing, included."""
+    commands = (*rules.commands, *rules.setup)
+    words = {name for argv in commands for name in gatefiles.named(argv)}
+    kinds = await kinds_of(hub, base, words)
+    found = [name for name, kind in kinds.items() if kind == "blob"]
+    shadows = {name for argv in commands for name in gatefiles.shadowing(argv)}
+    shadows -= {*await kinds_of(hub, base, shadows)}
+    makefiles = [name for name in found if name.rpartition("/")[2] in gatefiles.MAKEFILES]
+    seen: set[str] = set()
+    while makefiles:
+        name = makefiles.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        text = await _text(hub, base, name)
+        more = gatefiles.included(text, "")
+        makefiles += more
+        found += more
+    return tuple(
+        dict.fromkeys([*rules.gate_paths, *found, *sorted(shadows), *gatefiles.on_path(rules.env)])
+    )
+
+
+async def kinds_of(hub: Hub, commit: str, names: Iterable[str]) -> dict[str, str]:
+    """Return which of these names are there, and what each is."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    said = await hub.git("ls-tree", "-z", commit, "--", *wanted)
+    lines = [line.partition("\t") for line in said.names()]
+    return {name: about.split(" ")[1] for about, _, name in lines}
+
+
+async def findings(hub: Hub, base: str, head: str) -> list[str]:
+    """Return what must not land, each as one line that names file and line and no secret."""
+    entries = [entry for entry in await hub.entries(base, head) if entry.status != "D"]
+    blobs = await _contents(hub, entries)
+    found: list[str] = []
+    for entry in entries:
+        data = blobs.get(entry.blob, b"")
+        if entry.mode == LINK:
+            found += _link(entry.path, data)
+        elif entry.mode in FILES:
+            text = data[:READ_BYTES].decode("utf-8", "replace")
+            found += _git_file(entry.path, text)
+            old = blobs.get(entry.old_blob, b"")[:READ_BYTES].decode("utf-8", "replace")
+            found += await asyncio.to_thread(secrets_in, shown(entry.path), old, text)
+    return found
+
+
+def _link(path: str, data: bytes) -> list[str]:
+    target = data.decode("utf-8", "replace")
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    leaves = target.startswith("/") or end.split("/")[0] == ".." or ".git" in end.split("/")
+    return [f"{shown(path)}: a link that leaves the repository"] if leaves else []
+
+
+def _git_file(path: str, text: str) -> list[str]:
+    name, where = posixpath.basename(path), shown(path)
+    if name == ".gitmodules":
+        pairs = ((_COMMAND, "a submodule that runs a command"), (_REMOTE, "such an address"))
+        return [f"{where}:{_line(text, m.start())}: {w}" for p, w in pairs if (m := p.search(text))]
+    if name == ".gitattributes":
+        return [
+            f"{where}:{_line(text, match.start())}: a {match[1]} that runs a program"
+            for match in _FILTER.finditer(text)
+            if match[2] not in BUILT_IN
+        ]
+    return []
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at + 1) + 1
+
+
+async def _contents(hub: Hub, entries: Sequence[Entry]) -> dict[str, bytes]:
+    """What stands in the files of a change, before and after; submodules have nothing."""
+    shas = [
+        sha
+        for entry in entries
+        for sha, mode in ((entry.old_blob, entry.old_mode), (entry.blob, entry.mode))
+        if mode in (LINK, *FILES)
+    ]
+    return await hub.blobs(dict.fromkeys(shas)) if shas else {}
+
+
+async def _names(hub: Hub, commit: str) -> list[str]:
+    return (await hub.git("ls-tree", "-r", "-z", "--name-only", commit)).names()
+
+
+async def _text(hub: Hub, commit: str, name: str) -> bytes:
+    said = await hub.git("cat-file", "blob", f"{commit}:{name}", codes=(0, 128))
+    return said.out if said.code == 0 else b""
+
+
+def _modules(names: Iterable[str]) -> set[str]:
+    """Files and packages, by their paths."""
+    found: set[str] = set()
+    for name in names:
+        found.add(name)
+        if name.endswith("/__init__.py"):
+            found.add(posixpath.dirname(name))
+    return found
+
+
+def _uncovered(entries: Sequence[Entry], there: Sequence[str]) -> list[str]:
+    """Modules that begin to shadow something since the `__init__.py` beside them is gone."""
+    gone = {
+        posixpath.dirname(entry.path)
+        for entry in entries
+        if entry.status == "D" and entry.path.endswith("/__init__.py")
+    }
+    return [name for name in there if posixpath.dirname(name) in gone and gatefiles.by_name(name)]
