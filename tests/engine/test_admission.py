@@ -14,6 +14,8 @@ import pytest
 
 from leadhand import Lead, Policy, worker
 from leadhand.app.reader import Reader
+from leadhand.app.verification import verify_database
+from leadhand.audit.anchors import Anchoring
 from leadhand.audit.chain import GENESIS, link, link_batch
 from leadhand.audit.keys import PrivateKey
 from leadhand.codec.events import decode, encode
@@ -309,5 +311,9 @@ def test_the_forgers_way_is_open_without_the_check(store, monkeypatch):
         monkeypatch.setattr("leadhand.engine.run.faults", lambda *_: [])
         return await lead_of(store).resume(run)
 
-    assert asyncio.run(forged()).ok
-    assert DONE == ["v1"]
+    outcome = asyncio.run(forged())
+    assert (outcome.ok, DONE) == (True, ["v1"])
+    reader = Reader(store)
+    found = verify_database(reader, store, Anchoring(), approvers=KEYS).problems
+    reader.store.close_reader()
+    assert {each.rule for each in found} & {"I26", "signature"}

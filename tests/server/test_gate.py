@@ -11,7 +11,7 @@ from fastapi.routing import iter_route_contexts
 from leadhand.server.app import build
 from leadhand.server.gate import PERSON, Gate, Limits
 from leadhand.server.people import People, Tries, digest_of
-from leadhand.server.rules import PUBLIC, RULES, Table, may
+from leadhand.server.rules import API, OPERATOR, PUBLIC, RULES, Table, may
 from leadhand.settings.server import Member
 from tests.support.serving import TOKENS
 
@@ -360,3 +360,28 @@ def test_only_what_is_meant_to_be_is_public():
         ("POST", "/api/v1/session"),
     }
     assert all(Table().find(sample(path)) for path in PATHS)
+
+
+OPERATORS = {
+    "DELETE /library/{name}",
+    "POST /fleet/{run}/{task}/message",
+    "POST /fleet/{run}/{task}/stop",
+    "POST /inbox/{run}/{question}/answer",  # not a release, a review, or a protected change
+    "POST /plans/draft",
+    "POST /plans/lint",
+    "POST /runs",
+    "POST /runs/{run}/cancel",
+    "POST /runs/{run}/pause",
+    "POST /runs/{run}/resume",
+    "POST /runs/{run}/rollback",
+    "POST /runs/{run}/steps/{step}/hold",
+    "POST /runs/{run}/steps/{step}/redo",
+    "PUT /library/{name}",
+}
+"""What changes something and is an operator's: none of it lets a held step go."""
+
+
+def test_what_operators_may_change_is_a_closed_list():
+    """A route that lets held steps go, or allows something, is an approver's."""
+    changing = [rule for rule in RULES if rule.method != "GET" and rule.people == OPERATOR]
+    assert {f"{rule.method} {rule.path.removeprefix(API)}" for rule in changing} == OPERATORS

@@ -20,6 +20,7 @@ from leadhand.core import (
     evolve_plan,
     evolve_steps,
     facts,
+    holds,
     promises,
     recovery,
     reviewing,
@@ -30,6 +31,7 @@ from leadhand.core import events as ev
 from leadhand.core.moves import Move
 from leadhand.core.recovery import Recovery
 from leadhand.core.report import Propose
+from leadhand.core.review import Ruling
 from leadhand.engine import breakers, host, perform, run
 from leadhand.engine.verdict import Verdict
 from leadhand.errors import Conflict
@@ -38,7 +40,7 @@ from leadhand.stores import memory
 from leadhand.testing import simulate_seed
 
 SEEDS_MAX = 2000
-RARE = (260, 570, 950, 1574, 2842)
+RARE = (260, 570, 950, 1574, 2842, 2746, 10612)
 """Seeds that showed what few show; they are looked at first, only to be quick."""
 
 pytestmark = pytest.mark.sim
@@ -634,6 +636,24 @@ def nobody_reviews(patch):
         return events, effects
 
     patch.setattr(revise, "ruled", ruled)
+
+
+@bug("I28")
+def one_person_releases_whatever_is_held(patch):
+    """A release needs one person, whatever the rule says."""
+    patch.setattr(holds, "people_for", lambda _state, _question: Ruling(1, ""))
+
+
+@bug("I27")
+def an_ended_approval_is_used(patch):
+    """Nothing looks at approvals when a step starts."""
+    patch.setattr(decide, "no_longer_allowed", lambda _state, _step, _now: None)
+
+
+@bug("I27")
+def a_clock_that_is_set_back_revives_approvals(patch):
+    """Ends are compared with the calendar alone."""
+    patch.setattr(state.Now, "latest", property(lambda now: now.wall))
 
 
 # Control and limits.

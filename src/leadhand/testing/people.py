@@ -113,6 +113,8 @@ def _answered(log: list[ev.Event], ident: str) -> bool:
         number = int(ident.removeprefix("review-"))
         kinds = (ev.ApprovalGiven, ev.RevisionRejected, ev.ChangesRequested)
         return any(isinstance(event, kinds) and event.number == number for event in log)
+    if any(isinstance(event, ev.ReleaseGiven) and event.question == ident for event in log):
+        return True  # The first of two people has spoken.
     return any(isinstance(event, ev.QuestionAnswered) and event.id == ident for event in log)
 
 

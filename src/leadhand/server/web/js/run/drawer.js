@@ -35,7 +35,7 @@ export function Drawer({ live, step, onClose }) {
 const ACTS = {
   redo: { title: "Do this step again?", body: "It gets a new attempt; what depends on it follows.", action: "Retry", done: "It is done again" },
   hold: { title: "Hold this step?", body: "It does not start until a person releases it.", action: "Hold", done: "Held" },
-  release: { title: "Release this step?", action: "Release", done: "Released" },
+  release: { title: "Release this step?", body: "What was held for want of an approval takes as many people as its rule needs.", action: "Release", done: "Your release is recorded" },
 };
 
 /** What nobody else can take over any more. */
@@ -63,7 +63,7 @@ function Acts({ live, step, node, found }) {
   const startable = !SETTLED.has(status) && !["running", "probing", "proposed"].includes(status);
   return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry</button>`}
     ${movable && html`<button type="button" onClick=${reassign}>Reassign</button>`}
-    ${status === "held" ? html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
+    ${status === "held" ? may("approver") && html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
     ${asked && html`<div class="card pad asked"><${Said} v=${asked.text} /><${Answer} row=${asked} onDone=${live.soonHead} /></div>`}`;
 }
 
