@@ -32,6 +32,7 @@ def gate(file: str = "go") -> str:
 
     with (HERE / "gates.txt").open("a") as out:
         out.write("gate\\n")
+    print("at the gate")
     while not (HERE / file).exists():
         time.sleep(0.05)
     return file
@@ -230,6 +231,21 @@ def test_modules_of_one_name_do_not_mix_and_broken_ones_harm_nobody(folder, serv
         fresh = client.post("/runs", json={"plan": plan_of({"id": "a", "worker": "say"})}).json()
         assert ended(client, fresh["run"])["status"] == "succeeded"
     assert folder.run("cancel", run).code == 0
+
+
+def test_what_it_prints_is_shown_while_it_runs(folder, server):
+    """Output and progress of a step under way, over the same routes as of the server's own runs."""
+    run = folder.run("run", folder.plan({"id": "g", "worker": "gate"}), "--detach").out.strip()
+    with server.client() as client:
+        output = f"/runs/{run}/steps/g/output"
+        folder.until(lambda: "at the gate" in client.get(output).text, "what it prints")
+        with client.stream("GET", f"/runs/{run}/steps/g/live") as live:
+            text = next(line for line in live.iter_lines() if line.startswith('data: {"attempt'))
+        assert "at the gate" in json.loads(text.removeprefix("data: "))["output"]
+        assert client.get(f"/runs/{run}").json()["status"] == "running"
+        folder.write("go", "")
+        assert ended(client, run)["status"] == "succeeded"
+        assert "at the gate" in client.get(output).text
 
 
 def test_ctrl_c_leaves_it_running_and_says_so(folder, server):

@@ -18,6 +18,7 @@ from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
 from leadhand.core.events import RunHosted
 from leadhand.core.host import HOST_STREAM, RunJoined
+from leadhand.core.words import Word
 from leadhand.engine.guests import FORMS
 from leadhand.engine.line import Line
 from leadhand.engine.service import socket_path
@@ -231,3 +232,20 @@ async def test_a_guest_that_writes_what_cannot_be_read_is_let_go(tmp_path):
         await listening
         await ended(line)
         assert (await lead.run(plan({"id": "a", "worker": "say"}))).ok
+
+
+async def test_a_guest_that_does_not_answer_holds_up_nobody(tmp_path, monkeypatch):
+    """Whoever speaks to its run, or watches it, is told so after a while."""
+    monkeypatch.setattr("leadhand.engine.guests.WORD_WAIT_S", 0.05)
+    monkeypatch.setattr("leadhand.engine.guests.LIVE_WAIT_S", 0.05)
+    store = tmp_path / "x.db"
+    async with Lead([], store=store).hosting() as host:
+        line, _ = await joined(store)
+        listening = asyncio.create_task(heard_out(line))
+        await line.ask("take", run="mute")
+        run = host.runs["mute"]
+        with pytest.raises(Conflict, match="does not answer"):
+            await run.said(Word("pause", "ann"))
+        assert await run.live("a") is None
+        await ended(line)
+        await listening

@@ -49,6 +49,10 @@ on, and the host's `GuestRun` is told the same.
 FORMS = [EVENT_VERSION, DECIDE_VERSION]
 """Both sides must read and decide alike."""
 LOOK_S = 0.1
+WORD_WAIT_S = 25.0
+"""How long a guest may take to carry out what a person says: one that hangs holds up nobody."""
+LIVE_WAIT_S = 5.0
+"""The same for what a step of it prints."""
 
 
 class GuestRun(Run):
@@ -102,15 +106,16 @@ class GuestRun(Run):
 
     async def speak(self, verb: str, actor: str, details: Doc) -> Doc:
         """Have a word carried out by the guest; durable when it returns."""
-        told: Doc = await self._line.ask(
-            "word", run=self.id, verb=verb, actor=actor, details=details
-        )
+        said = {"run": self.id, "verb": verb, "actor": actor, "details": details}
+        told: Doc = await self._line.ask("word", wait_s=WORD_WAIT_S, **said)
         return told
 
     async def live(self, step: str) -> Doc | None:
         """What a step under way says and prints, as the guest knows it; None when it is gone."""
         try:
-            found: Doc | None = await self._line.ask("live", run=self.id, step=step)
+            found: Doc | None = await self._line.ask(
+                "live", wait_s=LIVE_WAIT_S, run=self.id, step=step
+            )
         except LeadhandError:
             return None
         return found

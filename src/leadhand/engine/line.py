@@ -42,12 +42,20 @@ class Line:
         """Send something that has no answer; nothing happens once the line is closed."""
         self._send({"kind": kind, **details})
 
-    async def ask(self, kind: str, **details: Any) -> Any:
-        """Send a request and wait for its answer.
+    async def ask(self, kind: str, *, wait_s: float | None = None, **details: Any) -> Any:
+        """Send a request and wait for its answer, for ever or for `wait_s`.
 
-        Raises the error that the other side answered with; Conflict when the line ends first.
+        Raises the error that the other side answered with; Conflict when the line ends first, or
+        nothing comes in time.
         """
-        return await self.request(kind, **details)
+        try:
+            async with asyncio.timeout(wait_s):
+                return await self.request(kind, **details)
+        except TimeoutError:
+            raise Conflict(
+                "the process that drives the run does not answer. What was said may still be "
+                "carried out"
+            ) from None
 
     def request(self, kind: str, **details: Any) -> asyncio.Future[Any]:
         """Send a request; the future gives its answer."""
