@@ -137,6 +137,7 @@ def test_a_good_signature_under_tighter_limits_is_found(store, forger, monkeypat
 
 def test_an_approval_that_two_runs_used_is_found(store, forger, monkeypatch):
     """By the database, where the host wrote down which run used it."""
+    monkeypatch.setattr("leadhand.app.used_approvals.UsedApprovals.claim", lambda *_: None)
     monkeypatch.setattr(approvals, "refuse_used", lambda *_: None)
     lead = lead_of(store)
     given = lead.approve(PLAN)
