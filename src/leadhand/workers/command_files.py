@@ -74,11 +74,24 @@ def digest_of(path: str) -> str:
 
 def is_own(path: str) -> bool:
     """Whether the content of a file counts: it belongs to people, not to what is installed."""
-    if any((each / name).exists() for each in Path(path).parents for name in ENVIRONMENTS):
+    if _environment(os.path.dirname(path)):  # noqa: PTH120
         return False
     if not _below(path, SYSTEM):
         return True
     return _below(path, LOCAL) and _head(path).startswith(b"#!")
+
+
+@cache
+def _environment(folder: str) -> str:
+    """Return the virtual environment that a folder belongs to; empty for none.
+
+    What a process has found once stays: nobody makes files uncovered by making an environment.
+    """
+    place = Path(folder)
+    for each in (place, *place.parents):
+        if any((each / name).exists() for name in ENVIRONMENTS):
+            return str(each)
+    return ""
 
 
 def _below(path: str, folders: Iterable[str]) -> bool:
@@ -147,9 +160,8 @@ class Look:
 
     def _where(self, path: str) -> str:
         """Where a file lies: in an environment, in the system, or seen from the settings."""
-        for each in Path(path).parents:
-            if any((each / name).exists() for name in ENVIRONMENTS):
-                return f"environment: {Path(path).relative_to(each)}"
+        if place := _environment(os.path.dirname(path)):  # noqa: PTH120
+            return f"environment: {Path(path).relative_to(place)}"
         return path if _below(path, SYSTEM) else self._label(path)
 
     def _named(self, word: Template, text: str | None) -> Iterator[str]:
