@@ -335,6 +335,45 @@ def routes(app):
     return found
 
 
+APPROVING = {
+    "POST /runs/{run}/review/approve",
+    "POST /runs/{run}/review/reject",
+    "POST /runs/{run}/review/request_changes",
+    "POST /runs/{run}/review/amend",
+    "POST /runs/{run}/steps/{step}/reassign",
+    "POST /runs/{run}/steps/{step}/release",
+    "POST /stop-all",
+    "DELETE /stop-all",
+}
+"""What is for approvers alone. Written down here once more: a rule that was widened shows."""
+
+
+def test_who_may_what_is_as_written_down(server, gate, spy):
+    """Every operation of the OpenAPI document, with every role and without one."""
+    with server.client("viewer") as client:
+        paths = client.get("/openapi.json").json()["paths"]
+    operations = {
+        (method.upper(), path)
+        for path, item in paths.items()
+        for method in item
+        if path.startswith("/api/v1")
+    }
+    assert len(operations) > 40
+    found = set()
+    for method, path in sorted(operations):
+        name = f"{method} {path.removeprefix('/api/v1')}"
+        public = name == "POST /session"
+        assert (ask(gate, method, sample(path))[0] == 204) == public, name
+        allowed = {
+            role for role in TOKENS if ask(gate, method, sample(path), bearer(role))[0] == 204
+        }
+        assert "approver" in allowed, name
+        assert ("viewer" in allowed) == (method == "GET" or name.endswith(" /session")), name
+        if "operator" not in allowed:
+            found.add(name)
+    assert found == APPROVING
+
+
 def test_every_route_has_its_rule(server):
     """A new route without one is refused, and named here."""
     assert routes(build(server.up.office)) == {(rule.method, rule.path) for rule in RULES}

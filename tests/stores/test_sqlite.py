@@ -25,7 +25,7 @@ from leadhand.errors import (
     StoreError,
     UsageError,
 )
-from leadhand.stores import committer, connect, reader, writer
+from leadhand.stores import committer, connect, reader, sql, writer
 from leadhand.stores.sqlite import BUSY_S, SqliteReader, SqliteStore
 from tests.stores.entries import chained
 from tests.support.disk import Disk
@@ -320,7 +320,8 @@ async def test_the_log_stays_bounded_under_readers(store, monkeypatch):
 async def test_a_log_that_one_long_reader_held_is_given_back(store, monkeypatch):
     """Nothing is lost meanwhile, and the reader sees its moment."""
     monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 200_000)
-    monkeypatch.setattr(writer, "READERS_MS", 1)
+    quick = {**sql.queries(), "wait_for_readers": "PRAGMA busy_timeout = 1"}
+    monkeypatch.setattr(store._writer, "_sql", quick)
     log = chained("r", 1200, body=b"x" * 2000)
     await store.append("r", 0, log[:4])
     beside = SqliteReader(store.path)

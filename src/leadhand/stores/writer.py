@@ -50,7 +50,6 @@ LOG_PIECES = 4
 """A log that readers held on to is tried again after each such part of what makes one due."""
 LOG_FAR = 2
 """From so many times what makes a checkpoint due, readers are waited for."""
-READERS_MS = 250
 COMMIT_OVERHEAD_BYTES = 5 * 4096
 """About what a commit writes besides the entries: a page of each table and index."""
 HEADS_MAX = 100_000
@@ -273,7 +272,7 @@ class Writer(Committer[sqlite3.Connection]):
         far = self._logged_bytes >= LOG_FAR * CHECKPOINT_BYTES
         try:
             if far:
-                self._connection.execute(f"PRAGMA busy_timeout = {READERS_MS}")
+                self._connection.execute(self._sql["wait_for_readers"])
             try:
                 statement = self._sql["checkpoint_far" if far else "checkpoint"]
                 ((busy, _, _),) = self._connection.execute(statement).fetchall()

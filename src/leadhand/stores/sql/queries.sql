@@ -46,6 +46,10 @@ PRAGMA wal_checkpoint(RESTART);
 -- The same, and the room on the disk is given back.
 PRAGMA wal_checkpoint(TRUNCATE);
 
+-- name: wait_for_readers
+-- As long as that a checkpoint waits for readers that need the log.
+PRAGMA busy_timeout = 250;
+
 -- name: read
 -- A run's entries above a seq, in order. (The caller knows the run, and gets it back.)
 SELECT ?, seq, at, version, body, hash FROM events
