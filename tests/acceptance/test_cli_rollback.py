@@ -302,3 +302,17 @@ def test_the_ending_names_the_rollback(folder):
     assert folder.run("show", f"{run}-roll", "--json").doc["run"] == f"{run}-rollback"
     saved = folder.run("library", "save", "kept", run[:5])
     assert saved.code == 0, str(saved)
+
+
+def test_a_run_that_is_stopping_is_resumed_before_it_is_taken_back(folder):
+    """It was cancelled where no host was left to end it."""
+    plan = folder.plan(made("a"), {"id": "ask", "worker": "human", "depends_on": ["a"]})
+    run = folder.run("run", plan, "--json").doc["run"]
+    assert folder.run("cancel", run).code == 0
+    done = folder.run("rollback", run)
+    assert done.code == 7, done
+    assert "is being cancelled" in done.err
+    assert f"end it first: leadhand resume {run}" in " ".join(done.err.split())
+    assert folder.run("resume", run).code == 9
+    assert folder.run("rollback", run).code == 0
+    assert world(folder) == ["make a", "unmake A"]

@@ -314,7 +314,8 @@ def test_a_gate_that_has_closed_again_keeps_a_step_from_starting():
     doc = step("b", worker="behind", needs=[])
     linted = digest(canonical([doc]))
     document = Drive(doc, catalog=[spec("behind", needs=("ok:x",))], linted=linted)
-    assert document.last(ev.StepRefused).reason == "it needs ok:x, which is not true"
+    reason = "it needs ok:x, which is not true: a step before it, or a person, must give that"
+    assert document.last(ev.StepRefused).reason == reason
     assert check(document.log) == []
 
 

@@ -70,8 +70,8 @@ def planner_for(given: Planner | None, goal: Goal, methods: Sequence[Method]) ->
     if isinstance(planner, Hybrid) and hasattr(planner.first, "asking"):
         return planner.first.asking()  # type: ignore[no-any-return]
     raise UsageError(
-        "the goal names no facts, and the goal planner cannot read sentences: "
-        "say what is wanted, as in Goal(want='summary'), or pass planner="
+        "the goal names no facts, and the goal planner cannot read sentences. "
+        "Fix: name the facts that are wanted (`want`), or a planner that reads sentences."
     )
 
 

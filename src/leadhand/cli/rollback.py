@@ -46,8 +46,10 @@ def rollback(console: Console, run: str, **options: Any) -> int:
         over = rollback_status(reader, state) in ENDED
         done = reader.state(rollback_id(ident)) if over else None
     if run_status(state) not in ENDED:
-        way = console.command(f"cancel {ident}")
-        raise Conflict(f"run {ident} is {run_status(state)}. Fix: end it first: {way}")
+        cancel, resume = (console.command(f"{word} {ident}") for word in ("cancel", "resume"))
+        status = "being cancelled" if state.cancel_deadline else run_status(state)
+        way = resume if state.cancel_deadline or state.stopping else f"{cancel}, then {resume}"
+        raise Conflict(f"run {ident} is {status}. Fix: end it first: {way}")
     if done is not None:
         return _done(console, ident, done)
     if not can_roll_back(state) and not ident.endswith(SUFFIX):

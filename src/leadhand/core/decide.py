@@ -219,7 +219,8 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
         reason = f"worker {step.worker} {left_alone(state.down, step.worker)}"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
     if (needed := gates(doc, offer, widened=step.widened)) and (closed := _closed(state, needed)):
-        reason = f"it needs {', '.join(closed)}, which is not true"
+        reason = f"it needs {', '.join(closed)}, which is not true: a step before it, or a person, "
+        reason += "must give that"
         return Move([ev.StepRefused(step.id, "permanent", reason)], [])
     template = doc.get("parameters") or {}
     try:
