@@ -8,6 +8,7 @@ another, and only where there is none is the database taken for the moment.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,9 @@ from leadhand.engine.guest import Guest, SharedStore, Ways
 from leadhand.engine.host import Host
 from leadhand.engine.service import word
 from leadhand.errors import Conflict, UsageError
-from leadhand.stores.places import there
+from leadhand.settings.trust import state_folder
+from leadhand.stores.permissions import kept_by
+from leadhand.stores.places import home, there
 from leadhand.stores.postgres.address import Address
 from leadhand.temporal.cluster import Cluster
 from leadhand.workers.machine import LocalMachine, is_alive, this_process
@@ -128,6 +131,13 @@ class House:
             self._users += 1
             return self._host
 
+    def _private(self) -> list[Path]:
+        """What workers with a sandbox may not see: the database with all beside it, and keys."""
+        found = [self._anchoring.file, self._anchoring.key, state_folder(os.environ)]
+        if isinstance(self._store, (Path, Address)):
+            found += kept_by(home(self._store).resolve())
+        return [path for path in found if path is not None]
+
     async def _open(self) -> Host:
         place = self._store
         if self._cluster is not None:
@@ -142,7 +152,7 @@ class House:
             store = place
         host = Host(
             store,
-            machine=LocalMachine(marker(place, store)),
+            machine=LocalMachine(marker(place, store), hidden=self._private),
             max_concurrency=self._max_concurrency,
             on_notice=self._noticed,
         )
@@ -219,7 +229,7 @@ class House:
             step_back=self._step_back,
         )
         store = SharedStore(reading, artifacts_of(place).put)
-        machine = LocalMachine(marker(place, store), own)
+        machine = LocalMachine(marker(place, store), own, hidden=self._private)
         more = {"max_concurrency": self._max_concurrency, "on_notice": self._noticed}
         guest = Guest(store, ways, own, machine=machine, **more)
         self._equip(guest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -14,7 +15,10 @@ from leadhand.core.plan import GOAL_PLANNER
 from leadhand.core.wording import closest, shown
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, source_of
-from leadhand.settings.trust import refuse_code, require
+from leadhand.settings.folders import FOLDER
+from leadhand.settings.trust import refuse_code, require, state_folder
+from leadhand.stores.permissions import kept_by
+from leadhand.stores.places import home
 
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
@@ -54,7 +58,18 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
         make = partial(declared_agents, registry=registry)
         registry.add(_declared(settings, "agents", settings.agents, settings.agent_folders, make))
     registry.use_models(settings.book)
+    registry.hidden = tuple(_private(settings))
     return registry
+
+
+def _private(settings: Settings) -> Iterable[Path]:
+    """What a process could decide with in the name of a person."""
+    keys = [settings.approver_key, settings.anchoring.key, settings.anchoring.file]
+    keys += [Path(each.key) for each in settings.server.people.values() if each.key]
+    yield from (key for key in keys if key is not None)
+    yield state_folder(os.environ)
+    yield settings.root / FOLDER
+    yield from kept_by(home(settings.store).resolve())
 
 
 def known_catalog(settings: Settings, registry: Registry) -> Catalog:

@@ -29,6 +29,7 @@ from leadhand.settings.trust import entries_of
 if TYPE_CHECKING:
     from leadhand.core.plan import Doc
     from leadhand.stores.places import Place
+    from leadhand.workers.registry import Registry
 
 SPACE_MIN_BYTES = 100 << 20
 WAL_FIXED = (3, 51, 3)
@@ -166,12 +167,19 @@ def _machine() -> Iterator[Look]:
         else "",
         warning=True,
     )
-    bubblewrap = shutil.which("bwrap")
+    yield from _walls()
+
+
+def _walls() -> Iterator[Look]:
+    """Whether workers with `sandbox` can run, and what no sandbox means."""
+    from leadhand.workers.confinement import FIX, Confinement
+
+    missing = Confinement(folder=Path.cwd()).missing().partition(". Fix: ")[0]
     yield Look(
-        "bubblewrap",
-        bubblewrap or "not installed",
-        "" if bubblewrap else "commands with `sandbox` cannot run (agents of a fleet have another)",
-        "" if bubblewrap else "Install the package bubblewrap.",
+        "worker sandbox",
+        "workers with `sandbox` can run" if not missing else "not there",
+        missing and f"workers with `sandbox` cannot run: {missing}",
+        FIX if missing else "",
         warning=True,
     )
 
@@ -370,6 +378,27 @@ def _workers(settings: Settings) -> Iterator[Look]:
     if len(registry):
         told = "compared with what was approved at each start; files and values: ls workers -v"
         yield Look("versions", told)
+    yield from _unconfined(registry)
+
+
+def _unconfined(registry: Registry) -> Iterator[Look]:
+    """What one account of the operating system cannot keep apart."""
+    free = [
+        each.spec.name
+        for each in registry
+        if each.spec.kind in ("function", "command")
+        and not all(offer.sandbox for offer in each.spec.offers.values())
+    ]
+    if free:
+        more = f" and {len(free) - 8} more" if free[8:] else ""
+        yield Look(
+            "no sandbox",
+            f"around {', '.join(free[:8])}{more}",
+            "they run as your account: they can read the token, the keys and the database, and "
+            "speak to the host as any person. Approvals do not hold against their own code",
+            "Give those that you do not trust that far `sandbox = true`, or run them elsewhere.",
+            warning=True,
+        )
 
 
 def _fleet(settings: Settings) -> Iterator[Look]:

@@ -68,6 +68,10 @@ def _workers(doc: Doc, registry: Registry) -> Iterator[Look]:
         problem = f"does not offer {', '.join(map(repr, missing))}" if missing else ""
         offered = ", ".join(filter(None, worker.spec.offers))
         fix = f"It offers {offered}." if problem else ""
+        if not problem:
+            offers = [worker.spec.offer(action) for action in actions]
+            said = next((each.missing for each in offers if each and each.missing), "")
+            problem, _, fix = said.partition(" Fix: ")
         kinds = f"{name} ({worker.spec.kind})"
         yield Look("worker", kinds, problem, fix)
 

@@ -82,6 +82,8 @@ def print_parts(console: Console, doc: Doc) -> None:
     for step in doc["steps"]:
         console.out("")
         console.out(f"step {visible(step['id'])}, risk {doc['risks'][step['id']]}")
+        if walls := doc["sandboxes"][step["id"]]:
+            console.out(f"  sandbox: {visible(walls)}")
         for line in lines_of({key: each for key, each in step.items() if key != "id"}):
             console.out(f"  {line}")
         for place, value in doc["resolved"].get(step["id"], {}).items():

@@ -47,6 +47,10 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     needs: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
+    sandbox: str = ""
+    """The walls that its programs run behind, in words; empty: none."""
+    missing: str = ""
+    """Why it cannot work on this machine; empty: nothing is known to be missing."""
     silence: Any = None
     """Of a person: what counts as the result when no answer came in time; None: they cannot."""
 

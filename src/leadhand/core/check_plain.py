@@ -84,7 +84,7 @@ class Plain:
         if self._catalog is None:
             return True
         offer = self._catalog.offer(worker, action)
-        if offer is None:
+        if offer is None or offer.missing:
             return False
         if offer.returns is not None and unusable(offer.returns):
             return False

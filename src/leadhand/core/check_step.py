@@ -223,6 +223,9 @@ def _offer(here: Here, task: Doc, place: str) -> Offer | None:
         what = f"does not offer {shown(action)}" if action else "is not told which action"
         fix = f"{out.guess(action, spec.offers)} {known}".strip()
         out.add("action-unknown", f"{place}.action", f"worker {shown(name)} {what}", fix)
+    elif offer.missing:
+        why, _, fix = offer.missing.partition(" Fix: ")
+        out.add("worker-unavailable", f"{place}.worker", f"worker {shown(name)}: {why}", fix)
     return offer
 
 

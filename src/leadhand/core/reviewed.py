@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core.approval import Allowed, binding, versions
-from leadhand.core.catalog import declared_risk, highest
+from leadhand.core.catalog import declared_risk, doers, highest
 from leadhand.core.diff import differences, lines, path_text
 from leadhand.core.inbox import inbox_row
 from leadhand.core.looser import limits_of
@@ -182,9 +182,21 @@ def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: Reach, plan: Doc) -> 
         "effects": reached["effects"],
         "writes": reached["scope"],
         "workers": versions(steps, catalog),
+        "sandboxes": {step["id"]: _sandbox(step, catalog) for step in steps},
         "cost": wanted.cost,
         "risks": risks,
     }
+
+
+def _sandbox(step: Doc, catalog: Catalog) -> str:
+    """The walls that a step's worker runs behind, in words; each of several; empty: none."""
+    found = {}
+    for name in doers(step, catalog.workers):
+        offer = catalog.offer(name, step.get("action", ""))
+        found[name] = offer.sandbox if offer else ""
+    if len(found) <= 1 or not any(found.values()):
+        return next(iter(found.values()), "")
+    return "; ".join(f"{name}: {text or 'none'}" for name, text in found.items())
 
 
 def _to_come(state: State) -> list[Doc]:

@@ -88,6 +88,7 @@ _STRUCTURE = {
     ),
     "schema-unusable": ("LH145", _E, "the schema of a worker judges nothing"),
     "program-missing": ("LH146", _E, "the program of a command worker is not on this machine"),
+    "worker-unavailable": ("LH147", _E, "the worker cannot work on this machine"),
 }
 
 _SEMANTICS = {

@@ -332,6 +332,8 @@ class Review(Shape):
     effects: list[str]
     writes: list[str]
     workers: Doc
+    sandboxes: Doc
+    """By step, the walls that its worker runs behind, in words; empty: none."""
     cost: float
     widens: list[str]
     """What steps claim beyond their workers, in words: an approval allows it too."""

@@ -8,6 +8,7 @@ tells.
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 from collections.abc import Iterator
@@ -53,9 +54,11 @@ def kept_by(database: Path) -> Iterator[Path]:
     Its folder is among them only if it is a `.leadhand`: another folder is the user's own.
     """
     beside = [Path(f"{database}{end}") for end in BESIDE]
+    with suppress(OSError):
+        beside += database.parent.glob(f"{glob.escape(database.name)}[-.]*")
     if database.parent.name == STATE_FOLDER:
         beside += [database.parent, database.parent / LOG]
-    yield from (path for path in (database, *beside) if path.exists())
+    yield from dict.fromkeys(path for path in (database, *beside) if path.exists())
 
 
 def open_to_others(database: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,10 +29,12 @@ from leadhand.core.report import Effect, Failure, Report
 from leadhand.workers.capture import LiveStreams, shown_live
 from leadhand.workers.checks import holds
 from leadhand.workers.command_files import look
+from leadhand.workers.confinement import Confinement, program_folders
 from leadhand.workers.coverage import Coverage
 from leadhand.workers.isolation import GRACE_S, followed, text_of
 from leadhand.workers.processes import Finished, ProcessError, Processes, SpawnError
 from leadhand.workers.reports import bounded, report_from_doc
+from leadhand.workers.sandbox import NoSandbox
 from leadhand.workers.template import Hole, Template, spell, with_defaults
 
 if TYPE_CHECKING:
@@ -69,6 +72,8 @@ class Program:
     checks: Mapping[str, str] = field(default_factory=dict)
     check: str | None = None
     offer: Offer = field(default_factory=Offer)
+    sandbox: Confinement | None = None
+    """The walls that it runs behind; None: it may do what the host may."""
 
     @property
     def holes(self) -> dict[str, Hole]:
@@ -175,7 +180,7 @@ class CommandWorker:
             finished = await self._run(program, program.argv, task, context)
         except ValueError as problem:
             return Report.failed("permanent", bounded(str(problem)))
-        except SpawnError as error:
+        except (SpawnError, NoSandbox) as error:
             return Report.failed("unavailable", bounded(str(error)))
         except ProcessError as error:
             return Report.failed("lost", bounded(str(error)), effect="unknown")
@@ -188,7 +193,7 @@ class CommandWorker:
             raise LookupError(f"{self.spec.name} declares no probe")
         try:
             finished = await self._run(program, program.probe, task, context)
-        except (ValueError, ProcessError) as problem:
+        except (ValueError, ProcessError, NoSandbox) as problem:
             raise LookupError(f"the probe cannot tell: {problem}") from None
         if finished.exit_code == 1:
             return None
@@ -221,18 +226,29 @@ class CommandWorker:
         known = (program.offer.parameters or {}).get("properties", program.holes)
         if unknown := sorted(set(values) - set(known)):
             raise ValueError(f"parameter {unknown[0]}: is not known")
+        words = filled(argv, values, dash=program.allow_dash)
+        env = self._environment(program, task, context)
         live = LiveStreams()
         shown_live(context, live.sink)
-        process = await self.processes.spawn(
-            filled(argv, values, dash=program.allow_dash),
-            cwd=program.cwd,
-            env=self._environment(program, task, context),
-            stdin=msgspec.json.encode(values) if program.stdin == "json" else None,
-            stdout_limit=program.stdout_limit,
-            stderr_limit=program.stderr_limit,
-            on_output=live,
-        )
-        return await followed(process, context, program.grace_s)
+        async with AsyncExitStack() as stack:
+            if program.sandbox is not None:
+                seen = program_folders(words[0], program.cwd, env.get("PATH", ""))
+                hidden = self.processes.hidden
+                walls = program.sandbox.around(
+                    words, program.cwd, env, hidden=hidden, readable=seen
+                )
+                wrapped = await stack.enter_async_context(walls)
+                words, env = [*wrapped.argv], wrapped.env
+            process = await self.processes.spawn(
+                words,
+                cwd=program.cwd,
+                env=env,
+                stdin=msgspec.json.encode(values) if program.stdin == "json" else None,
+                stdout_limit=program.stdout_limit,
+                stderr_limit=program.stderr_limit,
+                on_output=live,
+            )
+            return await followed(process, context, program.grace_s)
 
     def _environment(self, program: Program, task: Task, context: Context) -> dict[str, str]:
         names = (*INHERITED, *program.env, *program.secrets)

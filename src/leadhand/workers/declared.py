@@ -31,6 +31,7 @@ from leadhand.core.plan import FAILURE_CLASSES
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
 from leadhand.workers.command import OUTPUT_BYTES, CommandWorker, Program
+from leadhand.workers.confinement import Confinement
 from leadhand.workers.coverage import VERSION_CHARS
 from leadhand.workers.declared_http import HTTP_KEYS, read_call
 from leadhand.workers.decorator import NAME
@@ -74,6 +75,7 @@ COMMAND_KEYS = {
     "stderr_limit",
     "allow_dash",
     "grace",
+    "sandbox",
 }
 KINDS = {"command": COMMAND_KEYS, "url": HTTP_KEYS}
 """The key that says what kind of worker it is, and the keys of that kind."""
@@ -139,7 +141,11 @@ def _worker(
     if len(problems) > before:
         return None
     offers = {key: each.offer for key, each in (programs or calls).items()}
-    spec = msgspec.structs.replace(spec, offers=offers)
+    walls = sorted(f"{action} {each.sandbox}" for action, each in programs.items() if each.sandbox)
+    version = spec.version
+    if version and walls:  # an author's version says nothing of the walls
+        version += f"+{hashlib.sha256(msgspec.json.encode(walls)).hexdigest()[:8]}"
+    spec = msgspec.structs.replace(spec, offers=offers, version=version)
     table = msgspec.json.encode(given, order="sorted", enc_hook=str)
     if programs:
         return CommandWorker(spec, programs, declared=(table, folder))
@@ -191,7 +197,11 @@ def _program(table: Table, folder: Path) -> Program:
     cwd = folder / (table.text("cwd") or ".")
     if not cwd.is_dir():
         table.problem("cwd", f"{cwd} is no folder")
+    walls = _sandbox(table, folder)
+    if walls is not None:
+        offer = msgspec.structs.replace(offer, sandbox=str(walls), missing=walls.missing())
     return Program(
+        sandbox=walls,
         argv=argv,
         cwd=cwd.resolve(),
         env=table.texts("env"),
@@ -210,6 +220,17 @@ def _program(table: Table, folder: Path) -> Program:
         check=check,
         offer=offer,
     )
+
+
+def _sandbox(table: Table, folder: Path) -> Confinement | None:
+    try:
+        walls = Confinement.of(table.values.get("sandbox"), folder.resolve())
+    except ValueError as problem:
+        table.problem("sandbox", str(problem))
+        return None
+    if walls is not None and walls.env:
+        table.problem("sandbox", "env is for functions; a command has `env` of its own")
+    return walls
 
 
 def _argv(table: Table, key: str) -> tuple[Template, ...]:

@@ -17,11 +17,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from leadhand.core import durations
 from leadhand.core.plan import RISKS
 from leadhand.errors import UsageError
+from leadhand.workers.confinement import Confinement, declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 Texts = str | Iterable[str]
@@ -74,6 +76,10 @@ class Options(TypedDict, total=False):
     """Facts that are no longer true after it."""
     isolate: Literal["thread", "process"] | None
     """Where a sync function runs."""
+    sandbox: bool | Mapping[str, Iterable[str]]
+    """Whether each call runs in a process of its own behind the walls of `confinement`: no network,
+    nothing to write, no key, token or database in reach. A mapping says more: `writable`,
+    `readable` (paths from the function's folder), `hosts`, `env`."""
     max_concurrency: int
     retry_on: type[BaseException] | tuple[type[BaseException], ...]
     """Exceptions that mean: the same call may work soon."""
@@ -108,6 +114,7 @@ class Declaration:
     """None: as the signature says."""
     drops: tuple[str, ...] = ()
     isolate: Literal["thread", "process"] | None = None
+    sandbox: Confinement | None = None
     max_concurrency: int | None = None
     retry_on: tuple[type[BaseException], ...] = ()
     secrets: tuple[str, ...] = ()
@@ -163,7 +170,11 @@ def declare(
         raise UsageError(f'{where}: isolate: must be "thread", "process" or None')
     if isolate == "thread" and inspect.iscoroutinefunction(plain):
         raise UsageError(f"{where}: isolate: an async function cannot run in a thread")
+    if isolate == "thread" and options.get("sandbox"):
+        raise UsageError(f"{where}: sandbox: a thread has no walls; leave isolate out")
     retry_on = options.get("retry_on") or ()
+    file = getattr(getattr(plain, "__code__", None), "co_filename", "")
+    folder = Path(file).resolve().parent if file else Path.cwd()
     return Declaration(
         function=plain,
         name=name,
@@ -185,6 +196,7 @@ def declare(
         gives=_texts(options, "gives", where) if "gives" in options else None,
         drops=_texts(options, "drops", where),
         isolate=isolate,
+        sandbox=declared(options.get("sandbox"), folder, where),
         max_concurrency=_count(options.get("max_concurrency"), where),
         retry_on=retry_on if isinstance(retry_on, tuple) else (retry_on,),
         secrets=_texts(options, "secrets", where),

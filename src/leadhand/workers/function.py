@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
@@ -31,7 +32,7 @@ from leadhand.workers.capture import Sink, current, shown_live
 from leadhand.workers.checks import holds
 from leadhand.workers.coverage import Coverage
 from leadhand.workers.decorator import Declaration
-from leadhand.workers.isolation import Target, run_isolated, target_of, told
+from leadhand.workers.isolation import Target, Walls, run_isolated, target_of, told
 from leadhand.workers.reports import report_from, report_of
 from leadhand.workers.signature import BadParameters, Signature
 from leadhand.workers.source import covered, files_of, source_bytes
@@ -59,14 +60,15 @@ class FunctionAction:
 
     def _target(self) -> Target | None:
         """Where a child process finds the function, if it is to run in one."""
-        wish = self.declaration.isolate
+        wish = "process" if self.declaration.sandbox else self.declaration.isolate
         of_script = getattr(self.function, "__module__", "") == "__main__"
         if wish != "process" and (wish or self.is_async or not self.changes or of_script):
             return None
         target = target_of(self.function)
         if target is None and wish == "process":
+            option = "sandbox" if self.declaration.sandbox else "isolate"
             raise UsageError(
-                f"{self.declaration.name}: isolate: a process can only run a function that stands "
+                f"{self.declaration.name}: {option}: a process can only run a function that stands "
                 "at the top of a module or in a class, not inside another function"
             )
         return target
@@ -74,7 +76,10 @@ class FunctionAction:
     def offer(self) -> Offer:
         """What planners and checks know of it."""
         declared = self.declaration
+        walls = declared.sandbox
         return Offer(
+            sandbox=str(walls) if walls else "",
+            missing=walls.missing() if walls else "",
             parameters=self.signature.parameters,
             returns=self.signature.returns,
             checks=tuple(declared.checks),
@@ -233,6 +238,13 @@ class FunctionWorker:
         """Variables whose values must not get into the log."""
         return tuple(name for each in self._all for name in each.declaration.secrets)
 
+    @property
+    def given_values(self) -> dict[str, str]:
+        """The variables that a function with a sandbox is given."""
+        walls = [each.declaration.sandbox for each in self._all]
+        names = [name for each in walls if each for name in each.env]
+        return {name: os.environ[name] for name in names if name in os.environ}
+
     @cached_property
     def spec(self) -> WorkerSpec:
         """Its description, made when first asked for: reading sources takes time."""
@@ -253,11 +265,14 @@ class FunctionWorker:
     def coverage(self) -> Coverage:
         """What its version covers: see `source`."""
         declared = [each.declaration.version for each in self._all]
-        if len(declared) == 1 and declared[0]:
+        boxes = [each.declaration.sandbox for each in self._all]
+        walls = {number: str(each) for number, each in enumerate(boxes) if each}
+        if len(declared) == 1 and declared[0] and not walls:
             return Coverage(declared=declared[0])
         parts = [part for each in self._all if not each.declaration.version for part in each.parts]
         found = covered(parts, self.beside) if parts else Coverage()
         said = {f"version of action {n}": text for n, text in enumerate(declared) if text}
+        said |= {f"sandbox of action {n}": text for n, text in walls.items()}
         return Coverage(found.files, {**found.values, **said})
 
     @property
@@ -282,7 +297,7 @@ class FunctionWorker:
         if action.target is not None:
             if self.processes is not None:
                 return await self._run_isolated(action.target, action, task, context)
-            if action.declaration.isolate == "process":
+            if action.declaration.isolate == "process" or action.declaration.sandbox:
                 return Report.failed("unavailable", f"{self.name}: no process can be started here")
         if action.is_async:
             return await action.run_async(task, context)
@@ -293,8 +308,15 @@ class FunctionWorker:
     ) -> Report:
         assert self.processes is not None
         wants = bool(action.signature.context)
+        walls, secrets = action.declaration.sandbox, action.declaration.secrets
         return await run_isolated(
-            self.processes, target, task, context, wants=wants, sources=action.sources
+            self.processes,
+            target,
+            task,
+            context,
+            wants=wants,
+            sources=action.sources,
+            walls=None if walls is None else Walls(walls, (*walls.env, *secrets)),
         )
 
     async def probe(self, task: Task, context: Context) -> Report | None:

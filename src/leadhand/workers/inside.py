@@ -5,8 +5,9 @@ nothing of Leadhand. SPEC is a JSON object:
 
     limits    memory, files, processes and file size, 0 for none
     forward   the port on loopback that leads to a Unix socket, and that socket; or null
-    landlock  {read: [...], write: [...]} where the kernel's rules are the sandbox; null inside
-              bubblewrap, which has made the namespaces already
+    landlock  {read: [...], write: [...], hide: [...]} where the kernel's rules are the sandbox;
+              null inside bubblewrap, which has made the namespaces already. What is hidden lies
+              in what is read or written, and takes a namespace of mounts to be covered
 
 In order: namespaces, the forwarder (which stays outside the rules, and out of the agent's reach),
 limits, Landlock, seccomp, exec. Whatever fails ends the program with 126 and one line that says
@@ -92,7 +93,10 @@ def main() -> None:
             stage = "landlock"
             check_abi()
             stage = "namespaces"
-            families = families[1:] if separate(rules["write"]) else []
+            hide = rules.get("hide", [])
+            families = families[1:] if separate(rules["write"], hide) else []
+            if hide and not families:
+                raise OSError(errno.EPERM, "no mount namespace for this user, so nothing is hidden")
             if spec["forward"] and not families:
                 raise OSError(errno.EPERM, "no network namespace for this user, so no proxy either")
         if spec["forward"]:
@@ -143,8 +147,8 @@ def check(result: int, what: str) -> int:
     return result
 
 
-def separate(writable: list[str]) -> bool:
-    """A network of our own and read-only mounts, if this user may have them."""
+def separate(writable: list[str], hidden: list[str]) -> bool:
+    """A network of our own and read-only mounts, if this user may have them; `hidden` is empty."""
     uid, gid = os.geteuid(), os.getegid()
     if LIBC.unshare(CLONE_NEWNET | CLONE_NEWNS):
         if LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS):
@@ -163,6 +167,12 @@ def separate(writable: list[str]) -> bool:
     for name in writable:
         path = os.fsencode(name)
         check(LIBC.mount(path, path, None, MS_BIND, None), f"mount {name}")
+    for name in hidden:
+        path = os.fsencode(name)
+        if os.path.isdir(path):  # noqa: PTH112
+            check(LIBC.mount(b"none", path, b"tmpfs", 0, b"size=4k,mode=0500"), f"hide {name}")
+        else:
+            check(LIBC.mount(b"/dev/null", path, None, MS_BIND, None), f"hide {name}")
     shared = os.path.isdir(SHARED) and not LIBC.mount(  # noqa: PTH112
         b"none", SHARED.encode(), b"tmpfs", 0, b"size=1g,mode=0700"
     )

@@ -23,10 +23,13 @@ import msgspec
 from leadhand.core.report import Report
 from leadhand.ports import Spawned
 from leadhand.workers.capture import LiveStreams, shown_live
+from leadhand.workers.confinement import python_folders
 from leadhand.workers.reports import bounded, report_from_doc
+from leadhand.workers.sandbox import NoSandbox
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
+    from leadhand.workers.confinement import Confinement
     from leadhand.workers.processes import Captured, Finished, Process, Processes
 
 RESULT_BYTES_MAX = 64 << 20
@@ -46,6 +49,28 @@ class Target(NamedTuple):
     module: str
     file: str
     qualname: str
+
+
+class Walls(NamedTuple):
+    """The sandbox of a function, and the variables that it gets."""
+
+    confinement: Confinement
+    names: tuple[str, ...]
+
+    async def wrapped(
+        self,
+        stack: contextlib.AsyncExitStack,
+        argv: list[str],
+        cwd: Path,
+        hidden: tuple[Path, ...],
+    ) -> tuple[list[str], dict[str, str]]:
+        """What to start in place of a child Python, and its environment."""
+        given = ("PATH", "LANG", "TZ", *self.names)
+        env = {name: os.environ[name] for name in given if name in os.environ}
+        env["PYTHONPATH"] = _environment()["PYTHONPATH"]
+        around = self.confinement.around(argv, cwd, env, hidden=hidden, readable=python_folders())
+        found = await stack.enter_async_context(around)
+        return [*found.argv], found.env
 
 
 def target_of(function: Callable[..., Any]) -> Target | None:
@@ -78,27 +103,33 @@ async def run_isolated(
     *,
     wants: bool,
     sources: Sources | None = None,
+    walls: Walls | None = None,
 ) -> Report:
     """Run one attempt in a child process; killed when this is cancelled.
 
     `sources` are the modules that the child loads as they are here, whatever their files say by
-    now: `Snapshot.restore`.
+    now: `Snapshot.restore`. Behind `walls` it gets named variables only, and not the host's own.
     """
     from leadhand.workers.processes import ProcessError, SpawnError
 
+    argv = [sys.executable, "-P", "-m", "leadhand.workers.isolated"]
+    argv += [target.module or target.file, target.qualname]
+    cwd = Path.cwd()  # the child stands where the host stands
     try:
-        listener = _Listener(context)
-        argv = [sys.executable, "-P", "-m", "leadhand.workers.isolated"]
-        process = await processes.spawn(
-            [*argv, target.module or target.file, target.qualname],
-            cwd=os.getcwd(),  # noqa: PTH109 - the child stands where the host stands
-            env=_environment(),
-            stdin=_request(target, task, context if wants else None, sources or {}),
-            stdout_limit=RESULT_BYTES_MAX,
-            on_output=listener,
-        )
-        finished = await followed(process, context)
-    except SpawnError as error:
+        async with contextlib.AsyncExitStack() as stack:
+            env = _environment()
+            if walls is not None:
+                argv, env = await walls.wrapped(stack, argv, cwd, processes.hidden)
+            process = await processes.spawn(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=_request(target, task, context if wants else None, sources or {}),
+                stdout_limit=RESULT_BYTES_MAX,
+                on_output=_Listener(context),
+            )
+            finished = await followed(process, context)
+    except (SpawnError, NoSandbox) as error:
         return Report.failed("unavailable", str(error))
     except ProcessError as error:
         return Report.failed("lost", str(error), effect="unknown")

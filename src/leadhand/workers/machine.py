@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,14 +42,22 @@ def mark_of(database_id: str, process: Process) -> str:
 class LocalMachine:
     """This machine, for the host of one database."""
 
-    def __init__(self, database_id: str, own: Process | None = None) -> None:
+    def __init__(
+        self,
+        database_id: str,
+        own: Process | None = None,
+        *,
+        hidden: Callable[[], Sequence[Path]] = tuple,
+    ) -> None:
         """`own` is this process, where it drives a run beside the host of the database.
 
         What it starts is then marked as its own, and stays when another becomes the host.
+        `hidden` lists what no program with a sandbox may see; asked whenever one is started.
         """
         self._base = database_id
         self._database_id = database_id if own is None else mark_of(database_id, own)
-        self._processes = Processes(self._database_id)
+        self._own_hidden = hidden
+        self._processes = Processes(self._database_id, hidden=self._hidden)
         self._threads: set[Threads] = set()
         self._registries: list[Registry] = []
 
@@ -69,6 +78,10 @@ class LocalMachine:
         self._threads.add(registry.threads)
         if registry not in self._registries:
             self._registries.append(registry)
+
+    def _hidden(self) -> list[Path]:
+        """What the host keeps to itself, and what the settings of its workers do."""
+        return [*self._own_hidden(), *(path for each in self._registries for path in each.hidden)]
 
     def held(self) -> int:
         """Threads that were told to stop and still run."""

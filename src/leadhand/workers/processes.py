@@ -27,7 +27,7 @@ and boot_id empty, and daemons are not found (``supervisor.py``, ``leftovers.py`
 import asyncio
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Self
@@ -94,14 +94,29 @@ class Process:
 class Processes:
     """The commands of one host, whose database id is the prefix of their markers."""
 
-    def __init__(self, marker_prefix: str, *, strict: bool = False) -> None:
-        """`strict`: a process whose command cannot be told ends with the first it may be of."""
+    def __init__(
+        self,
+        marker_prefix: str,
+        *,
+        strict: bool = False,
+        hidden: Callable[[], Sequence[Path]] = tuple,
+    ) -> None:
+        """`strict`: a process whose command cannot be told ends with the first it may be of.
+
+        `hidden` lists what no program with a sandbox may see: the host's database, token, keys.
+        """
         if not marker_prefix or "\0" in marker_prefix:
             raise ValueError("the marker prefix is empty or holds a NUL")
         self._prefix, self._strict = marker_prefix, strict
+        self._hidden = hidden
         self._supervision: Supervision | None = None
         self._count = 0
         self._closed = False
+
+    @property
+    def hidden(self) -> tuple[Path, ...]:
+        """What no program with a sandbox may see, as it is there now."""
+        return tuple(self._hidden())
 
     async def __aenter__(self) -> Self:
         return self

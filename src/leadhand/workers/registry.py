@@ -25,6 +25,8 @@ from leadhand.workers.methods import method_of
 from leadhand.workers.threads import Threads
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from leadhand.models.book import Book
     from leadhand.ports import Worker
     from leadhand.workers.processes import Processes
@@ -45,6 +47,8 @@ class Registry:
         threads: Threads | None = None,
     ) -> None:
         self.threads = threads or Threads()
+        self.hidden: tuple[Path, ...] = ()
+        """What no worker with a sandbox may see: keys, the state folder, trust."""
         self.methods: list[Method] = []
         """Ways to split what is too complex, for planners that know how."""
         self.left_out: dict[str, str] = {}

@@ -1,7 +1,8 @@
 """Where an agent runs: its slot and a private home to write in, the system to read, no more.
 
 Agents run code that nobody has read. So they are not trusted to keep to their slot; they are
-kept there by the kernel.
+kept there by the kernel. Workers with `sandbox` run behind the same walls (`confinement.py`): the
+project is shown to them and not theirs to write, and what they may decide with is hidden.
 
 Laws
     1. Writable: the slot, the home with its TMPDIR, and what vanishes with the agent (/tmp).
@@ -148,7 +149,7 @@ class Sandbox:
         """The same, with the door that is for this one; where it has none, with no other's."""
         return replace(self, proxy=self.doors.get(name, self.proxy), doors={})
 
-    def wrap(
+    def wrap(  # noqa: PLR0913 - each with a default
         self,
         argv: Sequence[str],
         slot: Path,
@@ -157,8 +158,15 @@ class Sandbox:
         network: bool = False,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
+        writable: Sequence[Path] = (),
+        hidden: Sequence[Path] = (),
+        fixed: bool = False,
     ) -> Wrapped:
-        """The same program inside; the home is made if it is not there."""
+        """The same program inside; the home is made if it is not there.
+
+        `writable` may be written besides. With `fixed` the slot is shown, not writable. `hidden` is
+        neither to be read nor written, though a folder that holds it is shown.
+        """
         if not argv:
             raise ValueError("there is no program in the argument list")
         slot, home = _folder(slot), _private(home)
@@ -175,16 +183,20 @@ class Sandbox:
         if network and self.proxy is None:
             raise NoSandbox("a program may use the network, and no proxy leads there")
         shown = tuple(_shown([*self.readable, *readable]))
+        writes = [*([] if fixed else [slot]), *(path.resolve() for path in writable), home]
+        shown = (*shown, slot) if fixed else shown
+        covered = _covered(hidden, [*shown, *writes])
         forward = self.proxy if network else None
         if self.kind == "bubblewrap":
             program = self.bwrap or which_bwrap()
-            words = [program, *_bubblewrap(program, slot, home, shown, forward)]
+            words = [program, *_bubblewrap(program, slot, writes, shown, covered, forward)]
             spec = self._spec(SOCKET if forward else "")
             # A signal that is ignored stays so across exec: TERM passes bubblewrap by.
             outer = ["/bin/sh", "-c", 'trap "" TERM; exec "$@"', "sh", *words]
         else:
             reads = [*_system(), *map(str, shown)]
-            spec = self._spec(str(forward or ""), read=reads, write=[str(slot), str(home)])
+            places = {"read": reads, "write": [*map(str, writes)], "hide": [*map(str, covered)]}
+            spec = self._spec(str(forward or ""), **places)
             outer = []
         return Wrapped((*outer, *_inside(spec), *argv), given, slot)
 
@@ -299,7 +311,12 @@ def _options(program: str) -> frozenset[str]:
 
 
 def _bubblewrap(
-    program: str, slot: Path, home: Path, shown: Sequence[Path], door: Path | None
+    program: str,
+    slot: Path,
+    writes: Sequence[Path],
+    shown: Sequence[Path],
+    hidden: Sequence[Path],
+    door: Path | None,
 ) -> list[str]:
     known = _options(program)
     words = ["--unshare-all", "--unshare-user", "--die-with-parent", "--cap-drop", "ALL"]
@@ -317,8 +334,13 @@ def _bubblewrap(
     words += ["--tmpfs", "/tmp"]  # noqa: S108 - one of its own
     for path in (Path(sys.base_prefix), INSIDE, *shown):
         words += ["--ro-bind", str(path), str(path)]
-    for path in (slot, home):
+    for path in writes:
         words += ["--bind", str(path), str(path)]
+    for path in hidden:
+        if path.is_dir():
+            words += ["--tmpfs", str(path), "--remount-ro", str(path)]
+        else:
+            words += ["--ro-bind", os.devnull, str(path)]
     if door is not None:
         words += ["--ro-bind", str(door), SOCKET]
     return [*words, "--remount-ro", "/", "--chdir", str(slot), "--"]
@@ -343,6 +365,18 @@ def _shown(paths: Sequence[Path]) -> list[Path]:
     """Those that are there, as they are named and as they are."""
     absolute = [Path(os.path.abspath(path)) for path in paths if path.exists()]  # noqa: PTH100
     return list(dict.fromkeys([*absolute, *(path.resolve() for path in absolute)]))
+
+
+def _covered(hidden: Sequence[Path], seen: Sequence[Path]) -> list[Path]:
+    """The hidden paths that would be seen, outer ones only; NoSandbox where all would be hidden."""
+    found: list[Path] = []
+    for path in sorted({each.resolve() for each in hidden if each.exists()}):
+        if any(each.is_relative_to(path) for each in seen):
+            raise NoSandbox(f"{path} is hidden from programs, and this one is to run inside of it")
+        inside = any(path.is_relative_to(each) for each in seen)
+        if inside and not any(path.is_relative_to(each) for each in found):
+            found.append(path)
+    return found
 
 
 def _folder(path: Path) -> Path:

@@ -79,7 +79,8 @@ function Reach({ review }) {
       <div><dt>Declared cost</dt><dd><${Cost} cost=${review.cost} /></dd></div>
       <div><dt>Author</dt><dd>${review.author || "–"}</dd></div>
       <div class="wide"><dt>Touches</dt><dd><${Effects} of=${review.effects} /></dd></div>
-      <div class="wide"><dt>Workers</dt><dd>${Object.keys(review.workers ?? {}).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</dd></div></dl>
+      <div class="wide"><dt>Workers</dt><dd>${Object.keys(review.workers ?? {}).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</dd></div>
+      ${Object.entries(review.sandboxes ?? {}).filter(([, walls]) => walls).length > 0 && html`<div class="wide"><dt>Sandbox</dt><dd>${Object.entries(review.sandboxes).map(([step, walls]) => html`<div><${Txt} v=${step} />: <${Txt} v=${walls || "none"} /></div>`)}</dd></div>`}</dl>
     ${review.untrusted && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>Results from outside had a part in this revision.</span></p>`}
     ${review.outside?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Outside of what was allowed: <${Findings} findings=${review.outside} /></div></div>`}
     ${review.widens?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Claims more than its workers promise; to approve is to believe it: <${Findings} findings=${review.widens} /></div></div>`}
