@@ -26,6 +26,7 @@ from leadhand.cli.options import (
 from leadhand.cli.plans import find_plan, library_plans, with_lines
 from leadhand.cli.text import clean, count
 from leadhand.core.check import Finding
+from leadhand.settings import Settings
 
 SHOWN_MAX = 5
 """Warnings of one rule that are shown: the sixth of a kind tells nothing new."""
@@ -95,11 +96,7 @@ def lint(
         console.out(clean(each))
     if len(shown) < len(findings):
         console.say(f"{_rest(findings, shown)} not shown; --all shows everything")
-    if settings.not_loaded:
-        say_not_loaded(console, settings)
-        console.say("note: only the plan itself was checked: no worker, parameter or result of one")
-    elif catalog is None:
-        console.say(f"note: {NO_CATALOG}")
+    _say_unchecked(console, settings, workers=catalog is not None)
     if errors:
         console.say(f"{plan}: {count(len(errors), 'error')}")
         return 3
@@ -108,6 +105,15 @@ def lint(
     console.say(f"{plan}: {console.paint('valid', 'green')}, {size}")
     console.next(f"leadhand run {plan}")
     return 0
+
+
+def _say_unchecked(console: Console, settings: Settings, *, workers: bool) -> None:
+    """Say what could not be checked; `workers`: whether the plan was checked against them."""
+    if settings.not_loaded:
+        say_not_loaded(console, settings)
+        console.say("note: only the plan itself was checked: no worker, parameter or result of one")
+    elif not workers:
+        console.say(f"note: {NO_CATALOG}")
 
 
 def _worth_showing(findings: Sequence[Finding]) -> list[Finding]:
