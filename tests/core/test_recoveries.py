@@ -6,7 +6,7 @@ from hypothesis import given
 from leadhand.core import events as ev
 from leadhand.core.metrics import Metrics
 from leadhand.core.recoveries import IN_THE_END, NEXT, Answer, rate_row, recoveries, win_rates
-from leadhand.core.spans import span_row, spans
+from leadhand.core.spans import span_row, spans, timeline, waits
 from leadhand.core.state import SETTLED
 from tests.core.driver import Drive, propose, step
 from tests.core.test_properties import Story, tapes
@@ -220,3 +220,26 @@ def test_spans_begin_and_end_in_order(tape):
         assert span_row(span, 0)["kind"] in ("attempt", "probe", "question")
         if not span.outcome and span.kind != "question":
             assert run.state.steps[span.step].status not in SETTLED
+
+
+def test_waits_are_told_apart_from_work():
+    """Approvals, pauses before another try, holds and times to come: from when, until when."""
+    log = [
+        (0, ev.ReviewRequested(1, "h", "a review was asked for")),
+        (5, ev.RevisionApproved(1, "h", "ann", "", {"b": 40})),
+        (10, ev.AttemptStarted("a", 1, 1, "w", 99, "s")),
+        (12, ev.RecoveryDecided(step="a", attempt=1, failure_class="transient", strategy="retry",
+                                reason="x", until=20, worker="w")),
+        (20, ev.AttemptStarted("a", 2, 2, "w", 99, "s")),
+        (21, ev.StepsHeld(["b"], "wait", "ann", "hold-1")),
+        (30, ev.StepsReleased(["b"], "ann")),
+        (40, ev.AttemptStarted("b", 1, 3, "w", 99, "s")),
+    ]  # fmt: skip
+    found = [(span.step, span.kind, span.start, span.end) for span in waits(log)]
+    assert found == [
+        ("", "approval", 0, 5),
+        ("b", "scheduled", 5, 40),
+        ("a", "retry", 12, 20),
+        ("b", "held", 21, 30),
+    ]
+    assert [span.kind for span in timeline(log)].count("attempt") == 3

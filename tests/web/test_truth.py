@@ -347,3 +347,46 @@ def test_inputs_are_shown_as_the_worker_got_them(pages, served, monkeypatch):
     ).stdout
     assert "input      to = pages with [secret:key]" in said
     assert "from ${{ steps.prepare.data }} with ${{ params.key }}" in said
+
+
+def test_waiting_is_no_work(pages, served):
+    """The timeline has waits as their own segments; "took" tells work and waiting apart."""
+    plan = publishing("escalate")
+    run = served.call("POST", "/runs", {"plan": plan, "review": True})["run"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/timeline")
+    figures = page.locator(".run-head .figures")
+    expect(figures).to_contain_text("waiting for approval since")
+    expect(page.locator(".waits")).to_contain_text("The plan waits for approval since")
+    binding = served.call("GET", f"/runs/{run}/review")["binding"]
+    served.call("POST", f"/runs/{run}/review/approve", {"hash": binding})
+    served.until(run, "waiting")
+    row = page.get_by_role("listitem").filter(has_text="publish")
+    expect(row.locator(".bar-of.wait")).to_have_count(1)
+    expect(row.locator(".bar-of.wait")).to_have_attribute(
+        "title", re.compile("waited for a person")
+    )
+    expect(page.locator(".waits")).to_contain_text("The plan waited for approval for")
+    expect(figures).not_to_contain_text("waiting for approval")
+    expect(figures).not_to_contain_text("waits for approval")
+    shot(page, "truth-timeline")
+    found = served.call("GET", f"/runs/{run}/attempts")["waits"]
+    assert [each["kind"] for each in found[""]] == ["approval"]
+    assert [each["kind"] for each in found["publish"]] == ["question"]
+    (served.folder / "fixed").touch()
+    (asked,) = served.call("GET", "/inbox")["items"]
+    served.call("POST", f"/inbox/{asked['id']}/answer", {"choice": "retry"})
+    served.until(run, "succeeded")
+    head = served.call("GET", f"/runs/{run}")
+    assert head["begun"]
+    assert head["worked"] < head["duration"]
+    drawn = subprocess.run(
+        [*PROGRAM, "show", run, "--timeline"],
+        cwd=served.folder,
+        env=environment(served.folder),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert re.search(r"\(approval\) +\?+", drawn), drawn
+    assert re.search(r"publish .*waited", drawn), drawn

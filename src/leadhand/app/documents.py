@@ -23,7 +23,7 @@ from leadhand.core.recoveries import Answer, rate_row, recoveries, win_rates
 from leadhand.core.refusals import refusals
 from leadhand.core.reviewed import review_doc
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
-from leadhand.core.spans import span_row, spans
+from leadhand.core.spans import span_row, timeline
 from leadhand.core.views import ENDED, fresh, outcome_doc, run_status, step_money, summary, worked_s
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
@@ -283,6 +283,8 @@ def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
     doc["revision"] = state.revision
     doc["proposed_revision"] = state.pending.number if state.pending else None
     doc["planner"] = state.started.planner if state.started else ""
+    doc["worked"] = worked_s(state)
+    doc["begun"] = bool(state.epoch and any(s.attempts for s in state.steps.values()))
     doc["can_roll_back"] = can_roll_back(state) and any(s.attempts for s in state.steps.values())
     doc["seq"] = state.seq
     for row, step in zip(doc["steps"], state.steps.values(), strict=False):
@@ -322,7 +324,7 @@ def recovery_document(answers: Sequence[Answer]) -> Doc:
 def timeline_document(reader: Reader, state: State) -> list[Doc]:
     """The same for machines."""
     log = ((entry.at, event) for entry, event in reader.events(state.run))
-    return [span_row(each, state.started_at) for each in spans(log)]
+    return [span_row(each, state.started_at) for each in timeline(log)]
 
 
 def review_document(state: State, now: Now) -> Doc:

@@ -14,6 +14,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.inbox import inbox_row
 from leadhand.core.moments import iso
 from leadhand.core.refs import Artifact, Secret, SecretText, Unresolved, resolve
+from leadhand.core.spans import timeline
 from leadhand.core.state import State
 from leadhand.core.views import fresh, paid_in_money, shown_status, step_money
 from leadhand.engine.results import data_of
@@ -235,10 +236,20 @@ def others_for(state: State, step: StepState) -> list[str]:
 
 
 def attempts_document(reader: Reader, state: State) -> Doc:
-    """When each attempt was, of the steps that had more than one."""
+    """When each attempt was, of the steps that had more than one; and every wait, by its step.
+
+    Waits of the plan for an approval, and of its planner for a person, are under the empty name.
+    """
     several = {step.id for step in state.steps.values() if step.attempts > 1}
     logs: dict[str, list[tuple[Entry, ev.Event]]] = {}
-    for entry, event in reader.events(state.run) if several else ():
+    logged = reader.events(state.run)
+    waits: dict[str, list[Doc]] = {}
+    for span in timeline((entry.at, event) for entry, event in logged):
+        if span.kind not in ("attempt", "probe"):
+            row = {"kind": span.kind, "started": iso(span.start), "outcome": span.outcome or None}
+            row["ended"] = iso(span.end) if span.end else None
+            waits.setdefault(span.step, []).append(row)
+    for entry, event in logged if several else ():
         if (name := getattr(event, "step", None)) in several:
             logs.setdefault(name, []).append((entry, event))
     keys = ("attempt", "worker", "started", "ended", "status")
@@ -248,6 +259,7 @@ def attempts_document(reader: Reader, state: State) -> Doc:
             name: [{key: made[key] for key in keys} for made in attempts_of(log)[-TRIES_SHOWN:]]
             for name, log in logs.items()
         },
+        "waits": {name: rows[-TRIES_SHOWN:] for name, rows in waits.items()},
     }
 
 

@@ -325,7 +325,8 @@ def _timeline(story: Story) -> str:
         return ""
     axis = f'<div class="axis"><span>0</span><span>{_took(story.started, story.ended)}</span></div>'
     return (
-        "<h2>Timeline<small>green verified, red failed, amber waiting for a person</small></h2>"
+        "<h2>Timeline<small>green verified, red failed, amber waiting for a person, grey waiting "
+        "for another try or its time</small></h2>"
         f'<div class="card bars">{shown}{axis}</div>{_rest(len(rows), BARS_MAX)}'
     )
 
@@ -336,8 +337,9 @@ def _rects(found: Iterable[Span], story: Story, whole: int) -> str:
         start = (span.start - story.started) / whole * 100
         width = max(0.4, ((span.end or story.ended) - span.start) / whole * 100)
         start = min(start, 100 - width) if width < 100 else 0
-        tone = "warn" if span.kind == "question" else "good" if span.ok else "bad"
-        tone = tone if span.end else "idle"
+        people = span.kind in ("question", "approval", "held")
+        tone = "warn" if people else "good" if span.ok else "bad"
+        tone = tone if span.end and span.kind not in ("retry", "scheduled") else "idle"
         title = f"{span.kind} {span.attempt or ''} {span.outcome}".replace("  ", " ")
         rects.append(
             f'<rect class="{tone}" x="{start:.2f}%" width="{min(width, 100):.2f}%" height="14" '

@@ -15,7 +15,7 @@ from leadhand.core.fault import Fault, fault
 from leadhand.core.ledger import describe, ledger_of
 from leadhand.core.recoveries import Answer, recoveries
 from leadhand.core.revisions import Revised, revisions
-from leadhand.core.spans import Span, spans
+from leadhand.core.spans import Span, timeline
 from leadhand.core.state import State
 from leadhand.core.views import (
     acceptance,
@@ -147,7 +147,7 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
         evolve(state, event, at)
     started = state.started
     planned = started.plan.get("estimated_duration") if started else None
-    found = sorted([*_reviews(timed), *spans(timed)], key=lambda span: span.start)
+    found = timeline(timed)
     answers = recoveries(events)
     return Story(
         run=parts.run,
@@ -184,22 +184,6 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
         worked_s=worked_s(state),
         dropped=[step.id for step in state.steps.values() if step.dropped],
     )
-
-
-def _reviews(timed: list[tuple[int, ev.Event]]) -> list[Span]:
-    """How long revisions waited for a person."""
-    found: dict[int, Span] = {}
-    for at, event in timed:
-        match event:
-            case ev.ReviewRequested():
-                found[event.number] = Span(step="", kind="question", start=at)
-            case ev.RevisionApproved() | ev.RevisionRejected() if event.number in found:
-                word = "approved" if isinstance(event, ev.RevisionApproved) else "rejected"
-                found[event.number].end, found[event.number].ok = at, True
-                found[event.number].outcome = f"{word} ({event.actor})"
-            case _:
-                pass  # no review
-    return list(found.values())
 
 
 def _steps(

@@ -16,16 +16,21 @@ if TYPE_CHECKING:
 ROWS_MAX = 40
 NAME_MAX = 24
 BAR_MIN = 20
-WORK, PAUSE, ASKED = "━", "·", "?"
+WORK, PAUSE, ASKED, HELD = "━", "·", "?", "◦"
+FILLS = {"question": ASKED, "approval": ASKED, "retry": PAUSE, "held": HELD, "scheduled": HELD}
 MARKS = {True: "✓", False: "✗"}
-LEGEND = "━ at work  ✗ failed  · waits for a retry  ? waits for a person  ✓ verified"
+LEGEND = (
+    "━ at work  ✗ failed  · waits for a retry  ? waits for a person  "
+    "◦ held or scheduled  ✓ verified"
+)
 
 
 def timeline(spans: Sequence[Span], start: int, end: int, width: int) -> list[str]:
     """The lines; `width` is how wide they may be."""
     by_step: dict[str, list[Span]] = {}
     for span in spans:
-        by_step.setdefault(span.step or "(the planner asks)", []).append(span)
+        other = "(approval)" if span.kind == "approval" else "(the planner asks)"
+        by_step.setdefault(span.step or other, []).append(span)
     shown = list(by_step.items())[:ROWS_MAX]
     if not shown:
         return []
@@ -54,20 +59,23 @@ def _bar(spans: Sequence[Span], start: int, end: int, width: int) -> str:
         for i in range(place(before.end or end), place(after.start)):
             cells[i] = PAUSE
     for span in spans:
-        fill = ASKED if span.kind == "question" else WORK
+        fill = FILLS.get(span.kind, WORK)
         first, last = place(span.start), place(span.end or end)
         for i in range(first, last + 1):
             cells[i] = fill
     for span in spans:
-        if span.end and span.kind != "question":
+        if span.end and span.kind not in FILLS:
             cells[place(span.end)] = MARKS[span.ok]
     return "".join(cells)
 
 
 def _note(spans: Sequence[Span], end: int) -> str:
     tries = sum(span.kind == "attempt" for span in spans)
-    took = (max(span.end or end for span in spans) - spans[0].start) / 1e6
-    shown = text(round(took, 1)) if took >= 0.05 else "at once"
+    took = sum((s.end or end) - s.start for s in spans if s.kind not in FILLS) / 1e6
+    waited = sum((s.end or end) - s.start for s in spans if s.kind in FILLS) / 1e6
+    shown = text(round(took, 1)) if took >= 0.05 else "at once" if tries else ""
+    if waited >= 0.05:
+        shown = ", ".join(filter(None, (shown, f"waited {text(round(waited, 1))}")))
     return f"{shown}, {count(tries, 'attempt')}" if tries > 1 else shown
 
 

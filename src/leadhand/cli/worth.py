@@ -126,9 +126,9 @@ def print_models(console: Console, state: State) -> None:
 def print_timeline(console: Console, reader: Reader, state: State) -> None:
     """When each step was worked on."""
     from leadhand.cli.timeline import timeline
-    from leadhand.core.spans import spans
+    from leadhand.core.spans import timeline as spans_of
 
-    found = spans((entry.at, event) for entry, event in reader.events(state.run))
+    found = spans_of((entry.at, event) for entry, event in reader.events(state.run))
     end = state.ended_at or state.last_at
     console.out("Timeline:")
     for line in timeline(found, state.started_at, end, min(_width(), WIDTH_MAX)):

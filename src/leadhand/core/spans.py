@@ -19,7 +19,7 @@ class Span(msgspec.Struct, kw_only=True):
 
     step: str
     kind: str
-    """attempt, probe or question."""
+    """attempt, probe or question; of `waits`: approval, retry, held or scheduled."""
     start: int
     end: int = 0
     """0 while it goes on."""
@@ -64,6 +64,55 @@ def spans(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
             case _:
                 pass  # takes no time
     return found
+
+
+def waits(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
+    """How long plans waited for approval, and steps for another try, a release or their time."""
+    found: list[Span] = []
+    going: dict[str, Span] = {}
+
+    def begin(key: str, step: str, kind: str, at: int) -> None:
+        end(key, at)
+        found.append(Span(step=step, kind=kind, start=at))
+        going[key] = found[-1]
+
+    def end(key: str, at: int, outcome: str = "") -> None:
+        if (span := going.pop(key, None)) is not None:
+            span.end, span.outcome, span.ok = at, outcome, True
+
+    for at, event in log:
+        match event:
+            case ev.ReviewRequested():
+                begin(f"review {event.number}", "", "approval", at)
+            case ev.ChangesRequested() | ev.RevisionRejected():
+                end(f"review {event.number}", at, f"not approved ({event.actor})")
+            case ev.RevisionApproved():
+                end(f"review {event.number}", at, f"approved ({event.actor})")
+                for step in event.instants:
+                    begin(f"time {step}", step, "scheduled", at)
+            case ev.StepsHeld():
+                for step in event.steps:
+                    begin(f"hold {step}", step, "held", at)
+            case ev.StepsReleased():
+                for step in event.steps:
+                    end(f"hold {step}", at, f"released ({event.actor})")
+            case ev.RecoveryDecided() if event.until > at:
+                begin(f"retry {event.step}", event.step, "retry", at)
+            case ev.AttemptStarted() | ev.StepSkipped() | ev.StepCancelled() | ev.StepRefused():
+                for kind in ("retry", "time", "hold"):
+                    end(f"{kind} {event.step}", at)
+            case ev.RunEnded():
+                for key in list(going):
+                    end(key, at, "the run ended")
+            case _:
+                pass  # keeps nothing waiting
+    return [span for span in found if not span.end or span.end > span.start]
+
+
+def timeline(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
+    """Everything that took time in a run, waits too, in the order it began."""
+    logged = list(log)
+    return sorted([*spans(logged), *waits(logged)], key=lambda span: span.start)
 
 
 def span_row(span: Span, start: int) -> Doc:

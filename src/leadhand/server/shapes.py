@@ -153,6 +153,8 @@ class Run(Shape):
     proposed_revision: int | None = Field(description="The one that waits for a person, if any.")
     planner: str
     can_roll_back: bool
+    worked: float = Field(description="Seconds in which workers were at work, of `duration`.")
+    begun: bool = Field(description="Whether anything of it has started.")
     seq: int
     rollback: Doc | None
     fault: Doc | None
@@ -235,11 +237,23 @@ class Step(Node):
     output: str
 
 
+class Wait(Shape):
+    """Something that kept a step, or the plan, waiting."""
+
+    kind: Literal["question", "approval", "retry", "held", "scheduled"]
+    started: str
+    ended: str | None
+    outcome: str | None
+
+
 class Attempts(Shape):
-    """The attempts of steps that had more than one."""
+    """The attempts of steps that had more than one, and what each step waited for."""
 
     run: str
     steps: dict[str, list[Doc]]
+    waits: dict[str, list[Wait]] = Field(
+        description="By step; waits for an approval of the plan are under the empty name."
+    )
 
 
 class Approval(Shape):

@@ -51,6 +51,7 @@ export function patchHead(head, event) {
   if (patch.waiting != null) next.waiting = size(patch.waiting);
   if (patch.revision != null) next.revision = patch.revision;
   if (patch.reason != null) next.reason = patch.reason;
+  if (patch.step?.attempts > 0) next.begun = true;
   return next;
 }
 

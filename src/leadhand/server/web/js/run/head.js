@@ -45,15 +45,33 @@ function Figures({ live, head }) {
     <div><dt>State</dt><dd><${Status} status=${head.status} />${!head.host && !ENDED.has(head.status) && head.host !== undefined ? html` <span class="tag tone-warn">no host</span>` : ""}</dd></div>
     <div class="wide"><dt>Steps</dt><dd><${Progress} live=${live} /></dd></div>
     <div><dt>Cost</dt><dd><${Cost} cost=${head.cost} money=${head.money} />${budget ? html`<span class="muted"> of ${budget}</span>` : ""}</dd></div>
-    <div><dt>Took</dt><dd class="figure">${ENDED.has(head.status) && head.duration != null ? duration(head.duration) : html`<${Took} from=${head.started} />`}${head.estimated_duration ? html`<span class="muted"> of ${duration(head.estimated_duration)}</span>` : ""}</dd></div>
+    <div><dt>Took</dt><dd class="figure"><${Time} live=${live} head=${head} /></dd></div>
     <div class="less"><dt>Revision</dt><dd><${Revision} live=${live} head=${head} /></dd></div>
     <div class="less"><dt>Started</dt><dd><${Ago} at=${head.started} /></dd></div></dl>`;
+}
+
+const WAITED_MIN_S = 1;
+
+/** How long workers were at work, and how long the run waited; one that has not begun has taken no time. */
+function Time({ live, head }) {
+  const review = live.review.state.value.data;
+  if (head.begun === false && !ENDED.has(head.status)) {
+    const since = head.waiting_for?.[0]?.since ?? head.started;
+    return html`<span class="muted">${review?.waiting ? "waiting for approval since" : "not begun, since"} <${Ago} at=${since} /></span>`;
+  }
+  const over = ENDED.has(head.status) && head.duration != null;
+  const estimated = head.estimated_duration ? html`<span class="muted"> of ${duration(head.estimated_duration)} estimated</span>` : "";
+  if (!over) return html`<${Took} from=${head.started} />${estimated}`;
+  const waited = head.worked == null ? 0 : head.duration - head.worked;
+  if (waited < WAITED_MIN_S) return html`${duration(head.duration)}${estimated}`;
+  return html`${duration(head.worked)} at work${estimated}<span class="muted">, ${duration(waited)} waiting</span>`;
 }
 
 /** The revision that is in force; and the one that waits for a person, if there is one. */
 function Revision({ live, head }) {
   const review = live.review.state.value.data;
-  const proposed = review?.waiting ? review.revision : head.proposed_revision;
+  const found = review?.waiting ? review.revision : head.proposed_revision;
+  const proposed = found > (head.revision ?? 0) ? found : null; // the document may be older than the head
   const link = (number) => html`<a href=${to(["runs", live.run, "plan"])}>${number}</a>`;
   if (proposed) return html`${link(proposed)}<span class="muted"> waits for approval${review?.author ? ` (by ${review.author})` : ""}${head.revision ? `; ${head.revision} is in force` : ""}</span>`;
   return html`${link(head.revision ?? 0)}${head.planner ? html`<span class="muted"> by ${head.planner}</span>` : ""}`;
@@ -80,7 +98,7 @@ function Notes({ live, head }) {
   const asked = waiting.filter((each) => each.kind !== "review" && !(each.step && each.step === route.value.query.step));
   const fault = head.fault && beyond(head.fault.why, [head.reason]);
   return html`
-    ${review?.waiting && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} waits for ${review.people > 1 ? count(review.people, "person", "people") : "a person"}. <a href=${to(["runs", live.run, "plan"])}>Review it</a></span></p>`}
+    ${review?.waiting && review.revision > (head.revision ?? 0) && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} waits for ${review.people > 1 ? count(review.people, "person", "people") : "a person"}. <a href=${to(["runs", live.run, "plan"])}>Review it</a></span></p>`}
     ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
     ${head.reason && html`<p class="note tone-${head.status === "succeeded" ? "good" : "bad"}"><${Glyph} shape=${head.status === "succeeded" ? "check" : "cross"} /><span><${Said} v=${head.reason} />${head.fault && !repeated(head.fault.why, [head.reason]) && html` <span class="muted">(${FAULTS[head.fault.where] ?? head.fault.where}: <${Txt} v=${headed(fault).head} />)</span>`}</span></p>`}
     ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}

@@ -8,7 +8,7 @@ import { duration, millis, short } from "../text.js";
 import { filter } from "./filter.js";
 import { StepSearch } from "./graph.js";
 import { Rows } from "../ui/rows.js";
-import { Empty, Glyph, Txt } from "../ui/parts.js";
+import { Ago, Empty, Glyph, Txt } from "../ui/parts.js";
 
 const HEIGHT = 34;
 
@@ -18,8 +18,9 @@ export function Timeline({ live, step }) {
   const span = useSpan(live);
   if (!live.shape.value.ids.length) return html`<${Empty} title="No steps yet"><p>When steps start, their times stand here.</p></${Empty}>`;
   return html`<div class="bar tools"><${StepSearch} /><span class="push muted">${ids.length.toLocaleString("en")} of ${live.shape.value.ids.length.toLocaleString("en")} steps</span></div>
+    <${Approvals} waits=${tries.waits?.[""] ?? []} />
     <div class="timeline card"><div class="timeline-head" aria-hidden="true"><span>Step</span><span>State</span><span class="num">Took</span><${Scale} span=${span} /></div>
-      <${Rows} count=${ids.length} height=${HEIGHT} label="Steps and their times" row=${(place) => html`<${Row} key=${ids[place]} signal=${live.nodes.get(ids[place])} tries=${tries[ids[place]]} span=${span} selected=${ids[place] === step} />`} />
+      <${Rows} count=${ids.length} height=${HEIGHT} label="Steps and their times" row=${(place) => html`<${Row} key=${ids[place]} signal=${live.nodes.get(ids[place])} tries=${tries.steps[ids[place]]} waits=${tries.waits?.[ids[place]]} span=${span} selected=${ids[place] === step} />`} />
     </div>`;
 }
 
@@ -41,16 +42,15 @@ function useOrder(live) {
   }, [live.shape.value, text, turn]);
 }
 
-/** The times of single attempts, of steps that had several; asked for again when there is one more. */
+/** The times of single attempts, of steps that had several, and of waits; asked for again on changes. */
 function useTries(live) {
-  const [tries, setTries] = useState({});
-  const made = live.all().reduce((sum, { attempts, ended }) => sum + (attempts > 1 ? 2 * attempts + (ended ? 1 : 0) : 0), 0);
+  const [tries, setTries] = useState({ steps: {}, waits: {} });
+  const made = live.all().map(({ status, attempts, ended, held }) => `${status}${attempts}${ended ?? ""}${held ?? ""}`).join();
   useEffect(() => {
-    if (!made) return undefined;
     const control = new AbortController();
-    api.attempts(live.run, control.signal).then((doc) => setTries(doc.steps), () => undefined);
+    api.attempts(live.run, control.signal).then(setTries, () => undefined);
     return () => control.abort();
-  }, [live, made]);
+  }, [live, made, live.head.value?.waiting]);
   return tries;
 }
 
@@ -68,7 +68,22 @@ function Scale({ span }) {
   return html`<span class="scale">${[0, 0.25, 0.5, 0.75, 1].map((share) => html`<i style=${{ left: `${share * 100}%` }}>${duration(whole * share)}</i>`)}</span>`;
 }
 
-function Row({ signal, tries, span, selected }) {
+/** Where the one attempt of a step ended: before what it then waited for, if it did. */
+function worked(node, waits, end) {
+  const after = waits.map((each) => millis(each.started)).filter((at) => at >= millis(node.started));
+  return node.attempts === 1 && after.length ? Math.min(end, ...after) : end;
+}
+
+const WAITS = { question: ["ask", "waited for a person"], approval: ["ask", "waited for approval"], held: ["ask", "was held"], retry: ["warn", "waited for another try"], scheduled: ["quiet", "waited for its time"] };
+const lasted = (each, end) => ((each.ended ? millis(each.ended) : end) - millis(each.started)) / 1000;
+
+/** How long the plan itself waited for people. */
+function Approvals({ waits }) {
+  if (!waits.length) return null;
+  return html`<p class="waits muted">${waits.slice(-5).map((each) => html`<span>The plan ${each.ended ? html`${WAITS[each.kind][1]} for ${duration(lasted(each))}${each.outcome ? html`: <${Txt} v=${each.outcome} />` : ""}` : html`waits for ${each.kind === "approval" ? "approval" : "a person"} since <${Ago} at=${each.started} />`}. </span>`)}</p>`;
+}
+
+function Row({ signal, tries, waits = [], span, selected }) {
   if (!signal) return null;
   const node = signal.value;
   const { tone, word, shape } = stepState(shown(node));
@@ -77,10 +92,13 @@ function Row({ signal, tries, span, selected }) {
   const end = Number.isNaN(ended) ? span.to : ended;
   const place = (from, to) => ({ left: `${Math.max(0, ((from - span.from) / whole) * 100)}%`, width: `${Math.max(0.3, ((to - from) / whole) * 100)}%` });
   const bars = tries?.length > 1 ? tries.map((each) => ({ tone: TONES[each.status] ?? tone, title: `Attempt ${each.attempt} by ${each.worker}: ${each.status}`, at: place(millis(each.started), each.ended ? millis(each.ended) : end) }))
-    : Number.isNaN(began) ? [] : [{ tone, at: place(began, end) }];
+    : Number.isNaN(began) || !node.attempts ? [] : [{ tone, at: place(began, worked(node, waits, end)) }];
+  const pauses = waits.map((each) => ({ tone: `${WAITS[each.kind][0]} wait`, title: `${WAITS[each.kind][1]} for ${duration(lasted(each, span.to))}${each.outcome ? `: ${each.outcome}` : ""}`, at: place(millis(each.started), each.ended ? millis(each.ended) : span.to) }));
+  const took = tries?.length > 1 ? tries.reduce((sum, each) => sum + lasted(each, end), 0) : Number.isNaN(began) || !node.attempts ? null : (worked(node, waits, end) - began) / 1000;
+  const waited = waits.reduce((sum, each) => sum + lasted(each, span.to), 0);
   return html`<div class="row timeline-row ${selected ? "selected" : ""}" role="listitem">
     <button type="button" class="plain cut" data-item onClick=${() => ask({ step: node.id })}><${Txt} v=${short(node.id, 60)} /></button>
     <span class="status tone-${tone}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${word}${node.attempts > 1 ? html`<span class="muted"> ×${node.attempts}</span>` : ""}</span>
-    <span class="num figure">${Number.isNaN(began) ? "" : duration((end - began) / 1000)}</span>
-    <span class="lane">${bars.map((bar, at) => html`<i key=${at} class="bar-of tone-${bar.tone}" title=${bar.title} style=${bar.at}></i>`)}</span></div>`;
+    <span class="num figure" title=${waited ? `and waited ${duration(waited)}` : ""}>${took === null ? "" : duration(took)}</span>
+    <span class="lane">${[...pauses, ...bars].map((bar, at) => html`<i key=${at} class="bar-of tone-${bar.tone}" title=${bar.title} style=${bar.at}></i>`)}</span></div>`;
 }
