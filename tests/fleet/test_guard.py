@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from leadhand.cli import fleet_doctor
 from leadhand.fleet import gatefiles, tampering, testruns
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.guard import findings, guarded, own_files
@@ -267,3 +268,11 @@ async def test_all_processes_of_an_attempt_count_together():
     finally:
         os.killpg(child.pid, 9)
         await child.wait()
+
+
+def test_doctor_says_when_only_a_few_patterns_are_looked_for(monkeypatch):
+    monkeypatch.setattr("leadhand.fleet.secret_scan.find_spec", lambda _name: None)
+    look = fleet_doctor._secrets()
+    assert (look.value, look.warning) == ("a few patterns", True)
+    monkeypatch.undo()
+    assert fleet_doctor._secrets().value

@@ -47,6 +47,8 @@ def looks(settings: Settings) -> Iterator[Look]:
     wanted = bool(settings.coders)
     yield _git(wanted=wanted)
     yield _sandbox(settings, wanted=wanted)
+    if wanted:
+        yield _secrets()
     yield from _programs(settings)
     yield _room(settings)
 
@@ -71,6 +73,16 @@ def _sandbox(settings: Settings, *, wanted: bool) -> Look:
     works = re.search(r": works", found) is not None
     problem = "" if works else "no agent can be kept in its place here, so none is run"
     return Look("sandbox", found, problem, "" if works else f"{FIX}.", warning=not wanted)
+
+
+def _secrets() -> Look:
+    from leadhand.fleet.secret_scan import has_detector
+
+    if has_detector():
+        return Look("secrets", "looked for by detect-secrets in what agents leave")
+    said = "detect-secrets is not installed: only a few patterns are looked for"
+    fix = "pip install 'leadhand[fleet]'."
+    return Look("secrets", "a few patterns", said, fix, warning=True)
 
 
 def _programs(settings: Settings) -> Iterator[Look]:
