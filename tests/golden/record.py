@@ -272,6 +272,22 @@ def distrusted():
     return run.done("a").reply("release").reply("release", actor="bob").done("b")
 
 
+def protected():
+    """A change of something protected is approved by two people, by its commit."""
+    rules = (Rule(effects=("protected_change",), then="two"),)
+    run = Drive(step("a"), policy=Policy(jitter=0.0, rules=rules))
+    change = {
+        "commit": "c" * 40,
+        "base": "b" * 40,
+        "digest": "d" * 64,
+        "paths": ["deploy/prod.yaml"],
+        "diff": "-replicas: 3\n+replicas: 0\n",
+    }
+    run.fail("a", "policy", change=change, message="It passes.")
+    seen = {"approval": {"shown": "c" * 40}}
+    return run.reply("approve", **seen).reply("approve", actor="bob", **seen).done("a")
+
+
 STORIES = (
     models,
     control_story,
@@ -294,6 +310,7 @@ STORIES = (
     skipped,
     ended_permits,
     distrusted,
+    protected,
 )
 
 

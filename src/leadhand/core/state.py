@@ -186,8 +186,8 @@ class State:
         self.run = ""
         self.started: ev.RunStarted | None = None
         self.started_at = self.last_at = 0
+        # How long attempts and probes were in flight, in microseconds, and since when they are.
         self.worked = self.busy_since = 0
-        """How long attempts and probes were in flight, in microseconds, and since when they are."""
         self.owner = self.seq = 0
         self.process: ev.Process | None = None
         self.consults_reports = False
@@ -221,8 +221,7 @@ class State:
         self.answers: list[Doc] = []
         self.asked = 0
         self.failed_attempts: list[tuple[str, int, str, Doc]] = []
-        # What workers recommend, and the step that each of these comes from.
-        self.recommendations, self.recommenders = list[str](), list[str]()
+        self.recommendations, self.recommenders = list[str](), list[str]()  # texts, their steps
         self.epoch = 0
         self.in_flight: dict[str, int] = {}
         """Attempts and probes under way: step to epoch."""
@@ -240,8 +239,7 @@ class State:
         given up."""
         self.unanswered: list[str] = []
         """Those of them that failed since the last revision."""
-        # `undoable`: steps that succeeded and say how they are undone.
-        self.succeeded = self.undoable = 0
+        self.succeeded = self.undoable = 0  # `undoable`: succeeded, and say how to undo them
         self.spent = self.reserved = 0.0
         self.models = Calls()
         self.paused = False
