@@ -116,10 +116,16 @@ def missing_programs(doc: Doc, registry: Registry, level: Level = "error") -> li
         level: of a finding that keeps the step from being done.
     """
     found = []
+    seen: dict[tuple[str, str], Requirement | None] = {}
+    for step in doc["steps"]:
+        if (doer := (step["worker"], step.get("action", ""))) not in seen:
+            seen[doer] = _missing(step["worker"], step, registry)
+    if not any(seen.values()):
+        return []
     steps = {step["id"]: step for step in doc["steps"]}
     before = graph.edges(doc["steps"])
     for index, step in enumerate(doc["steps"]):
-        missing = _missing(step["worker"], step, registry)
+        missing = seen[step["worker"], step.get("action", "")]
         if missing is None or _made_before(missing, step["id"], steps, before):
             continue
         others = step.get("alternatives", ())
