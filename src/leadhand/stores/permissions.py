@@ -43,9 +43,13 @@ def tighten(path: Path) -> None:
 
 
 def tighten_store(database: Path) -> None:
-    """Tighten a database, what stands beside it, and its folder if it is ours."""
+    """Tighten a database, what stands beside it, and its folder if it is ours.
+
+    Not its token: one that others could read is refused by the server, not quietly used on.
+    """
     for path in kept_by(database):
-        tighten(path)
+        if path.name != f"{database.name}.token":
+            tighten(path)
 
 
 def kept_by(database: Path) -> Iterator[Path]:
