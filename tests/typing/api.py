@@ -13,6 +13,7 @@ from leadhand import (
     Approval,
     Ask,
     CommandTool,
+    Conflict,
     Context,
     Denied,
     Failure,
@@ -28,6 +29,7 @@ from leadhand import (
     McpServer,
     ModelPlanner,
     NeedsInfo,
+    NotAllowed,
     Outcome,
     Permanent,
     Plan,
@@ -43,6 +45,7 @@ from leadhand import (
     TooComplex,
     Transient,
     Unavailable,
+    UsageError,
     Wait,
     WorkerFailure,
     method,
@@ -236,3 +239,15 @@ def run_it_blocking() -> None:
     except LeadhandError as error:
         raise SystemExit(error.exit_code) from error
     assert outcome.status
+
+
+def reads(folder: Path) -> list[str]:
+    """A Lead of a project's settings, what is in its database, and what may go wrong."""
+    lead = Lead.from_settings(folder, context="staging", actor="ann")
+    try:
+        bundle: bytes = lead.export("7kq3", folder / "run.zip")
+        valid: object = lead.verify("7kq3", key=folder / "audit.pub")["valid"]
+    except (Conflict, NotAllowed, UsageError) as error:
+        return [str(error), str(error.exit_code)]
+    runs = [str(row["run"]) for row in lead.list(status="failed", limit=5)]
+    return [*runs, str(len(bundle)), str(valid)]
