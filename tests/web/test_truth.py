@@ -1,6 +1,7 @@
 """The page says what is so: of times to come, ends, revised plans, texts and possible acts."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -313,6 +314,41 @@ def test_output_and_progress_come_while_a_step_runs(pages, served, monkeypatch):
     served.until(run, "succeeded")
     expect(drawer.locator(".output")).to_contain_text("the key is [secret:key]")
     assert key not in page.content()
+
+
+@pytest.mark.parametrize("words", [("run",), ("apply",), ("run", "--detach")], ids=" ".join)
+def test_a_run_from_another_terminal_is_shown_live_with_its_output(pages, served, words):
+    """Beside `leadhand serve`: listed, its steps change, and what they print is shown."""
+    verb, *flags = words
+    plan = {"goal": "Talk beside", "params": {"key": {"type": "string"}}}
+    plan["steps"] = [
+        {"id": "talk", "worker": "chatty", "parameters": {"key": "${{ params.key }}"}},
+        {"id": "after", "worker": "prepare", "parameters": {"what": "x"}, "depends_on": ["talk"]},
+    ]
+    (served.folder / "beside.json").write_text(json.dumps(plan))
+    (served.folder / "fixed").touch()
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs")
+    env = os.environ | {"LEADHAND_TRUST": str(served.folder), "LEADHAND_ACTOR": "bob"}
+    command = [sys.executable, "-m", "leadhand.cli", verb, "beside.json", "--set", "key=12345678"]
+    caller = subprocess.Popen([*command, *flags], cwd=served.folder, env=env)
+    try:
+        expect(page.get_by_text("Talk beside")).to_be_visible()
+        (row,) = served.call("GET", "/runs")["items"]
+        page.goto(f"{served.url}#/runs/{row['run']}/graph?step=talk")
+        drawer = page.get_by_role("complementary", name="Step talk")
+        expect(drawer).to_contain_text("No output yet")
+        (served.folder / "speak").touch()
+        expect(drawer.locator(".output")).to_contain_text("part 3 of 40")
+        expect(drawer.locator(".progress-note")).to_contain_text("15% part 3 of 40")
+        (served.folder / "whole").touch()
+        (served.folder / "go").touch()
+        served.until(row["run"], "succeeded")
+        assert caller.wait(120) == 0
+    finally:
+        caller.kill()
+        caller.wait()
+    expect(page.locator(".node", has_text="after")).to_contain_text("succeeded")
 
 
 def test_inputs_are_shown_as_the_worker_got_them(pages, served, monkeypatch):
