@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadhand import Lead, worker
+from leadhand.workers.command import filled
 from leadhand.workers.command_files import digest_of
 from leadhand.workers.declared import declared_workers
 from leadhand.workers.registry import Registry
@@ -24,6 +25,9 @@ FILES = {
     "scripts/v1.sh": "echo v1\n",
     "scripts/v2.sh": "echo v2\n",
     "notes.txt": "n\n",
+    "modules.sh": "python3 -B -m pack\n",
+    "surroundings/pyvenv.cfg": "home = /usr/bin\n",
+    "surroundings/deploy.sh": "#!/bin/sh\necho v1\n",
     "own/interpreter": '#!/bin/sh\nexec sh "$@"\n',
 }
 
@@ -37,6 +41,8 @@ def place(tmp_path):
         path.chmod(0o755)
     (tmp_path / "link.sh").symlink_to("deploy.sh")
     (tmp_path / "here").symlink_to("tools")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "prod").symlink_to("../tools")
     return tmp_path
 
 
@@ -82,6 +88,15 @@ def new_module(place, _env):
     (place / "help_tool" / "__init__.py").write_text("")
 
 
+def shadowed(name):
+    """A library imports that module by itself, and Python looks beside the script first."""
+    return lambda place, _env: (place / name).write_text("print('not approved')\n")
+
+
+def behind_linked_folder(place, _env):
+    (place / "tools" / "more.sh").write_text("echo another\n")
+
+
 CHANGES = {
     "the script": ({"command": ["./deploy.sh"]}, append("deploy.sh")),
     "the script, times and size kept": ({"command": ["./deploy.sh"]}, keeping_times),
@@ -105,6 +120,44 @@ CHANGES = {
     "the probe": ({"command": ["ls"], "probe": ["./deploy.sh"]}, append("deploy.sh")),
     "an interpreter of its own": (
         {"command": ["own/interpreter", "lib.sh"]}, append("own/interpreter")
+    ),
+    "a script behind an option that begins like one for output": (
+        {"command": ["bash", "--login", "deploy.sh"]}, append("deploy.sh")
+    ),
+    "a script that the worker may write": (
+        {"command": ["./deploy.sh"], "writes": ["**"]}, append("deploy.sh")
+    ),
+    "what such a script sources": (
+        {"command": ["sh", "deploy.sh"], "writes": ["**"]}, append("lib.sh")
+    ),
+    "sh -c": ({"command": ["sh", "-c", "./deploy.sh prod"]}, append("deploy.sh")),
+    "sh -c, with a placeholder": ({"command": ["sh", "-ec", "./deploy.sh {to}"]}, append("lib.sh")),
+    "sh -c, sourced, no script by its looks": (
+        {"command": ["sh", "-c", ". ./notes.txt; go"]}, append("notes.txt")
+    ),
+    "a program behind another": ({"command": ["timeout", "9", "./deploy.sh"]}, append("lib.sh")),
+    "python -m behind another": (
+        {"command": ["nice", "python3", "-m", "pack"]}, append("pack/part.py")
+    ),
+    "python -mMODULE": ({"command": ["python3", "-mpack"]}, append("pack/part.py")),
+    "python -Bm MODULE": ({"command": ["python3", "-Bm", "pack"]}, append("pack/part.py")),
+    "python -c": ({"command": ["python3", "-c", "import help_tool"]}, append("help_tool.py")),
+    "python -m in a script": ({"command": ["sh", "modules.sh"]}, append("pack/part.py")),
+    "a module that a library imports": (
+        {"command": ["python3", "tool.py"]}, shadowed("gettext.py")
+    ),
+    "a compiled one": ({"command": ["python3", "-m", "pack"]}, shadowed("gettext.pyc")),
+    "a compiled one for one of its own": (
+        {"command": ["python3", "tool.py"]}, shadowed("help_tool.abi3.so")
+    ),
+    "a module that an installed one imports": (
+        {"command": [sys.executable, "tool.py"]}, shadowed("msgspec.py")
+    ),
+    "placeholders behind a linked folder": (
+        {"command": ["sh", "linked/{v}/more.sh"]}, behind_linked_folder
+    ),
+    "a file beside the settings of an environment": (
+        {"command": ["surroundings/deploy.sh"]}, append("surroundings/deploy.sh")
     ),
 }  # fmt: skip
 
@@ -136,6 +189,10 @@ def test_a_change_is_another_version_at_the_next_look(place, way, monkeypatch):
          append("settings.cfg")),
         ({"command": ["cc", "-o", "notes.txt"]}, append("notes.txt")),
         ({"command": ["cc", "--output=notes.txt"]}, append("notes.txt")),
+        ({"command": ["cc", "--log-file", "notes.txt"]}, append("notes.txt")),
+        ({"command": ["cc", "-o", "deploy.sh", "lib.sh"]}, append("deploy.sh")),
+        ({"command": ["ruff", "format", "tool.py"], "writes": ["**"]}, append("tool.py")),
+        ({"command": ["python3", "tool.py"]}, lambda place, _: (place / "new.py").write_text("")),
     ],
 )  # fmt: skip
 def test_what_is_harmless_is_the_same_version(place, table, change):
@@ -143,6 +200,24 @@ def test_what_is_harmless_is_the_same_version(place, table, change):
     before = found.spec.version
     change(place, {})
     assert found.renewed().version == before == made(place, **table).spec.version
+
+
+def test_files_above_the_bound_count_too(place, monkeypatch):
+    monkeypatch.setattr("leadhand.workers.command_files.FILES_MAX", 1)
+    found = made(place, command=["sh", "scripts/{v}.sh"])
+    before = found.spec.version
+    assert found.renewed().version == before
+    (place / "scripts" / "v2.sh").write_text("echo v3\n")
+    assert found.renewed().version != before
+
+
+@pytest.mark.parametrize("value", ["../lib", "x/../../lib", ".."])
+def test_a_value_does_not_leave_the_folder_in_front_of_it(place, value):
+    found = made(place, command=["sh", "scripts/{v}.sh"])
+    program = next(iter(found._programs.values()))
+    with pytest.raises(ValueError, match="leads out of its folder"):
+        filled(program.argv, {"v": f"{value}/y"}, dash=False)
+    assert filled(program.argv, {"v": "a..b/c"}, dash=False) == ["sh", "scripts/a..b/c.sh"]
 
 
 def test_the_same_project_elsewhere_is_the_same_version(place, tmp_path_factory):

@@ -187,6 +187,17 @@ async def test_harmless_changes_are_the_same_version(loaded, tmp_path):
     assert version(loaded(tmp_path / "there" / "workers.py")) == before
 
 
+def test_an_environment_in_the_projects_own_folder_leaves_its_files_covered(loaded, tmp_path):
+    """`python -m venv .`, or no more than a file of that name."""
+    place = written(tmp_path, dict(project(**dict([TOP]))))
+    written(place, {"pyvenv.cfg": "home = /usr/bin\n"})
+    before = version(loaded(place / "workers.py"))
+    written(place, {"lib/python3/site-packages/other.py": "y = 1"})
+    assert version(loaded(place / "workers.py")) == before
+    (place / "helper.py").write_text((place / "helper.py").read_text() + "# x\n")
+    assert version(loaded(place / "workers.py")) != before
+
+
 def test_another_worker_file_that_patches_counts(loaded, tmp_path):
     """It shares the process: by a module of the project, or by one of Python's own."""
     other = "from leadhand import worker\n{top}\n\n@worker(effects=[])\nasync def two(): ...\n"

@@ -93,6 +93,7 @@ def filled(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool)
             new = [spell(f"{hole.name}[{index}]", item) for index, item in enumerate(items)]
         else:
             new = [word.fill(values)]
+            _refuse_leaving(word, new[0])
         first = word.pieces[0]
         if isinstance(first, Hole) and not dash and "--" not in words:
             for text in new:
@@ -103,6 +104,20 @@ def filled(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool)
                     )
         words += new
     return words
+
+
+def _refuse_leaving(word: Template, text: str) -> None:
+    """ValueError for values that lead out of the folder that stands in front of them.
+
+    A version covers what `scripts/{version}.sh` can mean inside of `scripts`, and nothing else.
+    """
+    if word.only is not None or not word.holes:
+        return
+    fixed = "".join(piece if isinstance(piece, str) else "x" for piece in word.pieces)
+    if "/" in fixed and text.split("/").count("..") > fixed.split("/").count(".."):
+        raise ValueError(
+            f"parameter {word.holes[0].name}: {text[:80]!r} leads out of its folder by `..`"
+        )
 
 
 def given_values(

@@ -8,8 +8,9 @@ Looked at when workers are loaded and again at the start of each attempt (`look`
 - every file of the settings' folder that an argument names, alone or behind `=`, every script
   wherever it lies, and what a path with placeholders may name (`scripts/{version}.sh`); not what
   the worker `writes`, nor the value of an option for output (`-o`, `--out…`);
-- what a Python script or `-m` module imports of its own folders, and the scripts that a shell
-  script names;
+- what a Python script, `-m` module or `-c` code imports of its own folders, and what lies there
+  under the name of an installed module; the scripts that a shell script or `sh -c` names. What is
+  executed counts also where the worker `writes` it;
 - the values of the variables in `env` and `set_env`, in one slow digest.
 
 What a program reads besides, what it downloads, and programs of the system are not in it.
@@ -23,7 +24,8 @@ import re
 import shutil
 import sys
 import time
-from functools import cache
+from functools import cache, lru_cache
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,7 @@ import msgspec
 
 from leadhand.core.paths import overlap, parts
 from leadhand.workers.coverage import Coverage
-from leadhand.workers.snapshot import ENVIRONMENTS, signature
+from leadhand.workers.snapshot import INSTALLED, environment, signature
 from leadhand.workers.source import imports_of
 
 if TYPE_CHECKING:
@@ -47,11 +49,34 @@ SYSTEM = (
 LOCAL = ("/usr/local", "/opt")
 """Parts of the system where people put scripts of their own."""
 SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".mjs", ".ts", ".lua", ".php", ".r")
-FILES_MAX = 500
+FILES_MAX = 5_000
+"""Above so many files of a command, inode and times count instead of content."""
+MODULES = (*EXTENSION_SUFFIXES, ".py", ".pyc")
 RACY_NS = 200_000_000
 """A file that changed this shortly before it was read could change again unseen."""
-_OUTPUT = re.compile(r"-o\Z|--?(out|output|log|report|junit|dest|save|write|cache)", re.IGNORECASE)
+_OUTPUT = re.compile(
+    r"(-o|--?(out|output|log|report|junit|dest|destination|save|write|cache)"
+    r"([-_]?(file|dir|directory|folder|path|name|to|xml))?)\Z",
+    re.IGNORECASE,
+)
 _PYTHON = re.compile(r"python[0-9.]*(\.exe)?\Z|pypy[0-9.]*\Z")
+_SHELL = re.compile(r"(ba|da|z|k|mk|a)?sh\Z")
+_INTERPRETER = re.compile(
+    r"(node|deno|bun|ruby|perl|php|lua|Rscript|pwsh|tclsh|osascript)[0-9.]*\Z"
+)
+_WRAPPER = re.compile(
+    r"(env|nice|ionice|timeout|nohup|setsid|stdbuf|time|xargs|sudo|doas|flock|taskset|chrt|strace"
+    r"|unshare|uv|poetry|pipenv|pdm|hatch|rye|npx|busybox|systemd-run|caffeinate)\Z"
+)
+"""Programs that start the program which their arguments name."""
+_MODULE = re.compile(r"-[bBdEhiIOPqsSuvVx]*m(.*)\Z", re.DOTALL)
+_CODE = re.compile(r"-[bBdEhiIOPqsSuvVx]*c(.*)\Z", re.DOTALL)
+_STARTS = re.compile(
+    rb"""(?:^|[\s;&|({`])(?:\.|source|exec|(?:ba|da|z|k)?sh|(python)[0-9.]*)"""
+    rb"""((?:[ \t]+-[^\s;|&]*)*)[ \t]+["']?([^\s"'`;|&<>()]+)""",
+    re.MULTILINE,
+)
+"""In a script: what it sources, or hands to an interpreter."""
 _WORD = re.compile(rb"""[^\s"'`;|&<>()$={}\[\]]+""")
 
 _digests: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -74,24 +99,11 @@ def digest_of(path: str) -> str:
 
 def is_own(path: str) -> bool:
     """Whether the content of a file counts: it belongs to people, not to what is installed."""
-    if _environment(os.path.dirname(path)):  # noqa: PTH120
+    if environment(os.path.dirname(path)):  # noqa: PTH120
         return False
     if not _below(path, SYSTEM):
         return True
     return _below(path, LOCAL) and _head(path).startswith(b"#!")
-
-
-@cache
-def _environment(folder: str) -> str:
-    """Return the virtual environment that a folder belongs to; empty for none.
-
-    What a process has found once stays: nobody makes files uncovered by making an environment.
-    """
-    place = Path(folder)
-    for each in (place, *place.parents):
-        if any((each / name).exists() for name in ENVIRONMENTS):
-            return str(each)
-    return ""
 
 
 def _below(path: str, folders: Iterable[str]) -> bool:
@@ -115,6 +127,8 @@ class Look:
         self._program, self._environ = program, environ
         self._folder = os.path.realpath(folder)
         self._cwd = os.path.realpath(program.cwd)
+        self._python = (program.argv[0].fill({}) if not program.argv[0].holes else "") or "python3"
+        self._more = hashlib.sha256()
         self.values["working directory"] = self._label(self._cwd)
         for argv in (program.argv, program.probe):
             if argv:
@@ -124,21 +138,52 @@ class Look:
         return Path(os.path.relpath(path, self._folder)).as_posix()
 
     def _command(self, argv: tuple[Template, ...]) -> None:
+        """Cover a command: its program, what that runs, and the files that arguments name."""
         words = [None if word.holes else word.fill({}) for word in argv]
-        first = words[0] or ""
-        name = self._program_file(first)
-        python = bool(_PYTHON.match(os.path.basename(first) or name))  # noqa: PTH119
-        script = "-c" if "-c" in words else ""
+        name = self._program_file(words[0] or "")
+        kind = _kind(words[0] or "") or _kind(name)
+        script = ""
         for index, word in enumerate(argv[1:], 1):
             before, text = words[index - 1] or "", words[index]
-            if python and before == "-m" and text and not script:
-                script = text
-                self._python_module(text)
-            elif not _OUTPUT.match(before):
-                for path in self._named(word, text):
-                    if not script or self._in_project(path) or _is_script(path):
-                        self._file(path, python=python and not script)
+            if kind == "wrapper" and not script and text and _kind(text):
+                kind, self._python = _kind(text), text
+                continue
+            if not script and text is not None and (found := self._code(kind, before, text)):
+                script = found
+                continue
+            runs = bool(kind) and not script
+            named = list(self._named(word, text)) if runs or not _OUTPUT.match(before) else []
+            for path in named:
+                if not script or self._in_project(path) or _is_script(path):
+                    self._file(path, python=kind == "python" and not script, runs=runs)
+                    if runs and kind == "python":
+                        self._shadows(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120
+                    if kind != "wrapper" or _is_script(path):
                         script = script or path
+            if not named and not (kind == "python" and script == "-c"):
+                fixed = "".join(p if isinstance(p, str) else "\0" for p in word.pieces)
+                if len(fixed.split()) > 1:
+                    self._mentions(fixed.encode(), [self._cwd])
+
+    def _code(self, kind: str, before: str, text: str) -> str:
+        """Cover what an option hands to an interpreter: a module, or code; empty for neither."""
+        if kind == "shell" and re.match(r"-[a-z]*c\Z", before):
+            self._mentions(text.encode(), [self._cwd])
+            return "-c"
+        if kind != "python":
+            return ""
+        for flag in (_MODULE, _CODE):
+            joined, alone = flag.match(text), flag.match(before)
+            value = joined[1] if joined else text if alone and not alone[1] else ""
+            if not value:
+                continue
+            self._shadows(self._cwd)
+            if flag is _MODULE:
+                self._python_module(value)
+                return value
+            self._imports(value.encode(), self._cwd, [self._cwd])
+            return "-c"
+        return ""
 
     def _in_project(self, path: str) -> bool:
         return os.path.realpath(path).startswith(self._folder + os.sep)
@@ -155,12 +200,12 @@ class Look:
         real = os.path.realpath(os.path.join(self._cwd, found))  # noqa: PTH118
         self.values[f"program {name}"] = self._where(real)
         if is_own(real):
-            self._file(real, python=False)
+            self._file(real, python=False, runs=True)
         return real
 
     def _where(self, path: str) -> str:
         """Where a file lies: in an environment, in the system, or seen from the settings."""
-        if place := _environment(os.path.dirname(path)):  # noqa: PTH120
+        if place := environment(os.path.dirname(path)):  # noqa: PTH120
             return f"environment: {Path(path).relative_to(place)}"
         return path if _below(path, SYSTEM) else self._label(path)
 
@@ -187,34 +232,45 @@ class Look:
 
     def _matching(self, folder: str, pattern: re.Pattern[str]) -> Iterator[str]:
         start = os.path.join(self._cwd, folder)  # noqa: PTH118
-        count = 0
-        for place, _, names in os.walk(start):
+        seen: set[str] = set()
+        for place, folders, names in os.walk(start, followlinks=True):
+            seen.add(os.path.realpath(place))
+            folders[:] = sorted(
+                each
+                for each in folders
+                if os.path.realpath(os.path.join(place, each)) not in seen  # noqa: PTH118
+            )
             for name in sorted(names):
                 path = os.path.join(place, name)  # noqa: PTH118
                 shown = os.path.relpath(path, self._cwd)
                 if any(map(pattern.fullmatch, (shown, f"./{shown}", path))):
-                    count += 1
                     yield path
-            if count > FILES_MAX:
-                self.values["more files than are looked at"] = str(FILES_MAX)
-                return
 
-    def _file(self, path: str, *, python: bool) -> None:
-        """Cover the content of a file, and of a script what it is made of."""
+    def _file(self, path: str, *, python: bool, runs: bool = False) -> None:
+        """Cover the content of a file, and of a script what it is made of.
+
+        What `runs` counts also where the worker says that it writes it.
+        """
         real = os.path.realpath(path)
         label = self._label(real)
-        if label in self.files or len(self.files) >= FILES_MAX or self._written(path, real):
+        if label in self.files or (not runs and self._written(path, real)):
             return
         if not is_own(real):
             self.values[f"file {self._label(path)}"] = self._where(real)
             return
         try:
+            if len(self.files) >= FILES_MAX:
+                self._more.update(f"{label}\0{signature(real)}\0".encode())
+                self.values[f"files above {FILES_MAX}"] = self._more.hexdigest()
+                return
             self.files[label] = digest_of(real)
         except OSError:
             self.values[f"file {label}"] = "unreadable"
             return
         head = _head(real)
         interpreter = self._interpreter(head) if head.startswith(b"#!") else ""
+        if runs and _PYTHON.match(interpreter):
+            self._shadows(os.path.dirname(real))  # noqa: PTH120
         if python or real.endswith(".py") or _PYTHON.match(interpreter):
             self._python_file(real, [os.path.dirname(real)])  # noqa: PTH120
         elif head.startswith(b"#!") or real.endswith(SCRIPTS):
@@ -237,13 +293,13 @@ class Look:
         real = os.path.realpath(os.path.join(self._cwd, found))  # noqa: PTH118
         self.values[f"interpreter {words[0]}"] = self._where(real)
         if is_own(real) and os.path.isfile(real):  # noqa: PTH113
-            self._file(real, python=False)
+            self._file(real, python=False, runs=True)
         return os.path.basename(words[0])  # noqa: PTH119
 
     def _python_module(self, name: str) -> None:
         """Cover `-m NAME`, where it lies in the working directory or on the path it is given."""
         for path in self._module_files(name, [self._cwd, *self._python_path()]):
-            self._file(path, python=True)
+            self._file(path, python=True, runs=True)
 
     def _python_path(self) -> list[str]:
         named = "PYTHONPATH" in (*self._program.env, *self._program.secrets)
@@ -255,41 +311,115 @@ class Look:
     def _python_file(self, path: str, roots: list[str]) -> None:
         """Cover what a Python file imports of folders that are its own."""
         try:
-            names = imports_of(Path(path).read_bytes())
+            data = Path(path).read_bytes()
         except OSError:
             return
-        for name in names:
+        self._imports(data, path, roots)
+
+    def _imports(self, data: bytes, path: str, roots: list[str]) -> None:
+        for name in imports_of(data):
             if name.startswith("."):
                 above = Path(path).parents[max(0, len(name) - len(name.lstrip(".")) - 1)]
                 places, name = [str(above)], name.lstrip(".")  # noqa: PLW2901
             else:
                 places = [*roots, self._cwd, *self._python_path()]
             for found in self._module_files(name, places):
-                self._file(found, python=True)
+                self._file(found, python=True, runs=True)
 
     def _module_files(self, name: str, roots: list[str]) -> Iterator[str]:
         for root in dict.fromkeys(roots):
             place = root
             for part in name.split("."):
                 place = os.path.join(place, part)  # noqa: PTH118
-                for each in (f"{place}.py", f"{place}/__init__.py", f"{place}/__main__.py"):
-                    if os.path.isfile(each):  # noqa: PTH113
-                        yield each
+                for end in (*MODULES, *(f"/__init__{each}" for each in MODULES), "/__main__.py"):
+                    if os.path.isfile(place + end):  # noqa: PTH113
+                        yield place + end
+
+    def _shadows(self, root: str) -> None:
+        """Cover modules of a folder that Python takes before the installed ones of their name.
+
+        Python looks into the script's folder first, also for what a library imports.
+        """
+        taken = sys.stdlib_module_names.union(*map(_names_in, self._sites()))
+        for folder in dict.fromkeys([root, *self._python_path()]):
+            try:
+                found = sorted({each.partition(".")[0] for each in os.listdir(folder)} & taken)  # noqa: PTH208
+            except OSError:
+                continue
+            for name in found if is_own(f"{folder}/_") else ():
+                for path in self._module_files(name, [folder]):
+                    self._file(path, python=True, runs=True)
+
+    def _sites(self) -> set[str]:
+        """The folders that packages of the command's Python are installed in."""
+        name = self._python if _PYTHON.match(os.path.basename(self._python)) else "python3"  # noqa: PTH119
+        path = self._program.set_env.get("PATH") or self._environ.get("PATH", os.defpath)
+        found = os.path.join(self._cwd, name) if "/" in name else shutil.which(name, path=path)  # noqa: PTH118
+        homes = (
+            {Path(each).parent.parent for each in (found, os.path.realpath(found))} if found else ()
+        )
+        return {
+            str(site)
+            for home in homes
+            for kind in INSTALLED
+            for site in home.glob(f"lib/python3*/{kind}")
+        }
 
     def _mentioned(self, path: str) -> None:
         """Cover the scripts that a script names: those it sources or starts."""
         try:
-            words = set(_WORD.findall(Path(path).read_bytes()))
+            data = Path(path).read_bytes()
         except OSError:
             return
-        for word in sorted(words):
+        self._mentions(data, [self._cwd, os.path.dirname(path)])  # noqa: PTH120
+
+    def _mentions(self, data: bytes, roots: list[str]) -> None:
+        """Cover what lines of a shell name: scripts, and whatever they hand to an interpreter."""
+        for word in sorted(set(_WORD.findall(data))):
             text = word.decode("utf-8", "replace")
-            if "\0" in text or not ("/" in text or text.endswith(SCRIPTS)) or len(text) > 500:
+            if "/" in text or text.endswith(SCRIPTS):
+                for found in self._places(text, roots):
+                    if _is_script(found):
+                        self._file(found, python=False, runs=True)
+        for python, options, target in sorted(set(_STARTS.findall(data))):
+            text, flags = target.decode("utf-8", "replace"), options.decode("utf-8", "replace")
+            modules = [each[1] or text for each in map(_MODULE.match, flags.split()) if each]
+            if python and modules:
+                self._shadows(self._cwd)
+                self._python_module(modules[0])
                 continue
-            for root in (self._cwd, os.path.dirname(path)):  # noqa: PTH120
-                found = os.path.join(root, text.lstrip("/") if root != self._cwd else text)  # noqa: PTH118
-                if os.path.isfile(found) and _is_script(found):  # noqa: PTH113
-                    self._file(found, python=False)
+            for found in self._places(text, roots):
+                self._file(found, python=bool(python), runs=True)
+                if python:
+                    self._shadows(os.path.dirname(os.path.realpath(found)))  # noqa: PTH120
+
+    def _places(self, text: str, roots: list[str]) -> Iterator[str]:
+        """Yield the files that a word of a script may mean, seen from each of some folders."""
+        if "\0" in text or len(text) > 500:
+            return
+        for root in roots:
+            found = os.path.join(root, text.lstrip("/") if root != self._cwd else text)  # noqa: PTH118
+            if os.path.isfile(found):  # noqa: PTH113
+                yield found
+
+
+def _kind(name: str) -> str:
+    """Return what kind of program a name is of: one that runs what its arguments name, or ""."""
+    base = os.path.basename(name)  # noqa: PTH119
+    kinds = {"python": _PYTHON, "shell": _SHELL, "other": _INTERPRETER, "wrapper": _WRAPPER}
+    return next((kind for kind, pattern in kinds.items() if pattern.match(base)), "")
+
+
+def _names_in(site: str) -> frozenset[str]:
+    try:
+        return _names_of(site, Path(site).stat().st_mtime_ns)
+    except OSError:
+        return frozenset()
+
+
+@lru_cache(maxsize=16)
+def _names_of(site: str, _changed_ns: int) -> frozenset[str]:
+    return frozenset(each.partition(".")[0] for each in os.listdir(site) if "-" not in each)  # noqa: PTH208
 
 
 def _is_script(path: str) -> bool:

@@ -40,6 +40,10 @@ OURS = str(Path(__file__).resolve().parents[1])
 INSTALLED = ("site-packages", "dist-packages")
 ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
 """What the folder of a virtual environment holds."""
+FILLED = ("bin", "Scripts", "Lib", "include", "share", "etc")
+"""Folders of an environment, besides `lib/python…`."""
+PROJECT = ("leadhand.toml", "pyproject.toml", ".git")
+"""What the folder of a project holds."""
 
 _loading: ContextVar[str] = ContextVar("loading", default="")
 """The file that is being loaded, with whatever it imports."""
@@ -82,11 +86,30 @@ def is_project(path: str) -> bool:
 def _own_folder(folder: str) -> bool:
     if any(folder == each or folder.startswith(each + os.sep) for each in _others()):
         return False
+    return not any(part in INSTALLED for part in Path(folder).parts) and not environment(folder)
+
+
+@cache
+def environment(folder: str) -> str:
+    """Return the virtual environment that a folder belongs to; empty for none.
+
+    An environment is what its tools fill: `lib/python…`, `bin` and the like. Other folders beside
+    its `pyvenv.cfg` are the project's, and so is `bin` where the project stands in the same folder
+    (`python -m venv .`): nobody's sources go uncovered because of a file of that name.
+
+    What a process has found once stays: nobody makes files uncovered by making an environment.
+    """
     place = Path(folder)
-    if any(part in INSTALLED for part in place.parts):
-        return False
-    above = (place, *place.parents)
-    return not any((each / name).exists() for each in above for name in ENVIRONMENTS)
+    for each in (place, *place.parents):
+        if not any((each / name).exists() for name in ENVIRONMENTS):
+            continue
+        inside = place.relative_to(each).parts
+        if inside[:1] in (("lib",), ("lib64",)):
+            if inside[1:] and inside[1].startswith(("python", "pypy")):
+                return str(each)
+        elif inside[:1] and inside[0] in FILLED and not any((each / m).exists() for m in PROJECT):
+            return str(each)
+    return ""
 
 
 @cache

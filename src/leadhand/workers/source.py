@@ -37,8 +37,8 @@ from leadhand.workers.snapshot import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-FILES_MAX = 2_000
-"""So many files of a project count for one worker; one that needs more declares a version."""
+PARSED_MAX = 2_000
+"""So many files are kept parsed."""
 _REACHING = {
     *("setattr", "delattr", "exec", "eval", "compile", "globals", "vars", "locals", "__import__"),
     *("__dict__", "__globals__", "__code__", "__builtins__", "builtins", "modules"),
@@ -73,7 +73,7 @@ def modules_of(path: str, module: str = "") -> dict[str, Module]:
     found = {module: Module(path, package)}
     rest = [(module, Module(path, package))]
     known: dict[str, tuple[str, tuple[str, ...]] | None] = {}
-    while rest and len(found) < FILES_MAX:
+    while rest:
         name, here = rest.pop()
         for each in parsed(here.path).imports:
             for wanted in _wanted(each, name, package=here.package):
@@ -108,7 +108,7 @@ def imports_of(data: bytes) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-@lru_cache(maxsize=FILES_MAX)
+@lru_cache(maxsize=PARSED_MAX)
 def _read_text(data: bytes) -> Parsed:
     try:
         tree = ast.parse(data)
