@@ -526,3 +526,35 @@ def test_reviewers_of_the_settings_look_first(folder):
     done = folder.run("run", "plan.json")
     assert done.code == 5, done
     assert "checks.py:look: bad" in done.err
+
+
+# --- what follows --------------------------------------------------------------------------
+
+
+def test_an_amendment_of_a_run_that_goes_on_says_who_must_approve_it(folder):
+    """The run stays running, since other steps may start: the approval is missing all the same."""
+    rules = "[review]\nrules = [{workers = ['danger'], then = 'two'}]\nexpires = '8 hours'\n"
+    folder.write("leadhand.toml", (folder.path / "leadhand.toml").read_text() + rules)
+    run = waiting(folder, say("a", "x"), {"id": "b", "worker": "danger", "depends_on": ["a"]})
+    assert 'approval expiry "8h"' in folder.run("review", run).out
+    for person in ("ann", "bob"):
+        given = folder.run("review", run, "approve", "--yes", LEADHAND_ACTOR=person)
+        assert given.code == 0, given
+        assert "warning: this approval ends" not in given.err
+    done = folder.run("review", run, "amend", "--set", "steps.b.not_before=2099-01-01T00:00:00Z")
+    assert done.code == 0, done
+    assert "and is running" in done.err
+    assert "Revision 2 starts nothing before 2 people approved it" in done.err
+    given = folder.run("review", run, "approve", "--yes")
+    assert "before the time of b" in given.err, "an approval for 8 hours does not reach it"
+    timeline = folder.run("show", run, "--timeline").out
+    assert "not approved" not in timeline
+
+
+def test_a_worker_that_changed_is_told_to_whoever_resumes_the_run(folder):
+    folder.plan({"id": "a", "worker": "broken", "failure_action": "escalate"})
+    run = folder.run("run", "plan.json", "--json").doc["run"]
+    folder.write("workers.py", WORKERS + "\n# mended\n")
+    assert folder.run("answer", f"{run}/q1", "retry").code == 0
+    (line,) = [x for x in folder.run("resume", run).err.splitlines() if "have changed" in x]
+    assert "broken (version" in line

@@ -243,3 +243,13 @@ def test_waits_are_told_apart_from_work():
         ("b", "held", 21, 30),
     ]
     assert [span.kind for span in timeline(log)].count("attempt") == 3
+
+
+def test_a_plan_that_a_person_amended_was_not_refused():
+    log = [
+        (0, ev.ReviewRequested(1, "h", "so the policy says")),
+        (5, ev.RevisionRejected(1, "h", "ann", "amended")),
+        (5, ev.ReviewRequested(2, "i", "so the policy says")),
+        (9, ev.RevisionRejected(2, "i", "bob", "not today")),
+    ]
+    assert [span.outcome for span in waits(log)] == ["amended (ann)", "not approved (bob)"]

@@ -66,3 +66,30 @@ def test_what_was_typed_is_kept_when_it_is_refused(pages, served):
     expect(page.locator(".plan-step")).to_contain_text("1.10")
     page.get_by_role("dialog").get_by_role("button", name="Reject").click()
     expect(state_of(page)).to_contain_text("rejected")
+
+
+def test_how_long_an_approval_holds_is_said_as_it_will_be(pages, tmp_path):
+    """An end that the settings give is named, and so are the steps that it is too early for."""
+    folder = project(tmp_path / "project")
+    with (folder / "leadhand.toml").open("a") as file:
+        file.write('\n[review]\nexpires = "8 hours"\n')
+    made = Served(folder)
+    try:
+        served = made.start()
+        step = {**PLAN["steps"][0], "not_before": "2099-01-01T00:00:00Z"}
+        run = served.call("POST", "/runs", {"plan": {**PLAN, "steps": [step]}, "review": True})[
+            "run"
+        ]
+        page = enter(pages, served)
+        page.goto(f"{served.url}#/runs/{run}/plan")
+        chosen = page.get_by_label("How long the approval holds").locator("option:checked")
+        expect(chosen).to_have_text("expires in 8h, as configured")
+        expect(page.locator(".review-bar")).to_contain_text("It ends before the time of ready")
+        page.get_by_role("button", name=re.compile("^Approve")).click()
+        page.get_by_role("dialog").get_by_role("button", name="Approve").click()
+        expect(state_of(page)).not_to_contain_text("needs a person")
+        page.goto(f"{served.url}#/runs/{run}/plan?rev=1")
+        expect(page.locator(".allowed li")).to_contain_text("until ")
+        expect(page.locator(".run-head .figures")).to_contain_text("1, planner document")
+    finally:
+        made.stop()

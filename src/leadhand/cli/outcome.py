@@ -45,8 +45,10 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     spent = ((state.ended_at or now_of(state, hosted=bool(hosted))) - state.started_at) / 1e6
     planned = planned_s(state)
     worked = min(spent, worked_s(state, now_of(state, hosted=bool(hosted))))
-    waited = f", {text(spent - worked)} of it waiting" if spent - worked >= WAITED_MIN_S else ""
-    against = f" (planned {text(planned)}{waited})" if planned is not None else ""
+    notes = [f"planned {text(planned)}"] if planned is not None else []
+    if spent - worked >= WAITED_MIN_S:
+        notes.append(f"{text(spent - worked)} of it waiting")
+    against = f" ({', '.join(notes)})" if notes else ""
     word = console.paint(status, COLOURS.get(status, "bold"))
     reason = gist(state.ended.reason, 300) if state.ended and state.ended.reason else ""
     lonely = NO_HOST if hosted is False and status not in ENDED else ""

@@ -161,6 +161,7 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
             settings, state, options["expires"], options["key"], shown=seen.lower()
         )
         shown = _bound(console, state, revision, seen.lower())
+        _say_too_early(console, state, revision, options["expires"])
     try:
         _run, answer = say(settings, state.run, "answer", **details)
     except LeadhandError:
@@ -171,6 +172,22 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
         waits = still_needs(reader.state(state.run))
     _print_decided(console, state, choice, {**answer, "binding": shown}, waits)
     return 0
+
+
+def _say_too_early(console: Console, state: State, revision: Revision, expires: str | None) -> None:
+    """Name the steps whose time comes only when an approval that is given now has ended."""
+    from leadhand.app.people import ends
+    from leadhand.core.moments import utc
+    from leadhand.core.reviewing import ending, instants
+
+    now = _now(state)
+    until = ending(state, ends(expires, now.latest), now)
+    late = [clean(step) for step, at in instants(revision.add, now).items() if 0 < until <= at]
+    if late:
+        console.say(
+            f"warning: this approval ends at {utc(until)}, before the time of {', '.join(late)}, "
+            'which is then held. Fix: a longer --expires, as in "1 day"'
+        )
 
 
 def approval_words(
@@ -282,7 +299,14 @@ def _amend(console: Console, settings: Settings, state: State, options: Doc) -> 
 
     print_changes(console, changes)
     console.say(f"run {state.run} has a new revision, and is {clean(answer.get('status'))}")
-    if answer.get("status") == "waiting":
+    with reading(settings) as reader:
+        after_it = reader.state(state.run)
+    pending = after_it.pending
+    if pending is not None and f"review-{pending.number}" in after_it.questions:
+        more = "1 person" if pending.people == 1 else f"{pending.people} people"
+        look = console.command(f"review {state.run}")
+        console.say(f"Revision {pending.number} starts nothing before {more} approved it: {look}")
+    elif answer.get("status") == "waiting":
         console.next(console.command(f"review {state.run}"))
     else:
         _way_on(console, state.run, answer)

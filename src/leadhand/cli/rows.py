@@ -98,12 +98,12 @@ def _time(state: State, now: int) -> str:
     spent = max(0, (state.ended_at or now) - state.started_at) / 1e6
     planned = planned_s(state)
     took = f"{text(spent)} so far" if state.ended is None else f"took {text(spent)}"
-    if planned is None:
-        return took
-    # A plan estimates work: waiting for people or for 2AM is no part of it.
+    # Waiting for people or for 2AM is no work, and no part of what a plan estimates.
     worked = min(spent, worked_s(state, now))
     if spent - worked >= WAITED_MIN_S:
         took += f" ({text(worked)} at work, {text(spent - worked)} waiting)"
+    if planned is None:
+        return took
     left = planned - worked
     if state.ended is None and not state.in_flight and _stands_still(state, now):
         return f"est {text(planned)}, {took}"  # what is left, a person or the clock decides

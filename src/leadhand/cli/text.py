@@ -34,7 +34,8 @@ def gist(value: object, limit: int = 0) -> str:
     if len(lines) <= 1:
         return clean(value, limit)
     last = lines[-1] if lines[-1].startswith(";") else f" {lines[-1]}"
-    return clean(f"{lines[0]} …{last}", limit)
+    text = f"{clean(lines[0])} …{clean(last)}"  # the dots are ours, and stand for themselves
+    return text[: limit - 1] + "…" if limit and len(text) > limit else text
 
 
 def hanging(value: object, limit: int = 0) -> str:

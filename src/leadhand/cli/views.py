@@ -49,6 +49,7 @@ TOLD = (
     ev.CancelRequested,
     ev.StopDecided,
     ev.GoalChecked,
+    ev.WorkersChanged,
 )
 """The events that the plain view prints; `leadhand logs` prints all."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from leadhand.core.durations import text
 from leadhand.core.plan import RISKS, worst
 from leadhand.core.policy import Policy
 
@@ -87,11 +88,16 @@ def unusual(limits: Doc) -> Iterator[tuple[str, Json]]:
     usual = limits_of(Policy())
     for name, value in limits.items():
         if name == "budget" or value != usual.get(name):
-            yield _words(name), value
+            yield _words(name), text(value) if name.endswith("_s") and value is not None else value
 
 
 def _words(name: str) -> str:
-    known = {"max_concurrency": "concurrency", "wall_s": "wall time", "rules": "review rules"}
+    known = {
+        "max_concurrency": "concurrency",
+        "wall_s": "wall time",
+        "rules": "review rules",
+        "approval_s": "approval expiry",
+    }
     return known.get(name, name.removesuffix("_max").removesuffix("_s").replace("_", " "))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leadhand.core import events as ev
+from leadhand.core.ledger import AMENDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,6 +85,8 @@ def waits(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
         match event:
             case ev.ReviewRequested():
                 begin(f"review {event.number}", "", "approval", at)
+            case ev.RevisionRejected() if event.reason == AMENDED:
+                end(f"review {event.number}", at, f"amended ({event.actor})")
             case ev.ChangesRequested() | ev.RevisionRejected():
                 end(f"review {event.number}", at, f"not approved ({event.actor})")
             case ev.RevisionApproved():

@@ -74,7 +74,7 @@ function Revision({ live, head }) {
   const proposed = found > (head.revision ?? 0) ? found : null; // the document may be older than the head
   const link = (number) => html`<a href=${to(["runs", live.run, "plan"])}>${number}</a>`;
   if (proposed) return html`${link(proposed)}<span class="muted"> waits for approval${review?.author ? ` (by ${review.author})` : ""}${head.revision ? `; ${head.revision} is in force` : ""}</span>`;
-  return html`${link(head.revision ?? 0)}${head.planner ? html`<span class="muted"> by ${head.planner}</span>` : ""}`;
+  return html`${link(head.revision ?? 0)}${head.planner ? html`<span class="muted">, planner ${head.planner}</span>` : ""}`;
 }
 
 const TONES = [["good", ["succeeded"]], ["bad", ["failed"]], ["live", ["running", "probing", "starting"]], ["warn", ["retrying", "parked"]], ["ask", ["waiting_for_person", "held", "proposed"]], ["quiet", ["skipped", "cancelled"]]];

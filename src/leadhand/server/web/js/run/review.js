@@ -11,7 +11,7 @@ import { Cost, Effects, Facts, Findings, Glyph, Hash, Instant, Risk, Tag, Txt } 
 import { Amend } from "./amend.js";
 import { count, duration, millis } from "../text.js";
 
-const EXPIRES = [["", "does not expire"], ["3600", "1 hour"], ["28800", "8 hours"], ["86400", "1 day"], ["604800", "1 week"]];
+const EXPIRES = ["3600", "28800", "86400", "604800"];
 
 async function decide(live, review, verb, body, done) {
   const sent = await attempt(async () => {
@@ -97,8 +97,12 @@ function Starts({ at }) {
 }
 
 function Bar({ review, acts, allowed, expires, setExpires }) {
+  const usual = review.limits?.approval_s; // what holds where a person says nothing
+  const ends = now.value + Number(expires || usual || Infinity) * 1000;
+  const late = Object.entries(review.instants ?? {}).filter(([, at]) => millis(at) >= ends).map(([step]) => step);
   return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><span class="muted">You decide about exactly this</span><${Hash} of=${review.binding} groups=${8} /></div>
-    ${allowed ? html`<label class="inline"><span class="muted">It</span> <select aria-label="How long the approval holds" value=${expires} onChange=${(event) => setExpires(event.target.value)}>${EXPIRES.map(([value, word]) => html`<option value=${value}>${value ? `expires in ${duration(Number(value))}` : word}</option>`)}</select></label>
+    ${allowed ? html`<label class="inline"><span class="muted">It</span> <select aria-label="How long the approval holds" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `expires in ${duration(usual)}, as configured` : "does not expire"}</option>${EXPIRES.map((value) => html`<option value=${value}>expires in ${duration(Number(value))}</option>`)}</select></label>
+      ${late.length > 0 && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>It ends before the time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a longer one.</span></p>`}
       <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>${(review.choices ?? []).some((each) => each.answer === "request_changes") && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
       : html`<p class="muted">Your role may look, but not decide.</p>`}</div>`;
 }
