@@ -128,7 +128,7 @@ def test_commands_reach_a_host_through_the_database(folder):
     folder.until(
         lambda: folder.run("show", host["run"], "--json").doc["status"] == "paused", "the pause"
     )
-    resumed = folder.run("resume", host["run"])
+    resumed = folder.run("resume", host["run"], "--detach")
     assert resumed.code == 0, resumed
     assert folder.run("cancel", host["run"], "--reason", "enough").code == 0
     folder.until(
