@@ -25,6 +25,7 @@ FILES = {
     "scripts/v1.sh": "echo v1\n",
     "scripts/v2.sh": "echo v2\n",
     "notes.txt": "n\n",
+    "Makefile": "ship:\n\tsh tools/more.sh\n",
     "modules.sh": "python3 -B -m pack\n",
     "surroundings/pyvenv.cfg": "home = /usr/bin\n",
     "surroundings/deploy.sh": "#!/bin/sh\necho v1\n",
@@ -156,6 +157,9 @@ CHANGES = {
     "placeholders behind a linked folder": (
         {"command": ["sh", "linked/{v}/more.sh"]}, behind_linked_folder
     ),
+    "make": ({"command": ["make", "ship"]}, append("Makefile")),
+    "what make starts": ({"command": ["nice", "make", "ship"]}, append("tools/more.sh")),
+    "a file that make takes first": ({"command": ["make"]}, shadowed("GNUmakefile")),
     "a file beside the settings of an environment": (
         {"command": ["surroundings/deploy.sh"]}, append("surroundings/deploy.sh")
     ),

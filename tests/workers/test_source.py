@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
+import zipimport
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -196,6 +198,21 @@ def test_an_environment_in_the_projects_own_folder_leaves_its_files_covered(load
     assert version(loaded(place / "workers.py")) == before
     (place / "helper.py").write_text((place / "helper.py").read_text() + "# x\n")
     assert version(loaded(place / "workers.py")) != before
+
+
+def test_a_module_in_an_archive_counts(loaded, tmp_path):
+    archive, found = tmp_path / "lib.zip", []
+    for word in ("1", "2"):
+        with zipfile.ZipFile(archive, "w") as made:
+            made.writestr("zipped_helper.py", f"N = {word}\n")
+        place = written(tmp_path / "place", project(**dict([TOP])))
+        top = f"import sys\nsys.path.insert(0, {str(archive)!r})\nimport zipped_helper\n"
+        (place / "workers.py").write_text(top + (place / "workers.py").read_text())
+        found.append(version(loaded(place / "workers.py")))
+        sys.modules.pop("zipped_helper", None)
+        zipimport._zip_directory_cache.pop(str(archive), None)
+        sys.path_importer_cache.pop(str(archive), None)
+    assert found[0] != found[1]
 
 
 def test_another_worker_file_that_patches_counts(loaded, tmp_path):

@@ -79,6 +79,25 @@ _STARTS = re.compile(
 """In a script: what it sources, or hands to an interpreter."""
 _WORD = re.compile(rb"""[^\s"'`;|&<>()$={}\[\]]+""")
 
+IMPLIED = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "gmake": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "npm": ("package.json",),
+    "npx": ("package.json",),
+    "pnpm": ("package.json",),
+    "yarn": ("package.json",),
+    "composer": ("composer.json",),
+    "rake": ("Rakefile", "rakefile"),
+    "tox": ("tox.ini", "pyproject.toml", "setup.cfg"),
+    "nox": ("noxfile.py",),
+    "fab": ("fabfile.py",),
+    "invoke": ("tasks.py",),
+    "inv": ("tasks.py",),
+}
+"""What programs execute from the working directory without being told."""
+
 _digests: dict[str, tuple[tuple[int, ...], str]] = {}
 
 
@@ -142,6 +161,8 @@ class Look:
         words = [None if word.holes else word.fill({}) for word in argv]
         name = self._program_file(words[0] or "")
         kind = _kind(words[0] or "") or _kind(name)
+        for each in words:
+            self._implied(os.path.basename(each or ""))  # noqa: PTH119
         script = ""
         for index, word in enumerate(argv[1:], 1):
             before, text = words[index - 1] or "", words[index]
@@ -164,6 +185,18 @@ class Look:
                 fixed = "".join(p if isinstance(p, str) else "\0" for p in word.pieces)
                 if len(fixed.split()) > 1:
                     self._mentions(fixed.encode(), [self._cwd])
+
+    def _implied(self, program: str) -> None:
+        """Cover what a program executes without being told, and the scripts which that names."""
+        for name in IMPLIED.get(program, ()):
+            path = os.path.join(self._cwd, name)  # noqa: PTH118
+            if os.path.isfile(path):  # noqa: PTH113
+                self._file(path, python=False, runs=True)
+                self._mentioned(path)
+                included = Path(self._cwd).glob("*.mk") if program.endswith("make") else ()
+                for each in sorted(included):
+                    self._file(str(each), python=False, runs=True)
+                    self._mentioned(str(each))
 
     def _code(self, kind: str, before: str, text: str) -> str:
         """Cover what an option hands to an interpreter: a module, or code; empty for neither."""

@@ -308,9 +308,18 @@ def _digest_of(path: str, module: Any, label: str, values: dict[str, str]) -> di
     try:
         found = SOURCES.take(path).digest
     except OSError:
-        return {}
+        return _archived(path, label)
     SOURCES.covered.add(path)
     return {label: found}
+
+
+def _archived(path: str, label: str) -> dict[str, str]:
+    """Return the digest of the archive that a module lies in; nothing if it is gone."""
+    for above in Path(path).parents:
+        if above.is_file():
+            SOURCES.renew(str(above))
+            return {label: SOURCES.take(str(above)).digest}
+    return {}
 
 
 def _other_bytecode(path: str, module: Any) -> str:
