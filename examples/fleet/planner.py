@@ -25,7 +25,9 @@ def next_wave(told: dict[str, Any]) -> dict[str, Any]:
         answers = [{"task": task, "text": ANSWER} for task in asked]
         return {"kind": "wave", "because": "an agent asks", "answers": answers, "tasks": []}
     if told["matters"]:
-        return {"kind": "ask", "because": "it failed", "question": told["matters"][0]["said"]}
+        matter = told["matters"][0]
+        question = f"Task {matter['task']} failed: {matter['said']}. What should an agent know?"
+        return {"kind": "ask", "because": "it failed", "question": question}
     known = {task["id"] for task in told["tasks"]}
     for number, wave in enumerate(WAVES, 1):
         if not known.issuperset(wave):

@@ -138,8 +138,13 @@ def test_what_is_not_loaded_is_named(folder):
     assert (doc["valid"], doc["checked_workers"]) == (True, False)
     assert any("workers.py" in each for each in doc["not_loaded"])
     assert "say (not loaded)" in folder.run("show", "plan.json", **NO).out
-    assert "workers are not loaded" in folder.run("review", "plan.json", **NO).out
-    assert folder.run("review", "plan.json", "--json", **NO).doc["binding"] is None
+    review = folder.run("review", "plan.json", **NO).out
+    assert "digest     none, since workers are not loaded" in review
+    assert "the policy counts it as" not in review, "what the workers declare is not known"
+    assert 'worker     "say" not loaded' in review
+    doc = folder.run("review", "plan.json", "--json", **NO).doc
+    assert (doc["binding"], doc["policy_risk"]) == (None, None)
+    assert "workers.py']   (from " in folder.run("doctor", **NO).out
     assert folder.run("ls", "workers", "--json", **NO).doc["digest"] is None
     assert "is not trusted" in folder.run("doctor", **NO).out
 

@@ -698,3 +698,18 @@ def test_the_planner_is_told_who_is_left_alone():
     assert views.planner_view(run.state, 1, "start").barred == {}
     run.state.down = frozenset({"w", "nobody"})
     assert list(views.planner_view(run.state, 1, "start").barred) == ["w"]
+
+
+def test_what_a_fleets_planner_offers_says_where_it_leads():
+    """To give up ends the run, and to drop leaves the task out: neither is a question again."""
+    from leadhand.core.inbox import leads_to
+    from leadhand.core.records import Question
+    from leadhand.fleet.planning.planner import AGAIN, DROP, GIVE_UP
+
+    question = Question("q1", "planner", "What now?", [AGAIN, DROP, GIVE_UP], "", 1)
+    led = [leads_to(State(), question, choice) for choice in question.choices]
+    assert led == [
+        "the planner is asked again, with this answer",
+        "the task is left out, and the planner goes on without it",
+        "the planner gives up, and the run ends as failed",
+    ]

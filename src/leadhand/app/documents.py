@@ -341,7 +341,10 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
     """Every setting: its key, its value, and where that came from."""
     values: dict[str, Any] = {
         "project.store": str(settings.store),
-        "project.workers": list(settings.workers),
+        "project.workers": [
+            *settings.workers,
+            *(each.name for each in settings.not_loaded if each.kind == "workers"),
+        ],
         "project.planner": settings.planner,
         "project.actor": settings.actor,
         "notify.command": list(settings.notify_command),

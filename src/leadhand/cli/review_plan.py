@@ -85,7 +85,7 @@ def _document(prepared: Prepared) -> Doc:
     doc["limits"] = limits_of(settings.policy)
     doc["not_loaded"] = [str(each) for each in settings.not_loaded]
     if settings.not_loaded:  # an approval is of the workers too
-        return {**doc, "binding": None}
+        return {**doc, "binding": None, "policy_risk": None}
     doc["binding"] = plan_binding(prepared.doc, values, catalog, 0, doc["context"], doc["limits"])
     return doc
 

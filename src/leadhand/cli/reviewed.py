@@ -50,8 +50,11 @@ def allowed_line(row: Doc) -> str:
 
 def print_parts(console: Console, doc: Doc) -> None:
     """What it may do, what is given, and every field of every step."""
-    workers = [f"{visible(name)} {version or '?'}" for name, version in doc["workers"].items()]
-    counts = f" (the policy counts it as {doc['policy_risk']})"
+    unknown = "?" if doc["policy_risk"] else "not loaded"
+    workers = [f"{visible(name)} {version or unknown}" for name, version in doc["workers"].items()]
+    counts = " (workers are not loaded, so what they declare is not known)"
+    if doc["policy_risk"]:
+        counts = f" (the policy counts it as {doc['policy_risk']})"
     console.out(f"risk       {doc['risk']}{counts if doc['risk'] == NOT_DECLARED else ''}")
     console.out(f"effects    {visible_value(doc['effects'])}")
     console.out(f"writes     {visible_value(doc['writes'])}")

@@ -199,6 +199,10 @@ def _again(_state: State, _question: Question) -> str:
     return "what failed may be tried again, and the planner goes on"
 
 
+def _leave_out(_state: State, _question: Question) -> str:
+    return "the task is left out, and the planner goes on without it"
+
+
 def _give_up(_state: State, _question: Question) -> str:
     return "the planner gives up, and the run ends as failed"
 
@@ -245,6 +249,8 @@ LEADS: dict[tuple[str, str], Callable[[State, Question], str]] = {
     ("planner", "give"): _give,
     ("planner", "retry"): _again,
     ("planner", "stop"): _give_up,
+    ("planner", "give up"): _give_up,
+    ("planner", "drop"): _leave_out,
     ("", "done"): _done,
     ("", "retry"): _retry,
     ("", "replan"): _replan,
