@@ -1,5 +1,6 @@
 """Workers with `sandbox`: the token, the socket, the keys and the database are out of reach."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -55,6 +56,13 @@ def speak():
     door.connect(str(here / ".leadhand/leadhand.db.sock"))
     return "connected"
 
+def shared():
+    """Memory of System V that a process outside made: no file, so no rule of files reaches it."""
+    import ctypes
+    found = ctypes.CDLL(None, use_errno=True).shmget(int(sys.argv[4]), 0, 0)
+    return found if found >= 0 else 1 / 0
+
+attempt("shared memory", shared)
 attempt("socket", speak)
 attempt("kill", lambda: os.kill(int(sys.argv[3]), 0))
 print(json.dumps(done))
@@ -92,12 +100,17 @@ def folder(tmp_path, site):
     found.write("attack.py", ATTACK)
     found.write("data.txt", "mine")
     found.write("approver.pem", "key")
-    found.home, found.site = home, site
-    return found
+    found.home, found.site, found.shared = home, site, os.getpid() + (1 << 24)
+    libc = ctypes.CDLL(None, use_errno=True)
+    segment = libc.shmget(found.shared, 16, 0o1666)  # IPC_CREAT
+    assert segment >= 0
+    yield found
+    libc.shmctl(segment, 0, None)  # IPC_RMID
 
 
 def settings(folder, more):
     words = [sys.executable, "attack.py", str(folder.home), folder.site, str(os.getpid())]
+    words.append(str(folder.shared))
     folder.write(
         "leadhand.toml",
         f"[review]\nkey = 'approver.pem'\n[workers.attack]\ncommand = {words}\noutput = 'json'\n"

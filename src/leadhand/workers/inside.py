@@ -39,6 +39,7 @@ MACHINE = os.uname().machine
 LIBC = ctypes.CDLL(None, use_errno=True)
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
+CLONE_NEWIPC = 0x8000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 38
@@ -148,10 +149,14 @@ def check(result: int, what: str) -> int:
 
 
 def separate(writable: list[str], hidden: list[str]) -> bool:
-    """A network of our own and read-only mounts, if this user may have them; `hidden` is empty."""
+    """A network of our own and read-only mounts, if this user may have them; `hidden` is empty.
+
+    Shared memory and message queues of System V are our own too: files' rules do not reach them.
+    """
     uid, gid = os.geteuid(), os.getegid()
-    if LIBC.unshare(CLONE_NEWNET | CLONE_NEWNS):
-        if LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS):
+    own = CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC
+    if LIBC.unshare(own):
+        if LIBC.unshare(CLONE_NEWUSER | own):
             return False
         try:
             for name, text in (
