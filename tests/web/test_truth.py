@@ -215,7 +215,7 @@ def test_the_head_names_the_revision_that_waits(pages, served):
     page.goto(f"{served.url}#/runs/{run}")
     figures = page.locator(".run-head .figures")
     expect(figures).to_contain_text("1 waits for approval")
-    expect(figures).not_to_contain_text("0 by document")
+    expect(figures).not_to_contain_text("0, planner")
 
 
 def test_a_row_of_the_inbox_says_what_it_is_about(pages, served):
