@@ -133,3 +133,11 @@ def test_a_text_that_goes_on_ends_before_what_may_become_a_secret():
         shown = redactor.unfinished(text[:cut])
         assert not any(value[:size] in shown for size in range(3, len(value) + 1)), shown
     assert redactor.unfinished(text) == "the key is [secret:key], and that is all"
+
+
+def test_the_password_in_an_address_is_kept_out_alone_too():
+    """Databases name it in their errors without the address."""
+    redactor = Redactor({"DATABASE_URL": "postgres://u:hunter2%2FSecret99@db.example.com/x"})
+    for told in ("hunter2%2FSecret99", "hunter2/Secret99", "postgres://u:hunter2%2FSecret99@db"):
+        assert "Secret99" not in redactor.text(f"refused: {told} is wrong")
+    assert redactor.text("db.example.com is away") == "db.example.com is away"

@@ -18,7 +18,7 @@ import re
 import shlex
 from base64 import b64encode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 import msgspec
 
@@ -48,6 +48,7 @@ _BREAK = re.compile(r"(?:\r?\n|\\+r\\+n|\\+n)[ \t]*")
 """The end of a line, as it is or escaped, and how the next one is set in."""
 _BREAK_BYTES = re.compile(_BREAK.pattern.encode())
 _CUT = re.compile(r"( \.\.\. |\n\[\.\.\. [\d,]+ (?:characters|bytes) left out \.\.\.\]\n)")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s:/@]*:([^\s/@]+)@")
 _HEX = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -152,12 +153,19 @@ class Redactor:
 def forms(value: str) -> set[str]:
     """A value in all the spellings it may come back in."""
     found = set()
-    for text in {value, value.strip(), *_lines(value)}:
+    for text in {value, value.strip(), *_lines(value), *_passwords(value)}:
         if len(text) < LENGTH_MIN:
             continue
         found.add(text)
         found |= {form for form in _spellings(text) if len(form) >= FORM_MIN}
     return found
+
+
+def _passwords(value: str) -> Iterator[str]:
+    """The password in an address (`postgres://ann:PASSWORD@host/`): programs tell it alone."""
+    for found in _ADDRESS.finditer(value):
+        yield found[1]
+        yield unquote(found[1])
 
 
 def _lines(value: str) -> Iterator[str]:
