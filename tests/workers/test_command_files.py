@@ -26,6 +26,7 @@ FILES = {
     "scripts/v2.sh": "echo v2\n",
     "notes.txt": "n\n",
     "Makefile": "ship:\n\tsh tools/more.sh\n",
+    "beside.sh": '#!/bin/sh\nexec "$(dirname "$0")"/tools/more.sh\n',
     "modules.sh": "python3 -B -m pack\n",
     "surroundings/pyvenv.cfg": "home = /usr/bin\n",
     "surroundings/deploy.sh": "#!/bin/sh\necho v1\n",
@@ -157,6 +158,7 @@ CHANGES = {
     "placeholders behind a linked folder": (
         {"command": ["sh", "linked/{v}/more.sh"]}, behind_linked_folder
     ),
+    "a script beside the script": ({"command": ["./beside.sh"]}, append("tools/more.sh")),
     "make": ({"command": ["make", "ship"]}, append("Makefile")),
     "what make starts": ({"command": ["nice", "make", "ship"]}, append("tools/more.sh")),
     "a file that make takes first": ({"command": ["make"]}, shadowed("GNUmakefile")),

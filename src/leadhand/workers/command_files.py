@@ -430,8 +430,9 @@ class Look:
         """Yield the files that a word of a script may mean, seen from each of some folders."""
         if "\0" in text or len(text) > 500:
             return
-        for root in roots:
-            found = os.path.join(root, text.lstrip("/") if root != self._cwd else text)  # noqa: PTH118
+        ways = [os.path.join(self._cwd, text)]  # noqa: PTH118
+        ways += [os.path.join(root, text.lstrip("/")) for root in roots]  # noqa: PTH118 - "$HERE/x.sh"
+        for found in dict.fromkeys(ways):
             if os.path.isfile(found):  # noqa: PTH113
                 yield found
 
