@@ -169,17 +169,17 @@ def test_show_says_when_a_step_may_start(folder):
 
 
 def test_what_has_no_effect_yet_is_noted_by_lint_and_by_nothing_else(folder):
-    folder.plan({"id": "a", "worker": "say", "tier": "large"}, rollback_plan="the-old-one")
+    folder.plan({"id": "a", "worker": "say"}, mode="whole", rollback_plan="the-old-one")
     told = folder.run("lint", "plan.json", "--json")
     assert told.code == 0, told
     found = [each for each in told.doc["findings"] if each["rule"] == "field-later"]
     assert [(each["id"], each["level"], each["place"]) for each in found] == [
-        ("LH139", "warning", "steps[0].tier"),
+        ("LH139", "warning", "mode"),
     ]
-    assert (found[0]["step"], found[0]["line"]) == ("a", 1)
+    assert found[0]["line"] == 1
     done = folder.run("lint", "plan.json")
     assert done.code == 0, done
-    assert 'warning[LH139 field-later] at steps[0].tier, line 1, step "a": this' in done.out
+    assert "warning[LH139 field-later] at mode, line 1: it has no effect" in done.out
     for command in (["run", "plan.json"], ["show", "plan.json"]):
         done = folder.run(*command)
         assert done.code == 0, done
@@ -188,17 +188,17 @@ def test_what_has_no_effect_yet_is_noted_by_lint_and_by_nothing_else(folder):
 
 def test_a_crowd_of_warnings_is_cut_and_counted(folder):
     """Five of a kind are shown; notes, and the rest, with --all; --json always has everything."""
-    steps = [{"id": f"s{i}", "worker": "say", "tier": "large", "est": 0.001} for i in range(9)]
+    steps = [{"id": f"s{i}", "worker": "say", "est": 2, "timeout": 1} for i in range(9)]
     folder.plan(*({**step, "parameters": {"text": step["id"]}} for step in steps))
     done = folder.run("lint", "plan.json")
     assert done.code == 0, done
     assert len(done.out.splitlines()) == 5
-    assert done.out.count("warning[LH139 field-later]") == 5
+    assert done.out.count("warning[LH406 estimate-over-timeout]") == 5
     assert "4 warnings and " in done.err
     assert "not shown; --all shows everything" in done.err
     everything = folder.run("lint", "plan.json", "--all")
-    assert everything.out.count("LH139") == 9
-    assert everything.out.count("note[LH402 step-fine]") == 9
+    assert everything.out.count("LH406") == 9
+    assert everything.out.count("note[") > 0
     told = folder.run("lint", "plan.json", "--json").doc
     assert len(told["findings"]) == len(everything.out.splitlines())
     assert told["valid"]

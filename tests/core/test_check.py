@@ -415,7 +415,13 @@ def test_a_schema_that_judges_nothing_is_found():
 def test_every_rule_is_shown_by_a_test():
     """RULES names exactly what can be found, so that the documentation can list it."""
     elsewhere = {"steps-too-many", "findings-cut", "id-taken", "dependency-failed"}
-    elsewhere |= {"param-missing", "param-unknown", "field-later", "program-missing"}
+    elsewhere |= {
+        "param-missing",
+        "param-unknown",
+        "field-later",
+        "program-missing",
+        "worker-unavailable",
+    }
     elsewhere |= {"secret-misplaced", "secret-exposed", "planner-unknown", "schema-unusable"}
     elsewhere |= {"step-orphan"} | {name for name, rule in RULES.items() if rule.code >= "LH200"}
     assert set(RULES) == {rule for _, rule, _, _ in CASES} | elsewhere

@@ -147,8 +147,8 @@ def missing_programs(doc: Doc, registry: Registry, level: Level = "error") -> li
 def _missing(name: str, step: Doc, registry: Registry) -> Requirement | None:
     """Return the first program that a worker needs for a step and that is not there."""
     worker = registry.get(name)
-    if worker is None:
-        return None
+    if worker is None or worker.spec.kind != "command":
+        return None  # an MCP server was started already, or could not be
     needed = requirements(worker, step.get("action", ""))
     programs = (each for each in needed if each.kind == "program")
     return next((each for each in programs if not program_path(each)), None)
