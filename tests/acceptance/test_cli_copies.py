@@ -104,6 +104,7 @@ def test_a_second_resume_is_told_that_the_run_is_hosted(folder, monkeypatch, cap
         folder.until(lambda: folder.lines("naps.txt"), "the step")
         run = folder.latest()["run"]
         monkeypatch.chdir(folder.path)
+        monkeypatch.setenv("LEADHAND_TRUST", str(folder.path.resolve()))
         monkeypatch.setattr("leadhand.cli.resume.driver_of", lambda *_args: 0)
         code = execute(["resume", run])
         said = capsys.readouterr().err

@@ -45,14 +45,15 @@ class Trial:
 @contextlib.contextmanager
 def inside(folder: Path) -> Iterator[None]:
     """Work in a folder, away from the settings of whoever tests."""
-    before, home = Path.cwd(), os.environ.get("HOME", "")
+    before, environ = Path.cwd(), dict(os.environ)
     os.chdir(folder)
-    os.environ["HOME"] = str(folder)
+    os.environ |= {"HOME": str(folder), "LEADHAND_TRUST": str(folder.resolve())}
     try:
         yield
     finally:
         os.chdir(before)
-        os.environ["HOME"] = home
+        os.environ.clear()
+        os.environ.update(environ)
 
 
 def told(*words: str) -> tuple[int, str]:
