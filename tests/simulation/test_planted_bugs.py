@@ -361,7 +361,7 @@ def adopted_runs_start_everything_again(patch):
         for ident in list(of.in_flight):
             step = of.steps[ident]
             if step.status == "running":
-                evolve_steps._release(of, step)
+                evolve_steps._release(of, step, at)
                 evolve_steps.make_ready(of, step)
         real(of, event, at)
 
