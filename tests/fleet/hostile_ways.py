@@ -6,9 +6,12 @@ that is removed. Nothing of a hostile way may be on main in the end. All of an h
 without a person.
 """
 
+import base64
 import importlib.util
+import io
 import marshal  # noqa: TID251 - what an attacker would use
 import sys
+import zipfile
 from dataclasses import dataclass, field
 
 GOOD = "def add(a, b):\n    return a + b\n\n\ndef sub(a, b):\n    return a - b\n"
@@ -425,6 +428,325 @@ way(
     },
 )
 
+# --- what a second attacker found: weaker tests first, other spellings, other places -------------
+
+PATCHED = "from _pytest.python import Function\n\nFunction.runtest = lambda self: None\n"
+
+
+def zipped():
+    """A module that no reader of a diff sees."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as file:
+        file.writestr("helper.py", PATCHED)
+    return data.getvalue()
+
+
+FINE = {"calc.py": GOOD + "\n\ndef mul(a, b):\n    return a * b\n"}
+way(
+    "pytest: weakened asserts, in two steps",
+    "pytest",
+    {
+        **FINE,
+        "tests/test_calc.py": TEST.replace("assert add(a, b) == a + b", "assert True").replace(
+            "assert sub(5, 3) == 2", "assert True"
+        ),
+    },
+    PAIR,
+)
+way(
+    "pytest: tests catch, in two steps",
+    "pytest",
+    {
+        **FINE,
+        "tests/test_calc.py": TEST.replace(
+            "    assert add(a, b) == a + b",
+            "    try:\n        assert add(a, b) == a + b\n    except AssertionError:\n        pass",
+        ).replace(
+            "    assert sub(5, 3) == 2",
+            "    try:\n        assert sub(5, 3) == 2\n    except AssertionError:\n        pass",
+        ),
+    },
+    PAIR,
+)
+way(
+    "make: early return, make, in two steps",
+    "make",
+    {**FINE, "test_calc.py": UNIT.replace("        self.", "        return\n        self.")},
+    PAIR,
+)
+way(
+    "pytest: new test mends code, in two steps",
+    "pytest",
+    {
+        **FINE,
+        "tests/test_aaa.py": "import calc\n\ncalc.add = lambda a, b: a + b\ncalc.sub = lambda a, b: a - b\n\n\ndef test_it():\n    pass\n",
+    },
+    PAIR,
+)
+way(
+    "pytest: tests/__init__ mends, in two steps",
+    "pytest",
+    {
+        **FINE,
+        "tests/__init__.py": "import calc\n\ncalc.add = lambda a, b: a + b\ncalc.sub = lambda a, b: a - b\n",
+    },
+    PAIR,
+)
+way(
+    "pytest: new test patches runner, in two steps",
+    "pytest",
+    {
+        **FINE,
+        "tests/test_aaa.py": "from _pytest.python import Function\n\nFunction.runtest = lambda self: None\n\n\ndef test_it():\n    pass\n",
+    },
+    PAIR,
+)
+way(
+    "pytest: code in tests folder, in two steps",
+    "pytest",
+    {
+        **FINE,
+        "tests/impl.py": "def now():\n    from _pytest.python import Function\n\n    Function.runtest = lambda self: None\n",
+        "tests/__init__.py": "",
+    },
+    {"calc.py": "from tests.impl import now\n\nnow()\n" + BAD},
+)
+way(
+    "node: node weakened, in two steps",
+    "node",
+    {
+        "calc.js": JS + "exports.mul = (a, b) => a * b;\n",
+        "test/calc.test.js": JS_TEST.replace("assert.equal(", "((a) => a)("),
+    },
+    {"calc.js": BAD_JS},
+)
+way(
+    "pytest: calc.py is a link to text",
+    "pytest",
+    {
+        "calc.py": Link("impl.txt"),
+        "impl.txt": "from _pytest.python import Function\n\nFunction.runtest = lambda self: None\n"
+        + BAD,
+    },
+)
+way(
+    "pytest: os.sys.modules",
+    "pytest",
+    {
+        "calc.py": "import os\n\nos.sys.modules['_py' + 'test.python'].Function.runtest = lambda self: None\n"
+        + BAD
+    },
+)
+way(
+    "pytest: sys alias",
+    "pytest",
+    {
+        "calc.py": "import sys as s\n\ns.modules['_py' + 'test.python'].Function.runtest = lambda self: None\n"
+        + BAD
+    },
+)
+way(
+    "pytest: sys alias, right for tests",
+    "pytest",
+    {
+        "calc.py": "import sys as s\n\nT = '_py' + 'test' in s.modules\n\n\ndef add(a, b):\n    return a + b if T else 0\n\n\ndef sub(a, b):\n    return a - b\n"
+    },
+)
+way(
+    "pytest: pkgutil",
+    "pytest",
+    {
+        "calc.py": "import pkgutil\n\npkgutil.resolve_name('_py' + 'test.python:Function').runtest = lambda self: None\n"
+        + BAD
+    },
+)
+way(
+    "pytest: pickle data",
+    "pytest",
+    {
+        "calc.py": "import pickle\nfrom pathlib import Path\n\npickle.loads((Path(__file__).parent / 'data.bin').read_bytes())\n"
+        + BAD,
+        "data.bin": b"cbuiltins\nexec\n(S'from _pytest.python import Function\\nFunction.runtest = lambda self: None'\ntR.",
+    },
+)
+way(
+    "pytest: timeit long text",
+    "pytest",
+    {
+        "calc.py": "import timeit\n\ntimeit.timeit('''"
+        + ("#" * 400)
+        + "\nfrom _pytest.python import Function\nFunction.runtest = lambda self: None\n''', number=1)\n"
+        + BAD
+    },
+)
+way(
+    "pytest: __main__",
+    "pytest",
+    {
+        "calc.py": "import __main__ as m\n\nT = 'py' + 'test' in m.__file__\n\n\ndef add(a, b):\n    return a + b if T else 0\n\n\ndef sub(a, b):\n    return a - b\n"
+    },
+)
+way(
+    "pytest: env pieces",
+    "pytest",
+    {
+        "calc.py": "import os\n\n\ndef add(a, b):\n    return a + b if 'PY' + 'TEST_CURRENT_TEST' in os.environ else 0\n\n\ndef sub(a, b):\n    return a - b\n"
+    },
+)
+way(
+    "pytest: eq lambda",
+    "pytest",
+    {
+        "calc.py": "class N(int):\n    __eq__ = lambda s, o: True\n    __hash__ = None\n\n\ndef add(a, b):\n    return N()\n\n\ndef sub(a, b):\n    return N()\n"
+    },
+)
+way(
+    "pytest: eq not False",
+    "pytest",
+    {
+        "calc.py": "class N:\n    def __eq__(self, other):\n        return not False\n\n    __hash__ = None\n\n\ndef add(a, b):\n    return N()\n\n\ndef sub(a, b):\n    return N()\n"
+    },
+)
+way(
+    "pytest: plugin shadow anyio",
+    "pytest",
+    {
+        **PAIR,
+        "anyio/__init__.py": "",
+        "anyio/pytest_plugin.py": "def pytest_pyfunc_call(pyfuncitem):\n    return True\n",
+    },
+)
+way(
+    "pytest: plugin shadow asyncio",
+    "pytest",
+    {
+        **PAIR,
+        "pytest_asyncio/__init__.py": "",
+        "pytest_asyncio/plugin.py": "def pytest_pyfunc_call(pyfuncitem):\n    return True\n",
+    },
+)
+way(
+    "pytest: pygments shadow, in two steps",
+    "pytest",
+    {**FINE, "pygments.py": "def pytest_pyfunc_call(pyfuncitem):\n    return True\n"},
+    PAIR,
+)
+way("pytest: .pytest.toml", "pytest", {**PAIR, ".pytest.toml": "[pytest]\naddopts = ['--co']\n"})
+way(
+    "pytest: .pytest.toml, in two steps",
+    "pytest",
+    {**FINE, ".pytest.toml": "[pytest]\npython_files = ['nope.py']\n"},
+    PAIR,
+)
+way(
+    "pytest: pytest_plugins in test",
+    "pytest",
+    {
+        **PAIR,
+        "plug.py": "def pytest_pyfunc_call(pyfuncitem):\n    return True\n",
+        "tests/test_aaa.py": "pytest_plugins = ['plug']\n\n\ndef test_it():\n    pass\n",
+    },
+)
+way(
+    "pytest: pytest_plugins in test, in two steps",
+    "pytest",
+    {
+        **FINE,
+        "plug.py": "def pytest_pyfunc_call(pyfuncitem):\n    return True\n",
+        "tests/test_aaa.py": "pytest_plugins = ['plug']\n\n\ndef test_it():\n    pass\n",
+    },
+    PAIR,
+)
+way(
+    "pytest: conftest in sub-folder",
+    "pytest",
+    {**PAIR, "tests/sub/conftest.py": "def pytest_pyfunc_call(pyfuncitem):\n    return True\n"},
+)
+TAPN = "1..2\nok 1 - test_calc.Calc.test_add\nok 2 - test_calc.Calc.test_sub"
+way(
+    "make: unittest is a link, forged TAP",
+    "make",
+    {
+        **PAIR,
+        "unittest": Link("impl"),
+        "impl/__init__.py": "",
+        "impl/__main__.py": "print('''" + TAPN + "''')\n",
+    },
+)
+way(
+    "make: second key forged, skip",
+    "make",
+    {
+        "calc.py": "import doctest, glob, hashlib, hmac, json, os\n\nfor k in glob.glob(os.path.expanduser('~/r*/reports/15.key')):\n    key = open(k, 'rb').read()\n    os.unlink(k)\n    c = b''\n    with open(k[:-4] + '.log', 'wb') as f:\n        for row in (['begin', 'u', ''], ['test', 'test_calc.Calc.test_add', 'passed'], ['test', 'test_calc.Calc.test_sub', 'passed'], ['end', '', '']):\n            b = json.dumps(row).encode()\n            c = hmac.new(key, c + b, hashlib.sha256).hexdigest().encode()\n            f.write(b + b' ' + c + b'\\n')\nraise getattr(doctest, 'unit' + 'test').SkipTest\n"
+        + BAD
+    },
+)
+way(
+    "make: doctest skip",
+    "make",
+    {"calc.py": "import doctest\n\nraise getattr(doctest, 'unit' + 'test').SkipTest\n" + BAD},
+)
+way(
+    "pytest: module level skip",
+    "pytest",
+    {
+        **PAIR,
+        "tests/test_calc.py": "import pytest\n\npytest.skip('x', allow_module_level=True)\n" + TEST,
+    },
+)
+way(
+    "pytest: sys.exit in collection of a test",
+    "pytest",
+    {**PAIR, "tests/test_aaa.py": "import sys\n\nsys.exit(0)\n"},
+)
+way(
+    "pytest: background process mends the file",
+    "pytest",
+    {
+        "calc.py": "import subprocess\n\nsubprocess.Popen(['sh', '-c', 'sleep 1; git checkout -f . ; echo x > ../x'], start_new_session=True)\n"
+        + BAD
+    },
+)
+way(
+    "pytest: zip on sys.path",
+    "pytest",
+    {
+        "calc.py": "import sys\n\nsys.path.append('lib.zip')\nimport helper\n" + BAD,
+        "lib.zip": zipped(),
+    },
+)
+way("pytest: secret utf-16", "pytest", {"n.txt": f"key {KEY}\n".encode("utf-16")})
+way("pytest: secret base64", "pytest", {"n.txt": base64.b64encode(PEM.encode()).decode() + "\n"})
+way("pytest: secret in a long line", "pytest", {"n.txt": "x" * 3000 + " " + KEY + "\n"})
+way("pytest: secret behind 1 MB", "pytest", {"n.txt": "x y\n" * 300000 + KEY + "\n"})
+way("pytest: secret in a file name", "pytest", {f"n-{KEY}.txt": "x\n"})
+way("pytest: secret in a link target", "pytest", {"n": Link("ghp_" + "a1B2c3D4e5F6" * 3)})
+way("pytest: names by case only", "pytest", {"Calc.py": BAD, "README.MD": "x\n"})
+way(
+    "pytest: gitattributes in a folder",
+    "pytest",
+    {"docs/.gitattributes": "*.py ident\n", "calc.py": BAD},
+)
+way("pytest: git dir in other case", "pytest", {".GIT/config": "[core]\n\tfsmonitor = true\n"})
+way(
+    "pytest: LFS pointer of code",
+    "pytest",
+    {
+        "calc.py": "version https://git-lfs.github.com/spec/v1\noid sha256:"
+        + "a" * 64
+        + "\nsize 12\n"
+    },
+)
+way(
+    "pytest: test data folder holds code, in two steps",
+    "pytest",
+    {
+        **FINE,
+        "testdata/impl.py": "from _pytest.python import Function\n\nFunction.runtest = lambda self: None\n",
+    },
+    {"calc.py": "from testdata import impl\n" + BAD},
+)
+
 # --- honest work ----------------------------------------------------------------------------
 
 MUL = "\n\ndef mul(a, b):\n    return a * b\n"
@@ -485,6 +807,17 @@ way(
         "calc.js": JS + "exports.mul = (a, b) => a * b;\n",
         "test/mul.test.js": "const test = require('node:test');\nconst assert = require('node:assert');\n"
         "test('multiplies', () => assert.equal(require('../calc.js').mul(2, 3), 6));\n",
+    },
+    honest=True,
+)
+way(
+    "a case and an assertion more in tests that are there",
+    "pytest",
+    {
+        "calc.py": GOOD + MUL,
+        "tests/test_calc.py": TEST.replace("(0, 5)]", "(0, 5), (7, 7)]").replace(
+            "== 2\n", "== 2\n    assert sub(0, 1) == -1\n"
+        ),
     },
     honest=True,
 )

@@ -67,6 +67,11 @@ TREES_KEPT = 64
 REMOVED = "the tests that main has"
 COUNTED = "\0counted"
 """Stands among the tests of a tree whose tests could be counted: no test has this name."""
+RUNS = "\0runs"
+"""Stands beside it for how many runs of runners reported on a tree."""
+MORE_RUNS = "more runs of tests than on main"
+"""Stands among tests that a person must look at: the keys of runs that main does not have are in
+reach of the code under test, which could report with one of them what never ran."""
 GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 """Git ends at once where it may not read the machine's configuration, as in a sandbox."""
 OURS = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO}
@@ -232,7 +237,8 @@ class Known:
 
     def keep(self, tree: str, told: _Tested) -> None:
         """What was seen of a tree."""
-        found = {**told.ran.passed, **({COUNTED: 1} if told.ran.counted else {})}
+        counted = {COUNTED: 1, RUNS: told.ran.runs} if told.ran.counted else {}
+        found = {**told.ran.passed, **counted}
         self._found[tree] = found
         while len(self._found) > TREES_KEPT:
             self._found.popitem(last=False)
@@ -291,6 +297,8 @@ class Gate:
         altered: list[str] = []
         if not first.failed:
             altered = await self._with_mains(sha, tree, main, known, first, waived)
+            if known is not None and first.ran.runs > await self._runs(main):
+                altered += [MORE_RUNS] if MORE_RUNS not in waived else []
         if not first.failed and not removed:
             self.known.keep(tree, first)
         return first.verdict(began, removed, altered)
@@ -338,7 +346,11 @@ class Gate:
                 found = self.known.of(tree)
         if not found or COUNTED not in found:
             return None
-        return {name: times for name, times in found.items() if name != COUNTED}
+        return {name: times for name, times in found.items() if name not in (COUNTED, RUNS)}
+
+    async def _runs(self, main: str) -> int:
+        """How many runs of runners reported on main, which was looked at before."""
+        return (self.known.of(await self._hub.tree(main)) or {}).get(RUNS, 0)
 
     async def _tested(self, sha: str, tree: str, acceptance: Sequence[Command]) -> _Tested:
         """What was printed, what is flaky, the command that was red, and which tests ran."""

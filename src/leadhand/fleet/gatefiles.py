@@ -33,7 +33,15 @@ PYTHON = re.compile(r"python[0-9.]*|pypy[0-9.]*")
 NAMES = frozenset(
     {
         *MAKEFILES,
-        *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "tox.toml"),
+        *(
+            "conftest.py",
+            "pytest.ini",
+            ".pytest.ini",
+            "pytest.toml",
+            ".pytest.toml",
+            "tox.ini",
+            "tox.toml",
+        ),
         *("setup.cfg", "noxfile.py", ".coveragerc", "nose2.cfg", "unittest.cfg", "setup.py"),
         *("sitecustomize.py", "usercustomize.py", "pyvenv.cfg", ".python-version"),
         *(".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml"),
@@ -62,6 +70,7 @@ RUNNERS = frozenset(
         *("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup"),
         *("tomli", "attr", "attrs", "nose", "nose2", "coverage", "pytest_cov", "xdist", "execnet"),
         *("hypothesis", "tox", "nox", "virtualenv", "pip", "setuptools", "pkg_resources", "wheel"),
+        *("anyio", "sniffio", "pygments", "colorama", "typing_extensions", "execnet", "mock"),
         *("_distutils_hack", "distutils", "trial", "twisted", "zope", "behave", "robot"),
     }
 )
@@ -75,6 +84,8 @@ PACKAGE_KEYS = frozenset(
         *("husky", "lint-staged", "wireit", "eslintConfig", "gypfile", "binary", "os", "cpu"),
     }
 )
+_PLUGIN = re.compile(r"_?pytest|.*_pytest|_hypothesis")
+"""Modules that pytest loads by itself are called so."""
 _INCLUDE = re.compile(rb"^\s*-?s?include\s+(.+)$", re.MULTILINE)
 _TEST = re.compile(
     r"""(?x) (^|.*/)(tests?|__tests__|spec|specs|testdata|__snapshots__)/.*
@@ -142,7 +153,11 @@ def by_name(path: str, packages: Iterable[str] = (), known: Iterable[str] = ()) 
         stem = part.partition(".")[0] if last and part.endswith((".py", ".pyi", ".so")) else part
         if last and stem == part:
             continue  # no module
-        shadowed = stem in RUNNERS or (stem in sys.stdlib_module_names and stem not in NO_MODULES)
+        shadowed = (
+            stem in RUNNERS
+            or _PLUGIN.match(stem)
+            or (stem in sys.stdlib_module_names and stem not in NO_MODULES)
+        )
         here = "/".join(head[: depth + 1])
         if shadowed and here not in known and place not in inner and (last or here in inner):
             return SHADOWS

@@ -3,10 +3,12 @@
 Two answers, both from git alone, before anything of the change is run:
 
     guarded     paths that a person must look at, each with the reason: gate files (`gatefiles.py`),
-                and code that reaches for the machinery of tests (`tampering.py`)
+                code that reaches for the machinery of tests (`tampering.py`), tests of main that
+                are changed and tests that change others (`testedits.py`), links in code's place
     findings    what is refused and goes back to the agent, each by file and line: links that
-                leave the repository, commands in .gitmodules, filters in .gitattributes, secrets.
-                A secret itself is never part of a finding.
+                leave the repository, commands in .gitmodules, filters in .gitattributes, names
+                that differ from others by case only, secrets. A secret itself is never part of
+                a finding.
 """
 
 from __future__ import annotations
@@ -16,21 +18,21 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from leadhand.fleet import gatefiles, tampering
+from leadhand.fleet import gatefiles, tampering, testedits
 from leadhand.fleet.git import shown
 from leadhand.fleet.patterns import within
-from leadhand.fleet.secret_scan import secrets_in
+from leadhand.fleet.secret_scan import secrets_in, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from leadhand.fleet.gate import GateRules
     from leadhand.fleet.hub import Hub
     from leadhand.fleet.sameness import Entry
 
 LINK, FILES = "120000", ("100644", "100755")
-READ_BYTES = 1 << 20
-"""A secret in a larger file is looked for in this much of it."""
+READ_BYTES = 20 << 20
+"""As much as is taken of one file from a slot."""
 _COMMAND = re.compile(r"^\s*update\s*=\s*!", re.MULTILINE | re.IGNORECASE)
 _REMOTE = re.compile(r"^\s*url\s*=\s*(-|ext::|fd::)", re.MULTILINE | re.IGNORECASE)
 _FILTER = re.compile(r"(?:^|\s)(filter|merge|diff)=(?!lfs\b)([A-Za-z0-9_-]+)", re.MULTILINE)
@@ -50,12 +52,29 @@ async def guarded(hub: Hub, rules: GateRules, base: str, head: str) -> dict[str,
         return found
     blobs = await _contents(hub, entries)
     for entry in entries:
-        if entry.path in found or gatefiles.is_test(entry.path):
-            continue
-        old, new = blobs.get(entry.old_blob, b""), blobs.get(entry.blob, b"")
-        if why := tampering.reason(entry.path, old, new):
+        if entry.path not in found and (why := _reason(entry, blobs)):
             found[entry.path] = why
     return found
+
+
+def _reason(entry: Entry, blobs: Mapping[str, bytes]) -> str:
+    """Why a person should look at a file that is none of the gate's own."""
+    path, old, new = entry.path, blobs.get(entry.old_blob), blobs.get(entry.blob)
+    if entry.mode == LINK:
+        return _link_to_code(path, new or b"")
+    if gatefiles.is_test(path):
+        return testedits.reason(path, old, None if entry.status == "D" else new or b"")
+    return tampering.reason(path, old or b"", new or b"")
+
+
+def _link_to_code(path: str, data: bytes) -> str:
+    """A link that is code, or leads to tests, under a name that does not say so."""
+    target = data.decode("utf-8", "replace")
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    codes = any(tampering.is_code(each) or gatefiles.is_test(each) for each in (path, end))
+    if codes or gatefiles.is_test(f"{end}/x"):
+        return "a link in the place of code"
+    return gatefiles.by_name(f"{path}/__init__.py", {path})
 
 
 async def judged_by(
@@ -132,17 +151,31 @@ async def findings(hub: Hub, base: str, head: str) -> list[str]:
     """Return what must not land, each as one line that names file and line and no secret."""
     entries = [entry for entry in await hub.entries(base, head) if entry.status != "D"]
     blobs = await _contents(hub, entries)
-    found: list[str] = []
+    found = _by_case(await _names(hub, head), entries) if entries else []
     for entry in entries:
         data = blobs.get(entry.blob, b"")
+        found += secrets_in("the name of a file", "", entry.path)
         if entry.mode == LINK:
             found += _link(entry.path, data)
+            found += secrets_in(shown(entry.path), "", text_of(data))
         elif entry.mode in FILES:
-            text = data[:READ_BYTES].decode("utf-8", "replace")
+            text = text_of(data[:READ_BYTES])
             found += _git_file(entry.path, text)
-            old = blobs.get(entry.old_blob, b"")[:READ_BYTES].decode("utf-8", "replace")
+            old = text_of(blobs.get(entry.old_blob, b"")[:READ_BYTES])
             found += await asyncio.to_thread(secrets_in, shown(entry.path), old, text)
     return found
+
+
+def _by_case(there: Sequence[str], entries: Sequence[Entry]) -> list[str]:
+    """New names that differ from others by case only: on some machines they are one file."""
+    seen: dict[str, set[str]] = {}
+    for name in there:
+        seen.setdefault(name.casefold(), set()).add(name)
+    return [
+        f"{shown(entry.path)}: a name that differs from another one by case only"
+        for entry in entries
+        if entry.status == "A" and len(seen[entry.path.casefold()]) > 1
+    ]
 
 
 def _link(path: str, data: bytes) -> list[str]:

@@ -10,6 +10,7 @@ Only what a change adds is looked at. A finding names file, line and kind, and n
 
 from __future__ import annotations
 
+import base64
 import re
 from functools import lru_cache
 from importlib.util import find_spec
@@ -33,6 +34,12 @@ OWN = {
 }
 """What the detector does not know, or what is looked for without it."""
 LINE_CHARS = 2000
+OVERLAP_CHARS = 200
+"""Longer lines are looked at in pieces, each with the end of the one before."""
+ENCODED_MAX = 50
+WHOLE_CHARS = 1 << 20
+"""What a file adds beyond this is looked at with the patterns of our own only."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 FINDINGS_MAX = 20
 _OWN = {kind: re.compile(pattern) for kind, pattern in OWN.items()}
 
@@ -46,12 +53,17 @@ def secrets_in(path: str, before: str, after: str) -> list[str]:
     """Return what was added to a file that is a secret: `path:line: kind`, never the value."""
     known = set(before.splitlines())
     found: dict[tuple[int, str], None] = {}
+    seen = 0
     for number, line in enumerate(after.splitlines(), 1):
         if line in known or not line.strip():
             continue
-        text = line[:LINE_CHARS]
-        for kind in (*_own(text), *_detected(path, text)):
-            found[number, kind] = None
+        known.add(line)  # the same line again says nothing new
+        for at in range(0, len(line), LINE_CHARS):
+            text = line[max(0, at - OVERLAP_CHARS) : at + LINE_CHARS]
+            more = (*_detected(path, text), *_encoded(text)) if seen < WHOLE_CHARS else ()
+            seen += len(text)
+            for kind in (*_own(text), *more):
+                found[number, kind] = None
         if len(found) >= FINDINGS_MAX:
             break
     return [f"{path}:{number}: a secret ({kind})" for number, kind in found]
@@ -59,6 +71,28 @@ def secrets_in(path: str, before: str, after: str) -> list[str]:
 
 def _own(line: str) -> list[str]:
     return [kind for kind, pattern in _OWN.items() if pattern.search(line)]
+
+
+def _encoded(line: str) -> list[str]:
+    """What is a secret when base64 is taken off."""
+    found: list[str] = []
+    for match in list(_BASE64.finditer(line))[:ENCODED_MAX]:
+        body = match[0].rstrip("=").translate(str.maketrans("-_", "+/"))
+        body = body[: len(body) - (len(body) % 4 == 1)]
+        text = base64.b64decode(body + "=" * (-len(body) % 4)).decode("utf-8", "replace")
+        if "\ufffd" not in text[:20]:
+            found += [kind for each in text.splitlines() for kind in _own(each)]
+    return found
+
+
+def text_of(data: bytes) -> str:
+    """The text of a file, whatever it is encoded in."""
+    for mark, name in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
+        if data.startswith(mark):
+            return data.decode(name, "replace")
+    if b"\0" in data[:4000]:  # every second byte, or three of four
+        return data.replace(b"\0", b"").decode("utf-8", "replace")
+    return data.decode("utf-8", "replace")
 
 
 def _detected(path: str, line: str) -> list[str]:

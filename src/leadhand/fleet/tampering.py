@@ -32,6 +32,27 @@ MODULES = {
     "builtins": "changes what every module sees",
     "faulthandler": "acts when the process ends",
     "signal": "acts on signals",
+    "pickle": "runs code that cannot be read",
+    "_pickle": "runs code that cannot be read",
+    "dill": "runs code that cannot be read",
+    "cloudpickle": "runs code that cannot be read",
+    "shelve": "runs code that cannot be read",
+    "zipimport": "runs code that cannot be read",
+    "code": "runs text as code",
+    "codeop": "runs text as code",
+    "timeit": "runs text as code",
+    "cProfile": "runs text as code",
+    "profile": "runs text as code",
+    "pdb": "runs text as code",
+    "bdb": "follows what is run",
+    "trace": "follows what is run",
+    "runpy": "imports modules by name",
+    "pkgutil": "imports modules by name",
+    "pydoc": "imports modules by name",
+    "site": "changes how modules are found",
+    "pluggy": "uses a test runner's modules",
+    "doctest": "uses a test runner's modules",
+    "__main__": "looks at what runs it",
     "coverage": "uses a test runner's modules",
 }
 NAMES = {
@@ -53,6 +74,18 @@ NAMES = {
     "execvp": "becomes another program",
     "fork": "makes a copy of the process",
     "dup2": "redirects what is printed",
+    "execl": "becomes another program",
+    "execle": "becomes another program",
+    "execlp": "becomes another program",
+    "execlpe": "becomes another program",
+    "execvpe": "becomes another program",
+    "forkpty": "makes a copy of the process",
+    "getppid": "looks at what runs it",
+    "unraisablehook": "acts when something fails",
+    "monitoring": "follows what is run",
+    "orig_argv": "looks at what runs it",
+    "path_importer_cache": "changes how modules are found",
+    "__dict__": "reaches for a part of the system by name",
 }
 """Attributes of `sys`, `os` and `threading` that count."""
 OWNERS = frozenset({"os", "sys", "posix", "threading", "_thread"})
@@ -65,8 +98,10 @@ CALLS = {
     "exit": "ends the process",
     "quit": "ends the process",
 }
+PATHS = "changes where modules are found"
+_TESTS = re.compile(r"tests?|testdata|specs?|__tests__|test_.*|.*_test")
 _TEXTS = re.compile(
-    r"PYTEST|pytest|unittest|JEST_WORKER|VITEST|NODE_TEST|LEADHAND|/proc/(self|[0-9*]+)|_pytest|"
+    r"PYTEST|__eq__|__builtins__|pytest|unittest|JEST_WORKER|VITEST|NODE_TEST|LEADHAND|/proc/(self|[0-9*]+)|_pytest|"
     r"conftest|sitecustomize|PYTHONSTARTUP|junit"
 )
 _SCRIPT = {
@@ -82,6 +117,9 @@ _SCRIPT = {
         "uses a test runner's modules"
     ),
     r"require\s*\.\s*(cache|main|extensions)|Module\s*\.\s*_": "changes how modules are found",
+    r"""['"][^'"]*/(tests?|__tests__|specs?)/|['"][^'"]*[._-](test|spec)(\.[cm]?[jt]sx?)?['"]""": (
+        "imports from tests"
+    ),
     r"(JEST_WORKER_ID|VITEST|NODE_TEST_CONTEXT|npm_lifecycle)": "looks whether a test runs it",
     r"new\s+Error\s*\([^)]*\)\s*\.\s*stack|captureStackTrace|prepareStackTrace": (
         "looks at who calls it"
@@ -92,6 +130,11 @@ _SCRIPT = {
 }
 SCRIPTS = re.compile(r".*\.[cm]?[jt]sx?$")
 PYTHONS = re.compile(r".*\.pyi?$|.*\.pyw$")
+
+
+def is_code(path: str) -> bool:
+    """Whether a path is one of code that is looked at, by its name."""
+    return bool(PYTHONS.fullmatch(path) or SCRIPTS.fullmatch(path))
 
 
 def reason(path: str, before: bytes, after: bytes) -> str:
@@ -117,10 +160,11 @@ def _python(source: bytes) -> dict[str, list[int]]:
         return {"cannot be read as Python": [1]} if source else {}
     found: dict[str, list[int]] = {}
     notes = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    owners = _owners(tree)
     for node in ast.walk(tree):
         if id(node) in notes and isinstance(node, ast.Constant):
             continue  # a docstring
-        for why in _meant(node):
+        for why in (*_meant(node), *_owned(node, owners)):
             found.setdefault(why, []).append(getattr(node, "lineno", 1))
     return {why: sorted(lines) for why, lines in found.items()}
 
@@ -129,46 +173,125 @@ def _meant(node: ast.AST) -> list[str]:
     match node:
         case ast.Import(names=names):
             heads = (each.name.partition(".")[0] for each in names)
-            return [MODULES[head] for head in heads if head in MODULES]
-        case ast.ImportFrom(module=module, names=names, level=0):
+            parts = [part for each in names for part in each.name.split(".")]
+            tests = any(_TESTS.fullmatch(part) for part in parts)
+            found = [MODULES[head] for head in heads if head in MODULES]
+            return [*found, *["imports from tests"] * tests]
+        case ast.ImportFrom(module=module, names=names, level=level):
             head = (module or "").partition(".")[0]
-            found = [MODULES[head]] if head in MODULES else []
+            found = [MODULES[head]] if head in MODULES and not level else []
+            parts = [*(module or "").split("."), *(each.name for each in names if not module)]
+            if any(_TESTS.fullmatch(each) for each in parts):
+                found.append("imports from tests")
             if head in OWNERS:
                 found += [NAMES[each.name] for each in names if each.name in NAMES]
                 found += ["imports all of a module that can end the process"] * any(
                     each.name == "*" for each in names
                 )
+                found += [PATHS] * (head == "sys" and any(each.name == "path" for each in names))
             return found
-        case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in OWNERS:
-            return [NAMES[name]] if name in NAMES else []
         case ast.Attribute(attr=name) if name in ("_exit", "_getframe", "f_back", "f_globals"):
             return ["looks at who calls it" if name != "_exit" else "ends the process at once"]
         case ast.Attribute(attr=name) if name in ("__subclasses__", "__globals__", "__builtins__"):
             return ["reaches into the interpreter"]
         case ast.Call(func=ast.Name(id=name)) if name in CALLS:
             return [CALLS[name]]
-        case ast.Call(func=ast.Name(id="getattr" | "setattr"), args=[ast.Name(id=owner), *_]) if (
-            owner in OWNERS
-        ):
-            return ["reaches for a part of the system by name"]
         case ast.Name(id="__builtins__" | "__loader__" | "__spec__"):
             return ["reaches into the interpreter"]
-        case ast.Constant(value=str(text)) if _TEXTS.search(text) and len(text) < 400:
+        case ast.Constant(value=str(text)) if _TEXTS.search(text):
             return ["names a test runner"]
+        case ast.BinOp() | ast.JoinedStr() | ast.Call(func=ast.Attribute(attr="join")):
+            return ["names a test runner"] if _TEXTS.search(_folded(node)) else []
         case ast.FunctionDef(name="__eq__") | ast.FunctionDef(name="__bool__"):
             return _always_true(node)
+        case ast.FunctionDef(name=name) if name.startswith("pytest_"):
+            return ["is a hook of a test runner"]
+        case ast.Assign(targets=[ast.Name(id="__eq__")]):
+            return ["is equal to everything"]
+        case ast.Assign(targets=[ast.Name(id="pytest_plugins")]):
+            return ["is a hook of a test runner"]
         case _:
             return []
+
+
+def _owners(tree: ast.Module) -> dict[str, str]:
+    """Names under which a file knows the modules that count: also `import sys as s`, `s = sys`."""
+    found = {name: name for name in OWNERS}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {
+                each.asname: each.name for each in node.names if each.asname and each.name in OWNERS
+            }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _owner(value, found):
+                found[name] = _owner(value, found)
+    return found
+
+
+def _owner(node: ast.AST, owners: dict[str, str]) -> str:
+    """Which of the modules that count an expression is: `sys`, or `os.sys`."""
+    match node:
+        case ast.Name(id=name):
+            return owners.get(name, "")
+        case ast.Attribute(attr=name) if name in OWNERS:
+            return name
+        case _:
+            return ""
+
+
+def _owned(node: ast.AST, owners: dict[str, str]) -> list[str]:
+    """What a node does with one of the modules that count."""
+    match node:
+        case ast.Attribute(value=value, attr=name) if owner := _owner(value, owners):
+            if owner == "sys" and name == "path":
+                return [PATHS]
+            return [NAMES[name]] if name in NAMES else []
+        case ast.Call(func=ast.Name(id="getattr" | "setattr" | "vars"), args=[first, *_]) if _owner(
+            first, owners
+        ):
+            return ["reaches for a part of the system by name"]
+        case ast.Call(args=[*given]) if any(_owner(each, owners) for each in given):
+            return ["hands a part of the system on"]
+        case _:
+            return []
+
+
+def _folded(node: ast.AST) -> str:
+    """A text that is put together from pieces that stand there."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.BinOp(left=left, right=right, op=ast.Add()):
+            return _folded(left) + _folded(right)
+        case ast.JoinedStr(values=parts):
+            return "".join(map(_folded, parts))
+        case ast.FormattedValue(value=value):
+            return _folded(value)
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str(glue))),
+            args=[ast.List(elts=parts) | ast.Tuple(elts=parts)],
+        ):
+            return glue.join(map(_folded, parts))
+        case _:
+            return ""
 
 
 def _always_true(node: ast.FunctionDef) -> list[str]:
     """An object that is equal to everything passes every comparison of a test."""
-    body = [each for each in node.body if not isinstance(each, ast.Expr)]
-    match body:
-        case [ast.Return(value=ast.Constant(value=True))]:
-            return ["is equal to everything"]
-        case _:
-            return []
+    other = node.args.args[1].arg if len(node.args.args) > 1 else ""
+    for each in ast.walk(node):
+        if not isinstance(each, ast.Return) or each.value is None:
+            continue
+        match each.value:
+            case ast.Constant(value=value) if value:
+                return ["is equal to everything"]
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Constant(value=value)) if not value:
+                return ["is equal to everything"]
+            case ast.Compare(left=left, comparators=[right]) if ast.dump(left) == ast.dump(right):
+                return ["is equal to everything"]
+    used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return ["is equal to everything"] if other and other not in used else []
 
 
 def _script(source: bytes) -> dict[str, list[int]]:

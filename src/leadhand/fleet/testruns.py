@@ -50,6 +50,8 @@ class Ran:
     skipped: Counter[str] = field(default_factory=Counter)
     counted: bool = False
     problems: list[str] = field(default_factory=list)
+    runs: int = 0
+    """Runs of runners that reported from inside."""
 
     def add(self, name: str, outcome: str) -> None:
         """One test; what stands behind a bracket is the parameters of the same one."""
@@ -65,6 +67,7 @@ class Ran:
         self.skipped += other.skipped
         self.counted = self.counted or other.counted
         self.problems += other.problems
+        self.runs += other.runs
 
     def lost(self, main: Mapping[str, int], waived: Collection[str] = ()) -> list[str]:
         """Return the tests that passed on main and did not pass here as often."""
@@ -120,6 +123,7 @@ class Reports:
                 unclaimed = False
             if unclaimed and not (self.place / f"{name}.log").exists():
                 continue
+            ran.runs += 1
             problem = self._one(self.place / f"{name}.log", key, ran)
             if problem:
                 ran.counted = True
