@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadhand.fleet.gate import Flakes, Gate, GateRules, GateTrouble
+from leadhand.fleet.gate import MORE_RUNS, Flakes, Gate, GateRules, GateTrouble
 from leadhand.fleet.guard import own_files
 from leadhand.fleet.slots import Slots
 from leadhand.workers.processes import Processes
@@ -274,3 +274,28 @@ async def test_in_a_real_sandbox(tmp_path, hub, slots, processes):
     assert "Work of an agent" in verdict.log
     assert "inside" in verdict.log
     assert not (tmp_path / "outside").exists()
+
+
+async def test_a_report_with_another_runs_key_is_for_people(hub, slots, make):
+    """Code that claims a free key can report tests that never ran; main has one run, not two."""
+    forge = (
+        "import glob, hashlib, hmac, json, os, unittest\n"
+        "for k in glob.glob(os.path.expanduser('~/r*/reports/15.key')):\n"
+        "    key, c = open(k, 'rb').read(), b''\n    os.unlink(k)\n"
+        "    with open(k[:-4] + '.log', 'wb') as f:\n"
+        "        rows = (['begin', '', ''], ['test', 'test_a.T.test', 'passed'], ['end', '', ''])\n"
+        "        for row in rows:\n"
+        "            b = json.dumps(row).encode()\n"
+        "            c = hmac.new(key, c + b, hashlib.sha256).hexdigest().encode()\n"
+        "            f.write(b + b' ' + c + b'\\n')\nraise unittest.SkipTest\n"
+    )
+    test = (
+        "import unittest, code_a\nclass T(unittest.TestCase):\n    def test(self):\n        pass\n"
+    )
+    files = {"code_a.py": "x = 1\n", "test_a.py": test}
+    assert await hub.advance(await commit(hub, slots, files), hub.main())
+    gate = make(commands=(("python3", "-m", "unittest", "-q"),))
+    sha = await commit(hub, slots, {"code_a.py": forge})
+    assert (await gate.check(sha)).altered == (MORE_RUNS,)
+    assert (await gate.check(sha, (), (MORE_RUNS,))).altered == ()
+    assert (await gate.check(await commit(hub, slots, {"code_a.py": "x = 2\n"}))).altered == ()

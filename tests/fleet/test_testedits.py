@@ -68,6 +68,7 @@ def test_scripts_and_data_are_compared_by_lines():
     assert edited(JS_TEST, JS_TEST.replace("assert.equal", "((a) => a)"), script)
     assert edited(JS_TEST, "assert.equal = () => {};\n" + JS_TEST, script)
     assert edited(JS_TEST, JS_TEST + "test('more', () => assert.equal(1, 1));\n", script) == ""
+    assert testedits.reason(script, None, JS_TEST.encode()) == ""
     assert edited("1,2,3\n4,5,9\n", "1,2,3\n", "tests/cases.csv") == testedits.CHANGES
     assert edited("1,2,3\n", "1,2,3\n4,5,9\n", "tests/cases.csv") == ""
     assert testedits.reason("tests/cases.csv", b"1\n", None) == testedits.REMOVES

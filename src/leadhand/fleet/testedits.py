@@ -22,7 +22,7 @@ CHANGES = "changes a test that main has, and does more than add to it"
 REMOVES = "removes a file of tests that main has"
 _SCRIPT_BLOCK = re.compile(r"\s*((it|test|describe)\b|import\b|(const|let)\b.*\brequire\(|//|$)")
 _SCRIPT_REACH = re.compile(
-    r"\bassert(\.\w+)*\s*=[^=>]|process\s*\.\s*(exit|reallyExit)|require\s*\.\s*cache|"
+    r"\bassert\w*(\.\w+)+\s*=[^=>]|process\s*\.\s*(exit|reallyExit)|require\s*\.\s*cache|"
     r"Module\s*\.\s*_|require\([^)]*\)\.\w+\s*=[^=>]|prototype\.\w+\s*=[^=>]"
 )
 _RUNNERS = frozenset({"_pytest", "atexit", "gc", "ctypes", "builtins", "pluggy", "marshal"})
