@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -85,6 +86,21 @@ async def test_makefiles_and_what_they_include_are_the_gates_own(hub, slots):
     found = await guarded(hub, RULES, hub.main(), head)
     assert {*found} == {"b/c.mk", "calc.py"}
     assert found["calc.py"] == "line 2 ends the process at once"
+
+
+async def test_tests_and_links_are_guarded_where_tampering_is_allowed(hub, slots):
+    """`tampering = false` is for code: a weakened test is still for a person to see."""
+    whole = "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+    async with slots.lease(hub.main()) as slot:
+        write(slot.path, {"test_calc.py": whole, "impl.txt": "x = 1\n"})
+        assert await hub.advance((await slot.take()).head, hub.main())
+    async with slots.lease(hub.main()) as slot:
+        weak = whole.replace("assert add(1, 2) == 3", "assert True")
+        write(slot.path, {"test_calc.py": weak, "code.py": "import os\nos._exit(0)\n"})
+        (slot.path / "calc.py").symlink_to("impl.txt")
+        head = (await slot.take()).head
+    loose = replace(RULES, tampering=False)
+    assert {*await guarded(hub, loose, hub.main(), head)} == {"test_calc.py", "calc.py"}
 
 
 async def test_links_commands_filters_and_secrets_are_found_and_no_secret_is_told(hub, slots):

@@ -48,23 +48,25 @@ async def guarded(hub: Hub, rules: GateRules, base: str, head: str) -> dict[str,
     if not entries:
         return {}
     found = await _gate_files(hub, rules, base, head, entries)
-    if not rules.tampering:
-        return found
     blobs = await _contents(hub, entries)
     for entry in entries:
-        if entry.path not in found and (why := _reason(entry, blobs)):
+        if entry.path not in found and (why := _reason(entry, blobs, code=rules.tampering)):
             found[entry.path] = why
     return found
 
 
-def _reason(entry: Entry, blobs: Mapping[str, bytes]) -> str:
-    """Why a person should look at a file that is none of the gate's own."""
+def _reason(entry: Entry, blobs: Mapping[str, bytes], *, code: bool) -> str:
+    """Why a person should look at a file that is none of the gate's own.
+
+    `code`: whether code that reaches for the machinery of tests counts; links and edits of tests
+    always do.
+    """
     path, old, new = entry.path, blobs.get(entry.old_blob), blobs.get(entry.blob)
     if entry.mode == LINK:
         return _link_to_code(path, new or b"")
     if gatefiles.is_test(path):
         return testedits.reason(path, old, None if entry.status == "D" else new or b"")
-    return tampering.reason(path, old or b"", new or b"")
+    return tampering.reason(path, old or b"", new or b"") if code else ""
 
 
 def _link_to_code(path: str, data: bytes) -> str:
