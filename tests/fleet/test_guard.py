@@ -96,7 +96,7 @@ async def test_tests_and_links_are_guarded_where_tampering_is_allowed(hub, slots
         assert await hub.advance((await slot.take()).head, hub.main())
     async with slots.lease(hub.main()) as slot:
         weak = whole.replace("assert add(1, 2) == 3", "assert True")
-        write(slot.path, {"test_calc.py": weak, "code.py": "import os\nos._exit(0)\n"})
+        write(slot.path, {"test_calc.py": weak, "sums.py": "import os\nos._exit(0)\n"})
         (slot.path / "calc.py").symlink_to("impl.txt")
         head = (await slot.take()).head
     loose = replace(RULES, tampering=False)
