@@ -181,6 +181,15 @@ def planner_problem(
     return f"{shown(name)} does not name a planner", f"{guess}{fix}", "error"
 
 
+def planner_name(settings: Settings) -> str:
+    """The name of the configured planner, as plans and runs record it.
+
+    As it was given, if that leads to it from the working folder; else with its file's full path.
+    """
+    given = settings.planner_given
+    return given if same_planner(given, settings.planner) else settings.planner
+
+
 def same_planner(one: str, other: str) -> bool:
     """Whether two names are of the same planner; files are compared by their place."""
     return bool(one) and _placed(one) == _placed(other)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.loading import same_planner
+from leadhand.app.loading import planner_name, same_planner
 from leadhand.cli.console import Console
 from leadhand.cli.diff import print_changes
 from leadhand.cli.group import command
@@ -233,7 +233,7 @@ def _plan_of_run(settings: Settings, run: str) -> tuple[Doc, str]:
     known = same_planner(planner, settings.planner)
     if "planner" not in doc and (known or planner in PLANNERS or settings.book.knows(planner)):
         # A document says who planned it: a model's plan stays a model's.
-        doc["planner"] = settings.planner if known else planner
+        doc["planner"] = planner_name(settings) if known else planner
     doc = {key: value for key, value in doc.items() if key not in ("final", "outlook", "mode")}
     return doc, f"run {ident}"
 

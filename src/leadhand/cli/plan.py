@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.app.limits import limits_doc, limits_text
-from leadhand.app.loading import planner_of
+from leadhand.app.loading import planner_name, planner_of
 from leadhand.app.places import goal_registry
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -58,7 +58,7 @@ def plan(console: Console, goal: str, **options: Any) -> int:
         )
     file = _writable(options["output"])
     registry = goal_registry(settings)
-    name = settings.planner or "goal"
+    name = planner_name(settings) or "goal"
     planner = planner_of(name, settings)
     known = {name: planner}
     lead = Lead(registry, planner, policy=settings.policy, models=settings.book, planners=known)

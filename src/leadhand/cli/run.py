@@ -10,6 +10,7 @@ import click
 
 from leadhand.app.loading import (
     known_catalog,
+    planner_name,
     planner_of,
     planner_problem,
     registry_of,
@@ -272,7 +273,7 @@ def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Prepa
             "what a goal has is said with --have K=V."
         )
     registry = goal_registry(settings)
-    name = settings.planner or ("goal" if options["want"] else "")
+    name = planner_name(settings) or ("goal" if options["want"] else "")
     if not name and options["mode"] != "direct" and len(agents_of(registry.catalog())) != 1:
         raise UsageError(
             f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken "

@@ -20,7 +20,7 @@ import msgspec
 
 from leadhand.app.documents import process_of, resume_command
 from leadhand.app.lead import Lead
-from leadhand.app.loading import planner_of, registry_of, reviewers_of
+from leadhand.app.loading import planner_name, planner_of, registry_of, reviewers_of
 from leadhand.app.places import goal_registry
 from leadhand.app.reader import summary_of
 from leadhand.app.rollback import roll_back
@@ -182,9 +182,9 @@ class Conductor:
     def planner_named(self, name: str | None, settings: Settings) -> str:
         """The planner somebody asked for. Code is named by settings, never by a request."""
         if not name:
-            return settings.planner
+            return planner_name(settings)
         book = settings.book
-        if name in ("goal", settings.planner, *TIERS, *(book.names if book else ())):
+        if name in ("goal", planner_name(settings), *TIERS, *(book.names if book else ())):
             return name
         raise UsageError(
             f"{name[:100]!r} is no planner of this server. Fix: take goal, a tier or a model that "

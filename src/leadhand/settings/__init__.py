@@ -106,6 +106,9 @@ class Settings:
     tiers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     models: Mapping[str, ModelName] = field(default_factory=dict)
     planner: str = ""
+    """A model, a tier, `module:function`, or `file.py:function` with the file's absolute path."""
+    planner_given: str = ""
+    """The same, word for word as it was configured."""
     planning: Doc = field(default_factory=dict)
     """How a model plans, where one does."""
     telemetry: Doc = field(default_factory=dict)
@@ -352,7 +355,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         agent_folders={name: each.folder for name, each in agents.items()},
         tiers=tiers,
         models=models,
-        planner=_planner(found.get("project.planner")),
+        **_planner(found.get("project.planner")),
         planning=_planning(read, found),
         telemetry=_under("telemetry", read),
         actor=read.get("project.actor", ""),
@@ -398,12 +401,14 @@ def _planning(read: Doc, found: Mapping[str, _Value]) -> Doc:
     return given if prompts is None else {**given, "prompts": prompts}
 
 
-def _planner(given: _Value | None) -> str:
+def _planner(given: _Value | None) -> Doc:
     """The planner that is configured; a file's path is relative to where the planner is named."""
     if given is None:
-        return ""
-    place, _, function = str(given.value).rpartition(":")
-    return f"{source_of(place, given.folder)}:{function}" if place.endswith(".py") else given.value
+        return {}
+    name = str(given.value)
+    place, _, function = name.rpartition(":")
+    found = f"{source_of(place, given.folder)}:{function}" if place.endswith(".py") else name
+    return {"planner": found, "planner_given": name}
 
 
 def _path_of(given: _Value | None) -> Path | None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from leadhand.app.documents import setting_rows, worker_rows
 from leadhand.app.figures import figures
+from leadhand.app.loading import planner_name
 from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.server import shapes
@@ -34,7 +35,7 @@ async def workers(request: Request) -> Response:
     registry = office.conductor.registry
     settings = office.settings
     tiers = [tier for tier in TIERS if tier in settings.tiers]
-    planners = dict.fromkeys(name for name in ("goal", settings.planner, *tiers) if name)
+    planners = dict.fromkeys(name for name in ("goal", planner_name(settings), *tiers) if name)
     return answer(
         {
             "digest": registry.catalog().digest(),
