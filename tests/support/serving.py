@@ -169,6 +169,7 @@ def process(path: Path, *args: str, store: Path | None = None) -> Process:
     url = child.stdout.readline().strip()
     if not url:
         child.wait(30)
+        child.stdout.close()  # or the next test is told of it
         raise AssertionError((path / "serve.err").read_text())
     return Process(child, url, store or path / ".leadhand" / "leadhand.db")
 

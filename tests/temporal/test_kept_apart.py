@@ -11,6 +11,7 @@ from leadhand.app.distributed import Scribe, distant, mark
 from leadhand.app.hosting import Hosting
 from leadhand.app.opening import open_store, own_names
 from leadhand.app.reader import Reader
+from leadhand.app.used_approvals import UsedApprovals
 from leadhand.audit.chain import link
 from leadhand.cli.signals import first_of
 from leadhand.codec.events import encode
@@ -282,6 +283,8 @@ async def test_an_approval_is_not_used_up_by_a_start_that_reaches_nobody(tempora
         run = await here.lead.begin(host, RISKY, run_id="two", approvals=[given.to_doc()])
         assert await asyncio.wait_for(run.settled(), 30) == "succeeded"
         assert host.shared.used == {given.id: "two"}
+        with pytest.raises(Conflict, match="was used by run two of another database"):
+            UsedApprovals("another").claim(given, "three")
 
 
 async def test_a_fork_is_shown_and_given_up_for_the_log_as_it_is(temporal, tmp_path):

@@ -398,9 +398,10 @@ async def allowed_before(stage: Stage):
 
 
 @pytest.mark.parametrize("name", STORIES)
-async def test_a_story_is_the_same_on_both_hosts(name, temporal, postgres, tmp_path):
+async def test_a_story_is_the_same_on_both_hosts(name, temporal, postgres, tmp_path, monkeypatch):
     told = {}
     for host, place in (("embedded", tmp_path / "log.db"), ("temporal", postgres.new(tmp_path))):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / host))  # as two accounts
         told[host] = await Stage(host, temporal, place).play(STORIES[name])
     for there, here in zip(told["temporal"], told["embedded"], strict=True):
         for number, (distant, near) in enumerate(zip(there, here, strict=False), 1):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.opening import host_folded, host_state, open_store, own_names
+from leadhand.app.used_approvals import UsedApprovals
 from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state import Now
 from leadhand.engine import shelf
@@ -48,7 +49,9 @@ async def distant(cluster: Cluster, place: Place | Store) -> Distant:
         if store is not place:
             await store.close()
         raise
-    return Distant(client, store, cluster.ways, lent=store is place)
+    host = Distant(client, store, cluster.ways, lent=store is place)
+    host.claim_approval = UsedApprovals(store.database_id).claim
+    return host
 
 
 async def log_of(place: Place | Store, *, speaks: bool = False) -> Any:

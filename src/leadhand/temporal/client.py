@@ -25,6 +25,7 @@ from leadhand.core.state import Now
 from leadhand.core.words import Word
 from leadhand.engine import shelf
 from leadhand.engine.approvals import admit
+from leadhand.engine.guests import Guests
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.temporal.cluster import Cluster, security_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core import events as ev
+    from leadhand.core.approval import Approval
     from leadhand.core.plan import Doc
     from leadhand.ports import Entry, Planner, Store, Workers
 
@@ -105,6 +107,12 @@ class Distant:
         self.ways = ways or Ways()
         self._lent = lent
         self.runs: dict[str, DistantRun] = {}
+        self.asleep: dict[str, Any] = {}
+        """None: what sleeps, sleeps in its workflow."""
+        self.guests = Guests(self)  # type: ignore[arg-type]
+        """Nobody: each run has its workflow, and no process drives one beside it."""
+        self.claim_approval: Callable[[Approval, str], None] | None = None
+        """Notes outside of the database that a run uses an approval; raises when another has."""
         self.failed: BaseException | None = None
         self.draining = False
         self.launched: Callable[[str], None] = lambda _run: None

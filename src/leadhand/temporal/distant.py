@@ -89,6 +89,10 @@ class DistantRun:
             raise unanswered(error) from None
         return told.status is WorkflowExecutionStatus.RUNNING
 
+    async def live(self, _step: str) -> Doc | None:
+        """Return None: what a step under way prints is known only where it runs."""
+        return None
+
     async def until(self, seq: int) -> None:
         """Wait until the log has so many events; Queued when nobody could write them."""
         wait, look_at = LOOK_S, time.monotonic() + BEGIN_WAIT_S
