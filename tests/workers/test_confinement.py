@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from leadhand import Lead, Policy, worker
+from leadhand.engine.service import socket_path
 from leadhand.errors import UsageError
 from leadhand.workers import confinement, sandbox
 from leadhand.workers.confinement import Confinement
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.sandbox import KINDS, trial
 from tests.support.cli import Folder
-from tests.support.need import need
 
 pytestmark = pytest.mark.real
 
@@ -53,7 +52,7 @@ attempt("variable", lambda: os.environ["HOST_SECRET"])
 
 def speak():
     door = socket.socket(socket.AF_UNIX)
-    door.connect(str(here / ".leadhand/leadhand.db.sock"))
+    door.connect(sys.argv[5])
     return "connected"
 
 def shared():
@@ -110,7 +109,9 @@ def folder(tmp_path, site):
 
 def settings(folder, more):
     words = [sys.executable, "attack.py", str(folder.home), folder.site, str(os.getpid())]
-    words.append(str(folder.shared))
+    # Not always beside the database: a long path has a stand-in.
+    door = socket_path(folder.path / ".leadhand" / "leadhand.db")
+    words += [str(folder.shared), str(door)]
     folder.write(
         "leadhand.toml",
         f"[review]\nkey = 'approver.pem'\n[workers.attack]\ncommand = {words}\noutput = 'json'\n"
@@ -328,19 +329,16 @@ def plain() -> int:
     return 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_hides_files_and_folders(tmp_path, kind):
+def test_each_kind_hides_files_and_folders(tmp_path, kind, bwrap):
     """Also in what may be written."""
     import subprocess
 
-    trouble = trial(kind, network=False)
-    need(not trouble, f"{kind}: {trouble}")
     place, home = tmp_path / "place", tmp_path / "home"
     (place / "keys").mkdir(parents=True)
     (place / "keys" / "one").write_text("secret-1")
     (place / "token").write_text("secret-2")
     (place / "open").write_text("shown")
-    box = sandbox.Sandbox(kind=kind)
+    box = sandbox.Sandbox(kind=kind, bwrap=bwrap)
     hidden = [place / "keys", place / "token", place / "keys" / "one", tmp_path / "not-there"]
     script = "cat keys/one token open; ls keys; echo x > keys/new; echo x > token; echo x > made"
     for fixed in (True, False):
