@@ -219,21 +219,29 @@ for key in ("core.fsmonitor", "core.sshCommand", "filter.x.clean", "filter.x.smu
             "diff.external", "alias.status", "core.pager", "core.hooksPath"):
     value = here + "/evil.sh"
     git("config", key, "!" + value if key.startswith("alias") else value)
-pathlib.Path(".gitattributes").write_text("* filter=x diff=x merge=x\\n")
-pathlib.Path("link").symlink_to(plan["secret"])
+pathlib.Path(".git/info").mkdir(exist_ok=True)
+pathlib.Path(".git/info/attributes").write_text("* filter=x diff=x merge=x\\n")
+if plan["openly"]:
+    pathlib.Path(".gitattributes").write_text("* filter=x diff=x merge=x\\n")
+    pathlib.Path("link").symlink_to(plan["secret"])
 pathlib.Path("--upload-pack=evil").write_text("x")
 pathlib.Path("found.json").write_text(json.dumps(found))
 """
 GATE = "import json; found = json.load(open('found.json')); assert all(found.values()), found"
 
 
+@pytest.mark.parametrize("openly", [False, True])
 async def test_a_hostile_agent_lands_its_files_and_nothing_else(
-    tmp_path, user, kind, bwrap, monkeypatch
+    tmp_path, user, kind, bwrap, monkeypatch, openly
 ):
-    """It can neither push nor read what is not its own, and its traps are never sprung."""
+    """It can neither push nor read what is not its own, and its traps are never sprung.
+
+    `openly`: traps are also among its files. Then not even those land.
+    """
     monkeypatch.setattr("leadhand.app.fleet.choose", partial(choose, bwrap=bwrap))
     fleet_folder = tmp_path / "fleet"
     plan = {
+        "openly": openly,
         "marker": str(tmp_path / "ran"),
         "hub": str(fleet_folder / "hub" / "hub.git"),
         "user": str(user / ".git"),
@@ -272,13 +280,25 @@ async def test_a_hostile_agent_lands_its_files_and_nothing_else(
         async with asyncio.timeout(100):
             await fleet.idle()
         run = next(iter(fleet._runs.values()))
-        assert run.state.ended is not None, [q.text for q in run.state.questions.values()]
-        assert run.state.ended.status == "succeeded"
+        asked = [question.text for question in run.state.questions.values()]
+        if openly:
+            assert run.state.ended is None
+            assert ".gitattributes:1: a filter that runs a program" in asked[0]
+            assert "link: a link that leaves the repository" in asked[0]
+        else:
+            assert run.state.ended is not None, asked
+            assert run.state.ended.status == "succeeded"
     assert not (tmp_path / "ran").exists(), "something that it planted was run"
-    held = json.loads(run_git(user, "show", "leadhand/main:found.json"))
-    assert len(held) == 12
-    assert 0 not in held.values()
-    assert SECRET not in run_git(user, "log", "-p", "main..leadhand/main")
+    if openly:
+        for place in (user, plan["hub"]):
+            heads = run_git(place, "for-each-ref", "--format=%(objectname)", "refs/heads")
+            assert {*heads.split()} == {plan["tip"]}, "a branch moved"
+    else:
+        held = json.loads(run_git(user, "show", "leadhand/main:found.json"))
+        assert len(held) == 12
+        assert 0 not in held.values()
+        assert SECRET not in run_git(user, "log", "-p", "main..leadhand/main")
+    assert SECRET not in run_git(plan["hub"], "log", "-p", "--all"), "nor in what is kept"
     after = every_byte(user)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert all(name.startswith((b".git/objects", b".git/refs", b".git/logs")) for name in changed)
