@@ -133,6 +133,8 @@ def test_apply_a_goal_and_detach_beside_a_server(folder, server):
     applied = folder.run("apply", plan, "--approval", "approval.json")
     assert applied.code == 0, applied
     assert "survived" in applied.out
+    other = folder.run("apply", plan, "--approval", "approval.json", "--store", "other.db")
+    assert other.code == 7, other
     again = folder.run("apply", plan, "--approval", "approval.json")
     assert again.code == 7, again
     assert "was used by run" in again.err

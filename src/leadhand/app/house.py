@@ -181,11 +181,11 @@ class House:
     def _anchor(self, host: Host, kept: KeptStore) -> None:
         self._anchorer = Anchorer(kept, self._anchoring, partial(host.notice, "trouble", ""))
         self._anchorer.refuse_cut()
-        self._look_with(host, self._anchorer)
-        host.claim_approval = UsedApprovals(kept.database_id).claim
+        self._look_with(host, self._anchorer, kept)
 
-    def _look_with(self, host: Host, anchorer: Anchorer) -> None:
-        """Have chains and anchors looked at before anything of a run starts."""
+    def _look_with(self, host: Host, anchorer: Anchorer, log: KeptStore) -> None:
+        """Have chains, anchors and uses of approvals looked at before anything of a run starts."""
+        host.claim_approval = UsedApprovals(log.database_id).claim
         host.refuse_altered = anchorer.refuse_altered
         host.not_before = anchorer.latest()
 
@@ -236,7 +236,7 @@ class House:
         tell, log = partial(guest.notice, "trouble", ""), cast("KeptStore", reading)
         try:
             # It is looked at the anchors; the host writes them.
-            self._look_with(guest, Anchorer(log, self._anchoring, tell))
+            self._look_with(guest, Anchorer(log, self._anchoring, tell), log)
             await guest.open()
         except BaseException:
             await self._close(guest)
