@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from leadhand.core.catalog import Catalog
-from leadhand.core.report import Ask, Finish, GiveUp, Propose, Report, Wait
+from leadhand.core.report import Ask, Failure, Finish, GiveUp, Propose, Report, Wait
 from leadhand.ports import Spawned
 from leadhand.testing.loop import PROCESS
 from leadhand.testing.scenario import Act, make_step, plan_steps
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from leadhand.testing.scenario import RunPlan, Scenario
     from leadhand.testing.world import World
 
+CHANGE = {"commit": "c" * 40, "base": "b" * 40, "digest": "d" * 64, "paths": ["p"], "diff": "+"}
+"""A change of something protected."""
 BIG = "x" * 200
 """Text that does not fit in the log of a run with a small `inline_bytes`."""
 
@@ -45,7 +48,7 @@ class SimWorker:
     async def perform(self, task: Task, context: Context) -> Report:
         """Do what the act says."""
         world = self._world
-        act = world.next_act(task)
+        act = self._guarded(world.next_act(task), task, context)
         call = world.enter(self.spec.name, task)
         done = False
         if act.curious:
@@ -66,6 +69,15 @@ class SimWorker:
         world.leave(call)
         world.claims[task.run, task.epoch] = act.kind
         return _report(act, world.value_of(task))
+
+    def _guarded(self, act: Act, task: Task, context: Context) -> Act:
+        """Let some steps change what is protected, until a person approved it. Has own dice."""
+        world = self._world
+        random = Random(f"{world.scenario.seed}/protected/{task.run}/{task.step}")  # noqa: S311 - a script
+        approved = any(each["choice"] == "approve" for each in context.answers)
+        if world.healed or approved or random.random() >= 0.01:
+            return act
+        return replace(act, kind="protected", effect=False)
 
     def _look_around(self, context: Context) -> None:
         """Use what a worker may use: none of it may fail."""
@@ -130,6 +142,9 @@ def _report(act: Act, value: int) -> Report:
             raise RuntimeError("the worker broke")
         case "unknown":
             return Report.failed("transient", "it is not known", effect="unknown", cost=act.cost)
+        case "protected":
+            error = Failure("policy", "it waits for a person", change=CHANGE)
+            return Report("failed", error=error, cost=act.cost)
         case kind:
             wait_s = act.retry_after_s
             return Report.failed(kind, f"it failed: {kind}", retry_after_s=wait_s, cost=act.cost)

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
+from leadhand.core import protected_change
 from leadhand.core.approval import binding
 from leadhand.engine.service import word
 from leadhand.errors import LeadhandError
@@ -115,6 +116,8 @@ def _answered(log: list[ev.Event], ident: str) -> bool:
         return any(isinstance(event, kinds) and event.number == number for event in log)
     if any(isinstance(event, ev.ReleaseGiven) and event.question == ident for event in log):
         return True  # The first of two people has spoken.
+    if any(isinstance(event, ev.ChangeApproved) and event.question == ident for event in log):
+        return True
     return any(isinstance(event, ev.QuestionAnswered) and event.id == ident for event in log)
 
 
@@ -162,6 +165,10 @@ def _sensible(world: World, run: Run, question: Question) -> Doc:
         choice = "approve" if world.random.random() < 0.85 else "reject"
         if choice == "approve":
             details["approval"] = _looked(world, run, question)
+    elif question.kind == protected_change.KIND:
+        choice = world.random.choice(question.choices)
+        details["approval"] = {"shown": protected_change.change_of(run.state, question)["commit"]}
+        details["text"] = "not like this"
     elif question.kind == "hold":
         choice = "release" if world.random.random() < 0.9 else "abort"
     elif not question.choices:

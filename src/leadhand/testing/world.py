@@ -147,6 +147,8 @@ class World:
             missing = random.choice(self.scenario.workers).name
         named = random.choice(self.scenario.workers).name
         newer = {named: f"{process}"} if process > 1 and random.random() < faults.newer else {}
+        if not self.healed and self._is_strict(process):
+            host.approvers = {"stranger": "the key of nobody in this world"}
         try:
             await host.open()
             host.ready = True
@@ -154,6 +156,14 @@ class World:
                 self.loop.create_task(self.host_run(host, plan, SimWorkers(self, missing, newer)))
         except (Fenced, StoreError) as error:
             host.fail(error)
+
+    def _is_strict(self, process: int) -> bool:
+        """Whether a host comes up with settings in which nobody here may approve. Has own dice.
+
+        It finds no approval in a log that holds, and takes none, until the world is healed.
+        """
+        random = Random(f"{self.scenario.seed}/strict/{process}")  # noqa: S311 - a script
+        return process > 1 and random.random() < 0.4
 
     async def host_run(self, host: SimHost, plan: RunPlan, workers: Workers) -> None:
         """Start a run or take it up, and see to it."""
@@ -239,7 +249,8 @@ class World:
         self.full = self.crowded = self.broken_next = False
         self.calendar.offset_us = 0
         self._jumped = self.loop.time()
-        for process in self.hosts:
+        for process, host in self.hosts.items():
+            host.approvers = {}
             self.loop.resume(process)
 
     def _take_over(self) -> None:
