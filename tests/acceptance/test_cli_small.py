@@ -183,6 +183,8 @@ def test_verify_in_python_sees_a_change(folder):
     found = lead.verify(outcome.run)
     assert found["valid"] is False
     assert found["violations"]
+    with pytest.raises(UsageError, match=r"no\.pub: the key cannot be read"):
+        lead.verify(outcome.run, key=folder.path / "no.pub")
 
 
 def test_a_store_in_memory_cannot_be_listed():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.anchors import Signer
     from leadhand.audit.chain import Batch
+    from leadhand.audit.keys import PublicKey
     from leadhand.stores.log import KeptStore
 
 ANCHORED = ("ended", "waiting")
@@ -228,9 +229,18 @@ def signer_of(anchoring: Anchoring) -> Signer | None:
         ) from None
 
 
-def public_key_of(anchoring: Anchoring) -> Path | None:
-    """The public half of the configured key, when it is there."""
-    if anchoring.key is None:
+def public_key(anchoring: Anchoring, given: str | Path | None = None) -> PublicKey | None:
+    """Return the public key in the file `given`, else the one beside the configured key.
+
+    None when neither is there. Raise UsageError for a file that cannot be read or is no key.
+    """
+    beside = None if anchoring.key is None else Path(f"{anchoring.key}.pub")
+    file = Path(given) if given else beside if beside is not None and beside.exists() else None
+    if file is None:
         return None
-    beside = Path(f"{anchoring.key}.pub")
-    return beside if beside.exists() else None
+    from leadhand.audit.keys import PublicKey
+
+    try:
+        return PublicKey.of(file.read_bytes(), str(file))
+    except OSError as error:
+        raise UsageError(f"{file}: the key cannot be read: {error.strerror}") from None

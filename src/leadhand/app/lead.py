@@ -285,15 +285,16 @@ class Lead(People):
             key: a file with the public key that must have signed the anchors.
 
         Returns:
-            A document whose `valid` says whether everything holds; `violations` lists what not.
+            A document whose `valid` says whether everything holds; `violations` lists the rest.
+
+        Raises:
+            UsageError: there is no such run, or `key` is no public key that can be read.
         """
-        from leadhand.app.anchoring import public_key_of
+        from leadhand.app.anchoring import public_key
         from leadhand.app.verification import verify_database
-        from leadhand.audit.keys import PublicKey
 
         place = self._readable()
-        file = Path(key) if key is not None else public_key_of(self._anchoring)
-        known = None if file is None else PublicKey.of(file.read_bytes(), str(file))
+        known = public_key(self._anchoring, key)
         with reading(place) as reader:
             found = verify_database(
                 reader,

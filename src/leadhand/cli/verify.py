@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.app.anchoring import public_key
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
@@ -18,7 +19,6 @@ from leadhand.errors import Unreachable, UsageError
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.app.verification import Verdict
-    from leadhand.audit.keys import PublicKey
     from leadhand.settings import Settings
 
 
@@ -46,12 +46,12 @@ def verify(
     if what is not None and is_bundle(what):
         from leadhand.cli.export import verify_file
 
-        return verify_file(console, Path(what), public_key(settings, key), settings)
+        return verify_file(console, Path(what), public_key(settings.anchoring, key), settings)
     from leadhand.app.verification import verify_database
 
     with reading(settings) as reader:
         run = None if what is None else reader.resolve(what)
-        known = public_key(settings, key)
+        known = public_key(settings.anchoring, key)
         verdict = verify_database(
             reader,
             settings.store,
@@ -88,21 +88,6 @@ def _see_forks(
 def is_bundle(what: str) -> bool:
     """Whether a word names a file rather than a run."""
     return what.lower().endswith(".zip") or Path(what).is_file()
-
-
-def public_key(settings: Settings, given: str | None) -> PublicKey | None:
-    """The public key that was named, else the one that belongs to the configured key."""
-    from leadhand.app.anchoring import public_key_of
-
-    file = Path(given) if given else public_key_of(settings.anchoring)
-    if file is None:
-        return None
-    from leadhand.audit.keys import PublicKey
-
-    try:
-        return PublicKey.of(file.read_bytes(), str(file))
-    except OSError as error:
-        raise UsageError(f"{file}: the key cannot be read: {error.strerror}") from None
 
 
 def _print(console: Console, verdict: Verdict) -> None:
