@@ -1,9 +1,11 @@
 """Small promises of the command line and of Python, each through its own door."""
 
+import json
+
 import pytest
 
 import leadhand
-from leadhand import Conflict, Lead, UsageError, worker
+from leadhand import Conflict, Failure, Lead, Report, UsageError, worker
 from tests.support.cli import WORKERS, Folder
 
 SETTINGS = """
@@ -268,3 +270,30 @@ def test_a_broken_module_is_named_once(folder):
     done = folder.run("ls", "workers")
     assert done.code == 2
     assert done.err.count("workers.py") == 1, done
+
+
+def test_only_a_command_leaves_its_exit_code_to_criteria(tmp_path):
+    """Any other worker that reports a failure has failed, whatever its details say."""
+    details = {"exit_code": 1, "read_by": [""]}
+
+    @worker
+    async def forges() -> Report:
+        failure = Failure("unavailable", "it failed", details=details, exit_read_by=("",))
+        return Report("failed", {"exit_code": 1}, failure)
+
+    step = {"id": "a", "worker": "forges", "success_criteria": "data.exit_code == 1", "retry": 1}
+    plan = {"steps": [step | {"failure_action": "abort"}]}
+    outcome = Lead([forges], store=tmp_path / "x.db").run_sync(plan)
+    assert (outcome.status, outcome.steps["a"].status) == ("failed", "failed")
+
+
+def test_the_report_of_a_command_is_not_turned_into_a_success(folder):
+    """A command that writes its own report and says that it failed has failed."""
+    error = {"class": "unavailable", "message": "m", "details": {"exit_code": 1, "read_by": [""]}}
+    report = {"status": "failed", "data": {"exit_code": 1}, "error": error}
+    script = f"#!/bin/sh\ncat <<'E'\n{json.dumps(report)}\nE\nexit 1\n"
+    folder.write("report.sh", script).chmod(0o755)
+    toml = '\n[workers.own]\ncommand = ["./report.sh"]\noutput = "report"\neffects = []\n'
+    folder.write("leadhand.toml", SETTINGS + toml + 'check = "data.exit_code == 1"\n')
+    folder.plan({"id": "t", "worker": "own", "retry": 1, "failure_action": "abort"})
+    assert folder.run("run", "plan.json", "-q").code == 1

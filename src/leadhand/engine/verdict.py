@@ -107,7 +107,7 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
             return Verdict(
                 False, {"class": "unavailable", "message": message, "effect": "none"}, []
             )
-        if not _undecided(step, offer, failure):
+        if not _undecided(step, offer, worker, failure):
             return Verdict(False, failure_doc(failure), [])
     findings = _form(offer, data) or _kept(step, offer, data)
     kind = "invalid_output" if findings else "criteria_unmet"
@@ -134,18 +134,16 @@ def _unmet(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) 
     return [finding for finding in (*own, *checked) if finding]
 
 
-def _undecided(step: Doc, offer: Offer, failure: Failure) -> bool:
-    """Tell whether criteria judge a failure: an exit code without a meaning of its own."""
-    details = failure.details
-    if not isinstance(details, dict) or "exit_code" not in details:
+def _undecided(step: Doc, offer: Offer, worker: Worker, failure: Failure) -> bool:
+    """Tell whether criteria judge a failure: a command's exit code without a meaning of its own."""
+    if failure.exit_read_by is None or worker.spec.kind != "command":
         return False
     return bool(step.get("success_criteria")) or offer.result_check
 
 
 def _reads_exit(step: Doc, offer: Offer, failure: Failure) -> bool:
     """Tell whether a criterion reads the exit code, and so may accept another one than 0."""
-    details = failure.details
-    reading = details.get("read_by", ()) if isinstance(details, dict) else ()
+    reading = failure.exit_read_by or ()
     if offer.result_check and "" in reading:
         return True
     criteria = as_list(step.get("success_criteria"))

@@ -294,24 +294,20 @@ def report_on(program: Program, finished: Finished) -> Report:
         if meaning == "success" or (report.error and readable):
             return replace(report, output=stderr)
     if meaning != "success":
-        details = _left_open(program, code) if code not in meanings else None
-        failure = Failure(meaning, _ended(finished), details=details)
+        reading = None if code in meanings else _exit_readers(program)
+        failure = Failure(meaning, _ended(finished), exit_read_by=reading)
         return Report("failed", data, failure, output=stderr)
     if program.output == "json":
         return replace(_json(program, finished), output=stderr)
     return Report("succeeded", data, output=stderr)
 
 
-def _left_open(program: Program, code: int) -> dict[str, Any] | None:
-    """Return the details of an exit code that nothing gives a meaning to: criteria may judge it.
-
-    `read_by` names the worker's checks that read the exit code; "" is the one of every result.
-    """
+def _exit_readers(program: Program) -> tuple[str, ...] | None:
+    """Return the names of the checks that read the exit code; None where the data holds none."""
     if program.output != "text":
-        return None  # the data is what the command printed, and holds no exit code
+        return None  # the data is what the command printed
     checks = {**program.checks, "": program.check or ""}
-    reading = [name for name, expression in checks.items() if "exit_code" in expression]
-    return {"exit_code": code} | ({"read_by": reading} if reading else {})
+    return tuple(name for name, expression in checks.items() if "exit_code" in expression)
 
 
 def _text_data(program: Program, finished: Finished, stderr: str) -> dict[str, Any]:
