@@ -228,8 +228,10 @@ def test_modules_of_one_name_do_not_mix_and_broken_ones_harm_nobody(folder, serv
     assert "resume" in done.err
     run = folder.latest()["run"]
     with server.client() as client:
-        shown = client.get(f"/runs/{run}").json()
-        assert f"resume {run}" in shown["unhosted"]
+        folder.until(
+            lambda: f"resume {run}" in client.get(f"/runs/{run}").json()["unhosted"],
+            "the server sees that the process is gone, and says how to go on",
+        )
         fresh = client.post("/runs", json={"plan": plan_of({"id": "a", "worker": "say"})}).json()
         assert ended(client, fresh["run"])["status"] == "succeeded"
     assert folder.run("cancel", run).code == 0

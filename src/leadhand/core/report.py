@@ -34,9 +34,11 @@ class Failure:
     change: Doc | None = None
     """A change that a person must approve before it counts: see `core/protected_change.py`."""
     exit_read_by: tuple[str, ...] | None = None
-    """For a command whose exit code has no meaning of its own, and which criteria may therefore judge:
-    the worker's checks that read the exit code, "" for the check of every result. No report that a
-    worker writes can carry it."""
+    """The worker's checks that read the exit code, "" for the check of every result.
+
+    Set by `workers/command.py` alone, where the exit code has no meaning of its own and criteria
+    may judge it. A report that a worker writes cannot carry it.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
 from leadhand.settings.trust import require
 from leadhand.stores.places import spelled
+from leadhand.workers.machine import is_alive
 from leadhand.workers.snapshot import SOURCES
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ class Conductor:
         """Where the log ended before an engine of this process began: ends above are heard of."""
         self.unhosted: dict[str, str] = {}
         """Open runs that could not be taken up, and why."""
+        self._joining: dict[str, Process] = {}
+        """Processes of their own that unhosted runs had when last looked at."""
         self.listeners: list[Callable[[str, str, str], None]] = []
         self._tell = tell
         self._host: Host | None = None
@@ -209,6 +212,7 @@ class Conductor:
     def _own_process(self, state: State, own: Process) -> str:
         """Why the server does not drive a run that has a process of its own."""
         if process_of(state):
+            self._joining[state.run] = own
             return f"run {state.run} is driven by process {own.pid}, which has not joined yet"
         return (
             f"run {state.run} was driven by a process of its own, which has ended. Fix: take it up "
@@ -217,6 +221,7 @@ class Conductor:
 
     def _came(self, run: str) -> None:
         self.unhosted.pop(run, None)
+        self._joining.pop(run, None)
 
     def _gone(self, run: str) -> None:
         """The process is gone that drove a run: say how to go on with it."""
@@ -224,6 +229,16 @@ class Conductor:
         if state.process is not None:
             self.unhosted[run] = self._own_process(state, state.process)
             self._tell(self.unhosted[run])
+
+    def _look_for_processes(self) -> None:
+        """Say of runs whose own process ended before it joined how to go on with them.
+
+        A process that dies closes its line a moment before it is gone.
+        """
+        for run in [run for run, own in self._joining.items() if not is_alive(own)]:
+            del self._joining[run]
+            if run in self.unhosted:
+                self._gone(run)
 
     async def find(self, run: str) -> Run:
         """A run, whoever drives it; its log may be at the other end of a line."""
@@ -376,6 +391,7 @@ class Conductor:
                     await self.drive(run)
             self._resting = resting
             self._put_aside(IDLE_S)
+            self._look_for_processes()
             await self._wake()
 
     def _put_aside(self, idle_s: float) -> None:
