@@ -168,3 +168,23 @@ def test_the_checker_finds_what_nobody_may_do():
     )
     for found in (without, other, same, dull, wordless):
         assert "I53" in found, (without, other, same, dull, wordless)
+
+
+def test_the_checker_finds_an_approval_by_a_stranger_and_one_without_a_signature():
+    """Where approvers are recorded; whether a signature is good is for `verify`."""
+    run = held().reply("approve", **SEEN)
+    listed = msgspec.structs.replace(run.state.policy, approvers={"ann": "ed25519:x"})
+
+    def signed(actor, signature):
+        def edit(event):
+            if isinstance(event, ev.RunStarted):
+                return msgspec.structs.replace(event, policy=listed)
+            if isinstance(event, ev.ChangeApproved):
+                return msgspec.structs.replace(event, actor=actor, signature=signature)
+            return event
+
+        return tampered(run, edit)
+
+    assert signed("ann", "s") == []
+    assert signed("ann", "") == ["I26"]
+    assert signed("eve", "s") == ["I26"]

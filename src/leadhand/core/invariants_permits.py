@@ -71,14 +71,21 @@ def distrust(book: Book, event: ev.ApprovalVoided) -> None:
 
 def give(book: Book, event: ev.ReleaseGiven) -> None:
     """A person releases what a question holds."""
+    check_giver(book, event, event.question, "released")
+    book.permits.releases.setdefault(event.question, []).append(event)
+
+
+def check_giver(
+    book: Book, event: ev.ReleaseGiven | ev.ChangeApproved, what: str, did: str
+) -> None:
+    """I26 unless a person gave this permission: an approver, and signed, if there are approvers."""
     approvers = book.policy.approvers
     if event.actor in ("", "policy", "nobody"):
-        book.wrong("I26", f"{event.question} was released by {event.actor or 'nobody'}")
+        book.wrong("I26", f"{what} was {did} by {event.actor or 'an empty name'}")
     if approvers and event.actor not in approvers:
-        book.wrong("I26", f"{event.actor} released {event.question}, and may not")
+        book.wrong("I26", f"{event.actor} {did} {what}, and may not")
     if approvers and not event.signature:
-        book.wrong("I26", f"{event.actor} released {event.question}, and did not sign it")
-    book.permits.releases.setdefault(event.question, []).append(event)
+        book.wrong("I26", f"{event.actor} {did} {what}, and did not sign it")
 
 
 def release(book: Book, event: ev.StepsReleased) -> None:
@@ -94,7 +101,7 @@ def release(book: Book, event: ev.StepsReleased) -> None:
     if anew:
         before = max((book.permits.reviewed.get(ident, 0) for ident in event.steps), default=0)
         needed = max(1, before, _least(book, docs))
-    if len({_folded(each.actor) for each in given}) < needed:
+    if len({folded(each.actor) for each in given}) < needed:
         who = f"{len(given)} of {needed} people"
         book.wrong("I28", f"{', '.join(event.steps)} went on, released by {who}")
     if event.expires != min((each.expires for each in given if each.expires), default=0):
@@ -115,7 +122,7 @@ def _counting(book: Book, question: str, docs: list[Doc]) -> list[ev.ReleaseGive
     ]
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
     """A name in one spelling, as far as case and spaces go."""
     return "".join(name.casefold().split())
 
@@ -129,10 +136,9 @@ def _least(book: Book, docs: list[Doc]) -> int:
     for rule in policy.rules:
         if not _fits(rule, wanted):
             continue
-        if not (rule.findings or rule.untrusted):
-            perhaps.append(_PEOPLE.get(rule.then, 1))
-            return min(perhaps)
         perhaps.append(_PEOPLE.get(rule.then, 1))
+        if not (rule.findings or rule.untrusted):
+            return min(perhaps)
     high = RISKS.index(wanted.risk) > RISKS.index(worst(policy.auto_risk))
     return min([*perhaps, int(policy.review or high)])
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 DOCUMENT = "document"
 """The author of a plan that somebody wrote, and that names no planner."""
 NOBODY = "nobody"
-PROTECTED = "protected_change"
 """Who answers when a question's time is up."""
+PROTECTED = "protected_change"
+"""The kind of a question about a change of something protected."""
 
 
 # The planner.
@@ -461,15 +462,16 @@ def _change_approved(book: Book, event: ev.ChangeApproved) -> None:
     question = book.questions.get(event.question)
     step = book.steps.get(event.step)
     if question is None or step is None or question.kind != PROTECTED or question.step != step.id:
-        book.wrong("I53", f"an approval of a change of {event.step} that nobody asked about")
+        book.wrong("I53", f"a change of {event.step} was approved without a question about it")
         return
     change = step.failure.get("change") or {}
     if (event.commit, event.digest) != (change.get("commit"), change.get("digest")):
         book.wrong("I53", f"{event.actor} approved another change of {event.step} than was shown")
-    given = book.allowed.setdefault(event.question, set())
-    if event.actor.casefold() in given or event.actor in ("", NOBODY, "policy"):
-        book.wrong("I53", f"{event.actor or 'nobody'} cannot approve a change of {event.step} now")
-    given.add(event.actor.casefold())
+    permits.check_giver(book, event, f"the change of {event.step}", "approved")
+    given, name = book.allowed.setdefault(event.question, set()), permits.folded(event.actor)
+    if name in given:
+        book.wrong("I53", f"{event.actor} approved the change of {event.step} twice")
+    given.add(name)
 
 
 def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
