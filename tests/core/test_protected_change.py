@@ -86,6 +86,16 @@ def test_who_is_not_listed_decides_nothing():
             control.answer(run.state, "q1", choice, "ann", run.now, **SEEN)
 
 
+@pytest.mark.parametrize("choice", ["approve", "send_back", "drop"])
+@pytest.mark.parametrize("actor", ["", " ", "Policy", "N0body", "ann\u200b", " ann", "ann, ben"])
+def test_a_name_that_is_no_persons_decides_nothing(choice, actor):
+    """The same names as for an approval of a plan."""
+    run = held()
+    with pytest.raises(NotAllowed, match=r"is no person|is not taken as the name of a person"):
+        run.reply(choice, actor=actor, text="no", **SEEN)
+    assert run.state.steps["a"].status == "asking"
+
+
 def test_it_goes_back_with_a_comment_and_is_dropped_with_a_reason():
     back = clean(held().reply("send_back", text="keep three"))
     assert back.state.steps["a"].status == "running"
@@ -99,12 +109,20 @@ def test_two_different_people_where_the_rule_says_so():
     assert run.state.questions[question].people == 2
     run.reply("approve", **SEEN)
     assert run.state.steps["a"].status == "asking"
-    for same in ("ann", "ANN"):
-        with pytest.raises(Conflict):
+    for same in ("ann", "ANN", "\u0430nn"):
+        with pytest.raises(Conflict, match="it needs 2 different people"):
             run.reply("approve", actor=same, **SEEN)
     clean(run.reply("approve", actor="ben", **SEEN))
     assert run.state.steps["a"].status == "running"
     assert run.state.answers[-1]["by"] == ["ann", "ben"]
+
+
+def test_one_key_under_two_names_is_one_person():
+    run = held(TWO)
+    run.reply("approve", approval={"shown": COMMIT, "key": "k"})
+    with pytest.raises(Conflict, match="ann has approved it already with the key of ben"):
+        run.reply("approve", actor="ben", approval={"shown": COMMIT, "key": "k"})
+    assert [each.actor for each in run.state.questions["q1"].approvals] == ["ann"]
 
 
 def test_a_rule_may_forbid_it():

@@ -252,7 +252,7 @@ async def test_a_protected_change_is_a_question_of_its_own_with_its_diff(tmp_pat
         ):
             with pytest.raises(wrong):
                 await answer(fleet, ident, choice, text)
-        with pytest.raises(UsageError, match="which commit"):
+        with pytest.raises(UsageError, match="names the commit that was read"):
             await answer(fleet, ident, "approve", shown="")
         with pytest.raises(Conflict, match="not what was approved"):
             await answer(fleet, ident, "approve", shown="0" * 40)

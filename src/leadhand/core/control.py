@@ -21,6 +21,7 @@ from leadhand.core.moves import SECOND, Move
 from leadhand.core.promises import given
 from leadhand.core.reviewing import NO_PERSON, approve, reject, request_changes
 from leadhand.core.revise import findings, propose, unseen_repeats
+from leadhand.core.visible import visible
 from leadhand.core.wording import meant
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
@@ -202,7 +203,7 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
         state.started.planner,
         state.planner_name,
     ):
-        raise NotAllowed(f"{actor or 'nobody'} is no person, and cannot amend anything")
+        raise NotAllowed(f"{visible(actor)} is no person, and cannot amend anything")
     waiting, events = state.pending, []
     seen, now_there = answer.get("base"), waiting.hash if waiting is not None else state.head
     if seen is not None and seen != now_there:

@@ -396,8 +396,7 @@ def _change_approved(state: State, event: ev.ChangeApproved, _at: int) -> None:
     question = state.questions.get(event.question)
     if question is None or question.step != event.step:
         raise IllegalEvent(f"question {event.question} is not open about {event.step}")
-    given = {"actor": event.actor, "key": event.key, "commit": event.commit}
-    question.approvals = [*question.approvals, given]
+    question.approvals.append(event)
 
 
 def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> None:
@@ -443,7 +442,7 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
 def _approved(question: Question) -> dict[str, Any]:
     """What people approved with an answer: the commit, and who."""
     given = question.approvals
-    return {"commit": given[0]["commit"], "by": [each["actor"] for each in given]} if given else {}
+    return {"commit": given[0].commit, "by": [each.actor for each in given]} if given else {}
 
 
 def _planner_told(state: State, event: ev.QuestionAnswered) -> None:

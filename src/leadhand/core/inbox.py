@@ -61,7 +61,7 @@ def _change_row(state: State, question: Question) -> Doc:
         **{name: change.get(name, "") for name in ("commit", "base", "digest", "diff")},
         "paths": list(change.get("paths", ())),
         "people": question.people,
-        "approved_by": [each["actor"] for each in question.approvals],
+        "approved_by": [each.actor for each in question.approvals],
     }
 
 

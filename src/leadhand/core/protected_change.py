@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core.approval import signed_text
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.identity import person
 from leadhand.core.review import reach_of, ruling
-from leadhand.core.reviewing import NO_PERSON, Words
-from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.core.reviewing import Words, refuse_again, refuse_stranger
+from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,19 +82,13 @@ def answered(
 
     `said.shown` is how the commit's name begins that the person saw. Raise `UsageError` without
     it, `Conflict` when another commit waits by now or the person has approved before, and
-    `NotAllowed` for whoever is no person or not among the approvers.
+    `NotAllowed` for an actor that is no person or not among the approvers.
     """
-    if actor in NO_PERSON:
-        raise NotAllowed(f"{actor or 'nobody'} is no person, and cannot decide about a change")
-    approvers = state.policy.approvers
-    if approvers and actor not in approvers:
-        raise NotAllowed(
-            f"{actor} is not among those who may approve: {', '.join(sorted(approvers))}"
-        )
+    refuse_stranger(state, actor, choice.replace("_", " "))
     reply = ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text)
     if choice == "send_back":
         if not text.strip():
-            raise UsageError('say what is to be different: --text "…"')
+            raise UsageError('a change goes back with a comment. Fix: add --text "what to change"')
         return [reply]
     if choice == "drop":
         because = f"{actor} dropped the change" + (f": {text}" if text else "")
@@ -112,22 +105,15 @@ def _approval(
     commit = str(change.get("commit", ""))
     if len(said.shown) < COMMIT_MIN:
         raise UsageError(
-            f"say which commit you have seen, {COMMIT_MIN} digits or more: --commit {commit[:12]}"
+            f"an approval names the commit that was read, by {COMMIT_MIN} digits or more. "
+            f"Fix: read the diff, then add --commit {commit[:COMMIT_MIN]}"
         )
     if not commit or not commit.startswith(said.shown):
         raise Conflict(
-            f"what waits is not what was approved: it is commit {commit[:12]}, not "
-            f"{said.shown[:12]}. Fix: look at it again with `leadhand inbox`"
+            f"what waits is not what was approved: it is commit {commit[:COMMIT_MIN]}, not "
+            f"{said.shown[:COMMIT_MIN]}. Fix: look at it again with `leadhand inbox`"
         )
-    approvers, own = state.policy.approvers, said.key
-    for each in question.approvals:
-        key = approvers.get(actor, own)
-        same_key = bool(key) and key == approvers.get(each["actor"], each["key"])
-        if same_key or person(each["actor"]) == person(actor):
-            raise Conflict(
-                f"{each['actor']} has approved it already; it needs {question.people} "
-                "different people"
-            )
+    refuse_again(state, question.approvals, actor, said.key, question.people)
     return ev.ChangeApproved(
         question=question.id,
         step=question.step,

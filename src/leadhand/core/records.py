@@ -116,10 +116,10 @@ class Question(msgspec.Struct):
     """What a person is asked to give."""
     people: int = 1
     """How many different people must approve, where that is asked for."""
-    approvals: list[dict[str, str]] = []
-    """Who has approved a change so far: actor, key, commit."""
+    approvals: list[ev.ChangeApproved] = []
+    """Approvals of the change that it is about, while more are needed."""
     releases: list[ev.ReleaseGiven] = []
-    """The people who have released what it holds, while more are needed."""
+    """Releases of what it holds, while more are needed."""
 
 
 class Cut(msgspec.Struct):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from leadhand.core.state import Now, State
 
 Moves = tuple[list[ev.Event], list[Effect]]
-Given = ev.ApprovalGiven | ev.ReleaseGiven
+Given = ev.ApprovalGiven | ev.ReleaseGiven | ev.ChangeApproved
 """One person's permission."""
 NO_PERSON = ("", "policy", "nobody")
 """Whom the log names where no person spoke."""
@@ -281,21 +281,11 @@ def refuse_again(
 ) -> None:
     """Raise unless a person may allow something, and has not under any name.
 
-    `NotAllowed` for an actor that is no person or none of the approvers; `Conflict` for one who is
-    among those who have allowed it: by name, by a name that looks the same, or by key.
+    `NotAllowed` as `refuse_stranger` does; `Conflict` for a person who is among those who have
+    allowed it: by name, by a name that looks the same, or by key.
     """
-    approvers, word = state.policy.approvers, "approve" if done == "approved" else "release"
-    if person(actor) in NO_PERSON:
-        raise NotAllowed(f"{actor or 'nobody'} is no person, and cannot {word} anything")
-    if wrong := odd_name(actor):
-        raise NotAllowed(f"{visible(actor)} is not taken as the name of a person: {wrong}")
-    if approvers and actor not in approvers:
-        near = namesake(actor, approvers)
-        hint = f". It is not {visible(near)}, which looks the same" if near is not None else ""
-        raise NotAllowed(
-            f"{visible_name(actor)} is not among those who may approve: "
-            f"{', '.join(sorted(approvers))}{hint}"
-        )
+    refuse_stranger(state, actor, "approve" if done == "approved" else "release")
+    approvers = state.policy.approvers
     needs = f"it needs {people} different people"
     if (same := _same_key(given, actor, key, approvers)) is not None:
         raise Conflict(f"{same} has {done} it already with the key of {actor}; {needs}")
@@ -305,6 +295,25 @@ def refuse_again(
     if same is not None:
         both = f"{visible(same)} and {visible(actor)} count as one person"
         raise Conflict(f"{same} has {done} it already, and {both}; {needs}")
+
+
+def refuse_stranger(state: State, actor: str, verb: str) -> None:
+    """Raise `NotAllowed` for an actor that is no person, or none of the approvers if there are any.
+
+    `verb` is what the actor wants to do: approve, release.
+    """
+    approvers = state.policy.approvers
+    if person(actor) in NO_PERSON:
+        raise NotAllowed(f"{visible(actor)} is no person, and cannot {verb} anything")
+    if wrong := odd_name(actor):
+        raise NotAllowed(f"{visible(actor)} is not taken as the name of a person: {wrong}")
+    if approvers and actor not in approvers:
+        near = namesake(actor, approvers)
+        hint = f". It is not {visible(near)}, which looks the same" if near is not None else ""
+        raise NotAllowed(
+            f"{visible_name(actor)} is not among those who may approve: "
+            f"{', '.join(sorted(approvers))}{hint}"
+        )
 
 
 def ending(state: State, expires: int, now: Now) -> int:
