@@ -119,7 +119,9 @@ def leads_to(state: State, question: Question, choice: str) -> str:
     told = LEADS.get((question.kind, choice)) or LEADS.get(("", choice))
     if question.kind == "planner":
         told = LEADS.get(("planner", choice))
-    return told(state, question) if told else "the planner is asked again, with this answer"
+    if told is None:
+        return "the planner is asked again, with this answer"
+    return told if isinstance(told, str) else told(state, question)
 
 
 def _names(names: list[str]) -> str:
@@ -140,14 +142,6 @@ def _approve(state: State, _question: Question) -> str:
     if left > 0:
         return f"counts as one approval; {left} more must follow before {steps} may start"
     return f"{steps} may start, exactly as shown"
-
-
-def _reject(_state: State, _question: Question) -> str:
-    return "nothing of it starts, and the run ends as rejected"
-
-
-def _changes(_state: State, _question: Question) -> str:
-    return "the planner gets the comment and proposes again; nothing starts until then"
 
 
 def _retry(state: State, question: Question) -> str:
@@ -195,24 +189,8 @@ def _give(_state: State, question: Question) -> str:
     return f"{what} counts as given, and the planner goes on"
 
 
-def _again(_state: State, _question: Question) -> str:
-    return "what failed may be tried again, and the planner goes on"
-
-
-def _leave_out(_state: State, _question: Question) -> str:
-    return "the task is left out, and the planner goes on without it"
-
-
-def _give_up(_state: State, _question: Question) -> str:
-    return "the planner gives up, and the run ends as failed"
-
-
 def _go_on(state: State, _question: Question) -> str:
     return f"{state.planner_name} is asked again"
-
-
-def _hand_over(_state: State, _question: Question) -> str:
-    return "the goal planner plans from here on"
 
 
 def _release(state: State, question: Question) -> str:
@@ -234,10 +212,13 @@ def _send_back(_state: State, question: Question) -> str:
     return f"step {question.step} starts over and is told the comment; nothing of this lands"
 
 
-LEADS: dict[tuple[str, str], Callable[[State, Question], str]] = {
+_PROPOSED_AGAIN = "the planner gets the comment and proposes again; nothing starts until then"
+_GIVEN_UP = "the planner gives up, and the run ends as failed"
+
+LEADS: dict[tuple[str, str], str | Callable[[State, Question], str]] = {
     ("review", "approve"): _approve,
-    ("review", "reject"): _reject,
-    ("review", "request_changes"): _changes,
+    ("review", "reject"): "nothing of it starts, and the run ends as rejected",
+    ("review", "request_changes"): _PROPOSED_AGAIN,
     (PROTECTED, "approve"): _land,
     (PROTECTED, "send_back"): _send_back,
     (PROTECTED, "drop"): _skip,
@@ -245,12 +226,12 @@ LEADS: dict[tuple[str, str], Callable[[State, Question], str]] = {
     ("task", "cannot"): _cannot,
     ("hold", "release"): _release,
     ("planning", "go_on"): _go_on,
-    ("planning", "hand_over"): _hand_over,
+    ("planning", "hand_over"): "the goal planner plans from here on",
     ("planner", "give"): _give,
-    ("planner", "retry"): _again,
-    ("planner", "stop"): _give_up,
-    ("planner", "give up"): _give_up,
-    ("planner", "drop"): _leave_out,
+    ("planner", "retry"): "what failed may be tried again, and the planner goes on",
+    ("planner", "stop"): _GIVEN_UP,
+    ("planner", "give up"): _GIVEN_UP,
+    ("planner", "drop"): "the task is left out, and the planner goes on without it",
     ("", "done"): _done,
     ("", "retry"): _retry,
     ("", "replan"): _replan,
