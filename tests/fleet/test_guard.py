@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from leadhand.cli import fleet_doctor
-from leadhand.fleet import gatefiles, tampering, testruns
+from leadhand.fleet import gatefiles, tamper_scan, testruns
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.guard import findings, guarded, own_files
 from leadhand.fleet.secret_scan import secrets_in
@@ -154,8 +154,8 @@ def test_only_what_is_added_is_looked_at_for_secrets():
     ],
 )
 def test_code_that_reaches_for_the_machinery_of_tests_is_seen(text):
-    assert tampering.reason("calc.py", b"", text.encode())
-    assert not tampering.reason("calc.py", text.encode(), text.encode() + b"\nx = 1\n")
+    assert tamper_scan.reason("calc.py", b"", text.encode())
+    assert not tamper_scan.reason("calc.py", text.encode(), text.encode() + b"\nx = 1\n")
 
 
 @pytest.mark.parametrize(
@@ -167,13 +167,13 @@ def test_code_that_reaches_for_the_machinery_of_tests_is_seen(text):
     ],
 )
 def test_plain_code_is_not(text):
-    assert not tampering.reason("calc.py", b"", text.encode())
+    assert not tamper_scan.reason("calc.py", b"", text.encode())
 
 
 def test_scripts_are_looked_at_too():
-    assert tampering.reason("a.js", b"", b"process.exit(0)") == "line 1 ends the process at once"
-    assert not tampering.reason("a.js", b"", b"exports.add = (a, b) => a + b")
-    assert not tampering.reason("a.rs", b"", b"process.exit(0)")
+    assert tamper_scan.reason("a.js", b"", b"process.exit(0)") == "line 1 ends the process at once"
+    assert not tamper_scan.reason("a.js", b"", b"exports.add = (a, b) => a + b")
+    assert not tamper_scan.reason("a.rs", b"", b"process.exit(0)")
 
 
 # --- which tests ran ---

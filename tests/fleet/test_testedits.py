@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from leadhand.fleet import gatefiles, tampering, testedits
+from leadhand.fleet import gatefiles, tamper_scan, testedits
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.guard import findings, guarded
 from leadhand.fleet.secret_scan import secrets_in, text_of
@@ -133,7 +133,7 @@ def test_a_test_that_puts_things_back_is_not():
     ],
 )
 def test_other_spellings_of_the_machinery_of_tests_are_seen(text):
-    assert tampering.reason("calc.py", b"", text.encode())
+    assert tamper_scan.reason("calc.py", b"", text.encode())
 
 
 @pytest.mark.parametrize("path", ["pytest_asyncio/plugin.py", "pytest_x.py", "anyio.py"])

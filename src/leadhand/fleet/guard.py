@@ -3,7 +3,7 @@
 Two answers, both from git alone, before anything of the change is run:
 
     guarded     paths that a person must look at, each with the reason: gate files (`gatefiles.py`),
-                code that reaches for the machinery of tests (`tampering.py`), tests of main that
+                code that reaches for the machinery of tests (`tamper_scan.py`), tests of main that
                 are changed and tests that change others (`testedits.py`), links in code's place
     findings    what is refused and goes back to the agent, each by file and line: links that
                 leave the repository, commands in .gitmodules, filters in .gitattributes, names
@@ -18,7 +18,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from leadhand.fleet import gatefiles, tampering, testedits
+from leadhand.fleet import gatefiles, tamper_scan, testedits
 from leadhand.fleet.git import shown
 from leadhand.fleet.patterns import within
 from leadhand.fleet.secret_scan import secrets_in, text_of
@@ -66,14 +66,14 @@ def _reason(entry: Entry, blobs: Mapping[str, bytes], *, code: bool) -> str:
         return _link_to_code(path, new or b"")
     if gatefiles.is_test(path):
         return testedits.reason(path, old, None if entry.status == "D" else new or b"")
-    return tampering.reason(path, old or b"", new or b"") if code else ""
+    return tamper_scan.reason(path, old or b"", new or b"") if code else ""
 
 
 def _link_to_code(path: str, data: bytes) -> str:
     """A link that is code, or leads to tests, under a name that does not say so."""
     target = data.decode("utf-8", "replace")
     end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    codes = any(tampering.is_code(each) or gatefiles.is_test(each) for each in (path, end))
+    codes = any(tamper_scan.is_code(each) or gatefiles.is_test(each) for each in (path, end))
     if codes or gatefiles.is_test(f"{end}/x"):
         return "a link in the place of code"
     return gatefiles.by_name(f"{path}/__init__.py", {path})

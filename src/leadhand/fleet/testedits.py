@@ -8,7 +8,7 @@ is a protected change. And a test that reaches out of itself, by putting somethi
 code, of a module or of the runner, changes what all tests after it see, from the next change on.
 
 Python is compared as a tree, JavaScript and everything else by lines. It is a sieve for what tests
-do to others, as `tampering.py` is for code.
+do to others, as `tamper_scan.py` is for code.
 """
 
 from __future__ import annotations
