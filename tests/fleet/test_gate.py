@@ -2,15 +2,19 @@
 
 import asyncio
 import os
+import shlex
 import shutil
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from leadhand.fleet.gate import MORE_RUNS, Flakes, Gate, GateRules, GateTrouble
+from leadhand.fleet.gate import MORE_RUNS, Flakes, Gate, GateRules, GateTrouble, Known
 from leadhand.fleet.guard import own_files
 from leadhand.fleet.slots import Slots
+from leadhand.fleet.testruns import Ran
+from leadhand.fleet.tree_limits import TreeLimits
 from leadhand.workers.processes import Processes
 from leadhand.workers.sandbox import NoSandbox, choose
 from tests.fleet.places import write
@@ -299,3 +303,140 @@ async def test_a_report_with_another_runs_key_is_for_people(hub, slots, make):
     assert (await gate.check(sha)).altered == (MORE_RUNS,)
     assert (await gate.check(sha, (), (MORE_RUNS,))).altered == ()
     assert (await gate.check(await commit(hub, slots, {"code_a.py": "x = 2\n"}))).altered == ()
+
+
+async def test_all_processes_of_a_command_together_are_limited(tmp_path, hub, slots, make):
+    """A command that starts more than the limit is ended with all of them, and is red."""
+    pids = tmp_path / "pids"
+    start = f"for n in 1 2 3 4 5 6; do sleep 600 & echo $! >> {pids}; done; wait\n"
+    sha = await commit(hub, slots, {"gate.sh": start})
+    verdict = await make(tree=TreeLimits(processes=4), time_s=120.0).check(sha)
+    assert (verdict.ok, verdict.failed) == (False, "sh gate.sh")
+    assert "processes, and 4 are the limit" in verdict.log
+    assert "not done after" not in verdict.log
+    assert not [pid for pid in pids.read_text().split() if pid_lives(pid)]
+
+
+UNCOUNTED = ("sh", "-c", "for each in tests/*.sh; do sh $each || exit 1; done")
+OLD = {"value": "1\n", "tests/a.sh": "grep -q 1 value\n"}
+NEW = {"value": "2\n", "tests/a.sh": "grep -q 2 value\n"}
+
+
+async def test_an_approved_change_of_tests_passes_also_where_tests_are_not_counted(
+    hub, slots, make
+):
+    """The names that a person was shown are the ones that are waived."""
+    assert await hub.advance(await commit(hub, slots, OLD), hub.main())
+    gate = make(commands=(UNCOUNTED,))
+    sha = await commit(hub, slots, NEW)
+    verdict = await gate.check(sha)
+    assert (verdict.ok, verdict.altered) == (True, (shlex.join(UNCOUNTED),))
+    assert (await gate.check(sha, (), verdict.altered)).altered == ()
+    assert (await gate.check(sha)).altered == verdict.altered, "an approval is of one change"
+
+
+async def test_a_flaky_command_must_pass_with_mains_tests_too(hub, slots, make):
+    """Flaky: it is tried once more. Only a person lets it fail."""
+    assert await hub.advance(await commit(hub, slots, OLD), hub.main())
+    gate = make(commands=(UNCOUNTED,), flaky=(shlex.join(UNCOUNTED),))
+    verdict = await gate.check(await commit(hub, slots, NEW))
+    assert verdict.altered == verdict.flaky == (shlex.join(UNCOUNTED),)
+
+
+UNIT = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        pass\n"
+
+
+async def test_a_red_command_with_mains_tests_is_for_people_though_no_counted_test_fails(
+    hub, slots, make
+):
+    """Some commands count their tests and others do not: each must pass with main's tests."""
+    files = {**OLD, "tests/test_a.py": UNIT}
+    assert await hub.advance(await commit(hub, slots, files), hub.main())
+    gate = make(commands=(("python3", "-m", "unittest", "-q", "tests/test_a.py"), UNCOUNTED))
+    sha = await commit(hub, slots, NEW)
+    verdict = await gate.check(sha)
+    assert (verdict.ok, verdict.tests) == (True, "1 test passed")
+    assert verdict.altered == (shlex.join(UNCOUNTED),)
+    assert (await gate.check(sha, (), verdict.altered)).altered == ()
+
+
+async def test_one_approval_covers_tests_of_main_that_can_no_longer_be_imported(hub, slots, make):
+    """The file that cannot be imported is no test of main: the red command is named with them."""
+    test = "import one\n" + UNIT
+    assert await hub.advance(
+        await commit(hub, slots, {"one.py": "", "test_a.py": test}), hub.main()
+    )
+    command = ("python3", "-m", "unittest", "-q")
+    gate = make(commands=(command,))
+    async with slots.lease(hub.main()) as slot:
+        (slot.path / "one.py").rename(slot.path / "two.py")
+        write(slot.path, {"test_a.py": test.replace("one", "two")})
+        sha = (await slot.take()).head
+    verdict = await gate.check(sha)
+    assert (verdict.ok, len(verdict.altered)) == (True, 2)
+    assert shlex.join(command) in verdict.altered
+    assert (await gate.check(sha, (), verdict.altered)).altered == ()
+
+
+JUNIT = "<testsuite><testcase classname='a' name='b'/></testsuite>"
+
+
+async def test_a_report_that_a_commit_brings_along_is_none(hub, slots, make):
+    """It would tell of tests that did not run."""
+    assert await hub.advance(
+        await commit(hub, slots, {"run.sh": f'mkdir -p out; echo "{JUNIT}" > out/a.xml\n'}),
+        hub.main(),
+    )
+    gate = make(commands=(("sh", "run.sh"),), reports=("out/*.xml",))
+    assert (await gate.check(hub.main())).tests == "1 test passed"
+    silent = make(commands=(("true",),), reports=("out/*.xml",))
+    sha = await commit(hub, slots, {"out/a.xml": JUNIT})
+    assert (await silent.check(sha, (), None)).tests == "tests not counted"
+
+
+@pytest.mark.parametrize("made", ["ln -s {0} out", "mkdir out; ln -s {0}/a.xml out/a.xml"])
+async def test_no_report_is_read_or_removed_outside_of_the_checkout(
+    tmp_path, hub, slots, make, made
+):
+    """The code under test can put a link in the place of a report, or of its folder."""
+    outside = tmp_path / "outside"
+    write(outside, {"a.xml": JUNIT})
+    script = made.format(outside) + "; ln -s b.xml out/b.xml || true\n"
+    sha = await commit(hub, slots, {"gate.sh": script})
+    verdict = await make(reports=("out/*.xml",)).check(sha)
+    assert (verdict.ok, verdict.tests) == (True, "tests not counted"), verdict.log
+    assert (outside / "a.xml").exists()
+
+
+async def test_a_report_that_cannot_be_removed_is_red(hub, slots, make, monkeypatch):
+    """The next command's tests could not be told from it."""
+    unlink = Path.unlink
+
+    def refused(path, *args, **more):
+        if path.name == "a.xml":
+            raise PermissionError(13, "Permission denied", str(path))
+        unlink(path, *args, **more)
+
+    sha = await commit(hub, slots, {"gate.sh": f'mkdir out; echo "{JUNIT}" > out/a.xml\n'})
+    monkeypatch.setattr(Path, "unlink", refused)
+    verdict = await make(reports=("out/*.xml",)).check(sha)
+    assert (verdict.ok, verdict.failed) == (False, "sh gate.sh")
+    assert "cannot be read or removed" in verdict.log
+
+
+async def test_green_trees_are_remembered_in_bounds(tmp_path, monkeypatch):
+    """The oldest is forgotten first, and checked again."""
+    monkeypatch.setattr("leadhand.fleet.gate.REMEMBERED", 2)
+    known = Known(tmp_path / "tests.json")
+    for tree in ("a", "b", "c"):
+        known.keep_green(tree)
+    assert [known.is_green(tree) for tree in ("a", "b", "c")] == [False, True, True]
+
+
+async def test_which_tests_ran_on_main_outlives_the_process(tmp_path):
+    """A file that cannot be read is none."""
+    path = tmp_path / "tests.json"
+    Known(path).keep("a", Ran(Counter({"t": 2}), counted=True, runs=1))
+    assert Known(path).of("a") == Ran(Counter({"t": 2}), counted=True, runs=1)
+    path.write_text('{"tree": "a"}')
+    assert Known(path).of("a") is None

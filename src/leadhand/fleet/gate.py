@@ -5,7 +5,7 @@ own and runs the acceptance commands and then the gate's own, in the sandbox, wi
 with a home that is new each time. Which tests ran is read from reports of their runners
 (`testruns.py`), and every test that passed on main must pass. Where the commit touches tests or
 the gate's own files (`gatefiles.py`), the gate's commands run once more with all of these as
-they are on main: whoever could change the test could pass it.
+they are on main: an author who can change the test can pass it.
 
     as the change has them    red: the change is red. A test of main that is missing, skipped or
                               fewer than on main: red, unless the task may remove tests
@@ -19,8 +19,8 @@ Laws
     2. What keeps a command from being run is trouble (`GateTrouble`), never a verdict: no room on
        the disk, no sandbox, a lost supervisor, git's own failures.
     3. When `check` returns or is cancelled, no process of it is left.
-    4. A failure that is known to be flaky is tried once more, in front of everybody: both runs are
-       in the log, the verdict names it, the record counts it. What is flaky is known from the
+    4. A failure that is known to be flaky is tried once more, and not in secret: both runs are in
+       the log, the verdict names it, the record counts it. What is flaky is known from the
        configuration, or because one and the same tree was seen red and green.
     5. Time and output of each command are bounded.
 """
@@ -37,8 +37,8 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,13 +65,9 @@ REMEMBERED = 2_000
 REPORTS_MAX = 100
 TREES_KEPT = 64
 REMOVED = "the tests that main has"
-COUNTED = "\0counted"
-"""Stands among the tests of a tree whose tests could be counted: no test has this name."""
-RUNS = "\0runs"
-"""Stands beside it for how many runs of runners reported on a tree."""
 MORE_RUNS = "more runs of tests than on main"
-"""Stands among tests that a person must look at: the keys of runs that main does not have are in
-reach of the code under test, which could report with one of them what never ran."""
+"""Listed in `Verdict.altered`: the code under test can reach the unclaimed keys of runs that main
+does not have, and could report tests with one of them that never ran."""
 GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 """Git ends at once where it may not read the machine's configuration, as in a sandbox."""
 OURS = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO}
@@ -147,7 +143,7 @@ class GateRules:
     flaky: tuple[str, ...] = ()
     """Tests or commands that are known to be flaky."""
     reports: tuple[str, ...] = ()
-    """Where commands leave JUnit XML, as patterns of paths in the checkout."""
+    """Files of JUnit XML that commands write, as patterns of paths in the checkout."""
     tree: TreeLimits = field(default_factory=TreeLimits)
     """For a command and all that it starts."""
     tampering: bool = True
@@ -217,35 +213,43 @@ class _Tested:
 
 
 class Known:
-    """How often each test passed, by tree: in memory for many, in a file for the last one."""
+    """Which tests ran, by tree: in memory for many trees, in a file for the last one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._found: OrderedDict[str, dict[str, int]] = OrderedDict()
-        self.green: set[str] = set()
-        """Trees that passed with main's tests."""
+        self._found: OrderedDict[str, Ran] = OrderedDict()
+        self._green: OrderedDict[str, None] = OrderedDict()
         self.looking = asyncio.Lock()
-        try:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             kept = json.loads(path.read_text(encoding="utf-8"))
-            self._found[str(kept["tree"])] = {str(k): int(v) for k, v in kept["tests"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            pass
+            passed = Counter({str(name): int(times) for name, times in kept["tests"].items()})
+            ran = Ran(passed, counted=bool(kept["counted"]), runs=int(kept["runs"]))
+            self._found[str(kept["tree"])] = ran
 
-    def of(self, tree: str) -> dict[str, int] | None:
-        """The tests of a tree; None when it was not seen."""
+    def of(self, tree: str) -> Ran | None:
+        """Return which tests ran on a tree; None when the gate has not run on it."""
         return self._found.get(tree)
 
-    def keep(self, tree: str, told: _Tested) -> None:
-        """What was seen of a tree."""
-        counted = {COUNTED: 1, RUNS: told.ran.runs} if told.ran.counted else {}
-        found = {**told.ran.passed, **counted}
-        self._found[tree] = found
-        while len(self._found) > TREES_KEPT:
+    def keep(self, tree: str, ran: Ran) -> None:
+        """Record which tests ran on a tree."""
+        self._found[tree] = ran
+        if len(self._found) > TREES_KEPT:
             self._found.popitem(last=False)
+        about = {"tree": tree, "tests": ran.passed, "counted": ran.counted, "runs": ran.runs}
         fresh = self._path.with_suffix(".new")
-        with contextlib.suppress(OSError):  # then it is looked at again
-            fresh.write_text(json.dumps({"tree": tree, "tests": found}), encoding="utf-8")
+        with contextlib.suppress(OSError):  # the next process runs the gate on main again
+            fresh.write_text(json.dumps(about), encoding="utf-8")
             fresh.replace(self._path)
+
+    def is_green(self, tree: str) -> bool:
+        """Whether a tree with main's tests passed, with none of them waived."""
+        return tree in self._green
+
+    def keep_green(self, tree: str) -> None:
+        """Record that a tree with main's tests passed, with none of them waived."""
+        self._green[tree] = None
+        if len(self._green) > REMEMBERED:
+            self._green.popitem(last=False)
 
 
 class Gate:
@@ -273,7 +277,7 @@ class Gate:
     def in_slots(self, slots: Slots) -> Gate:
         """The same gate with slots of its own; what is known of flaky tests is shared."""
         other = copy(self)
-        other._slots = slots  # noqa: SLF001 - it is one of us
+        other._slots = slots  # noqa: SLF001 - the same class
         return other
 
     async def check(
@@ -285,22 +289,20 @@ class Gate:
         for what people commit themselves.
         """
         began = time.monotonic()
-        tree, main = await self._hub.tree(sha), self._hub.main()
+        main = self._hub.main()
+        tree, mains = await self._hub.tree(sha), await self._hub.tree(main)
         first = await self._tested(sha, tree, acceptance)
-        if tree == await self._hub.tree(main):
-            self.known.keep(tree, first)
+        if tree == mains:
+            self.known.keep(tree, first.ran)
+        if tree == mains or waived is None or first.failed:
             return first.verdict(began)
-        if waived is None:
-            return first.verdict(began)
-        known = None if first.failed else await self._on_main(main)
-        removed = [] if known is None else first.ran.lost(known, (*waived, *self.rules.flaky))
-        altered: list[str] = []
-        if not first.failed:
-            altered = await self._with_mains(sha, tree, main, known, first, waived)
-            if known is not None and first.ran.runs > await self._runs(main):
-                altered += [MORE_RUNS] if MORE_RUNS not in waived else []
+        before = await self._on_main(main, mains)
+        removed = self._lost(before, first.ran, waived)
+        altered = await self._with_mains(sha, tree, main, before, first, waived)
+        if before.counted and first.ran.runs > before.runs and MORE_RUNS not in waived:
+            altered.append(MORE_RUNS)
         if not first.failed and not removed:
-            self.known.keep(tree, first)
+            self.known.keep(tree, first.ran)
         return first.verdict(began, removed, altered)
 
     async def _with_mains(
@@ -308,49 +310,54 @@ class Gate:
         sha: str,
         tree: str,
         main: str,
-        known: Mapping[str, int] | None,
+        before: Ran,
         first: _Tested,
         waived: Collection[str],
     ) -> list[str]:
-        """Run once more with main's tests and gate files; what of main's tests fails then."""
+        """Run once more with main's tests and gate files, and return what fails then.
+
+        `before` is what ran on main, `waived` the tests and commands that a person let go. The
+        command that is red is listed where tests of main that fail do not explain it. Where it is
+        red with main's gate files alone, `first` becomes red.
+        """
         own, tests = await judged_by(self._hub, self.rules, main, tree)
         both = await self._restored(tree, [*own, *tests])
-        if both == tree or both in self.known.green:
+        if both == tree or self.known.is_green(both):
             return []
         first.log.append("once more, with tests and the gate's own files as they are on main:\n")
         again = await self._tested(sha, both, ())
         first.add(again)
-        lost = again.ran.lost(known or {}, (*waived, *self.rules.flaky))
+        lost = self._lost(before, again.ran, waived)
         if not again.failed and not lost:
-            self.known.green.add(both)
+            if not waived:  # else it holds for this change alone
+                self.known.keep_green(both)
             return []
         if own:
-            alone = await self._restored(tree, own) if tests else both
-            if alone != both:
+            alone = again
+            if tests:
                 first.log.append("once more, with the gate's own files as they are on main:\n")
-                again = await self._tested(sha, alone, ())
-                first.add(again)
-            if again.failed:
-                first.failed = again.failed
+                alone = await self._tested(sha, await self._restored(tree, own), ())
+                first.add(alone)
+            if alone.failed:
+                first.failed = alone.failed
                 return []
-        return lost or [] if known is not None else [again.failed or "the tests of main"]
+        explained = again.ran.fails_only({*lost, *waived, *self.rules.flaky})
+        if again.failed and again.failed not in waived and not explained:
+            lost.append(again.failed)
+        return lost
 
-    async def _on_main(self, main: str) -> Mapping[str, int] | None:
-        """How often each test passed on main; None where tests are not counted."""
-        tree = await self._hub.tree(main)
+    def _lost(self, before: Ran, ran: Ran, waived: Collection[str]) -> list[str]:
+        """Return the tests that passed on main and not in this run, if main's are counted."""
+        return ran.lost(before.passed, {*waived, *self.rules.flaky}) if before.counted else []
+
+    async def _on_main(self, main: str, tree: str) -> Ran:
+        """Return which tests ran on main, whose tree is `tree`; run the gate on it if need be."""
         async with self.known.looking:
             found = self.known.of(tree)
             if found is None:
-                told = await self._tested(main, tree, ())
-                self.known.keep(tree, told)
-                found = self.known.of(tree)
-        if not found or COUNTED not in found:
-            return None
-        return {name: times for name, times in found.items() if name not in (COUNTED, RUNS)}
-
-    async def _runs(self, main: str) -> int:
-        """How many runs of runners reported on main, which was looked at before."""
-        return (self.known.of(await self._hub.tree(main)) or {}).get(RUNS, 0)
+                found = (await self._tested(main, tree, ())).ran
+                self.known.keep(tree, found)
+        return found
 
     async def _tested(self, sha: str, tree: str, acceptance: Sequence[Command]) -> _Tested:
         """What was printed, what is flaky, the command that was red, and which tests ran."""
@@ -383,7 +390,10 @@ class Gate:
     def _look_at_room(self) -> None:
         free = shutil.disk_usage(self._slots.folder).free
         if free < ROOM_BYTES:
-            raise GateTrouble(f"{free >> 20} MB are left on the disk, too little to run the gate")
+            raise GateTrouble(
+                f"{free >> 20} MB are free in {self._slots.folder}, too little to run the gate. "
+                f"Fix: free {ROOM_BYTES >> 20} MB or more there"
+            )
 
     async def run(
         self,
@@ -473,6 +483,7 @@ class _Check:
         for argv in rules.setup:
             if not await self._prepared(argv):
                 return shlex.join(argv)
+        await asyncio.to_thread(self._discard_files)
         for argv in dict.fromkeys(tuple(each) for each in (*acceptance, *rules.commands)):
             if not await self._passes(argv):
                 return shlex.join(argv)
@@ -507,7 +518,7 @@ class _Check:
         against = list(ran.problems)
         if code == 0 and ran.failed:
             against.append(
-                f"tests failed, though the command says that all is well: {listed(ran.failed)}"
+                f"tests failed, though the command's exit code is 0: {listed(ran.failed)}"
             )
         green = code == 0 and not against
         notes = "".join(f"{each}\n" for each in against)
@@ -520,12 +531,28 @@ class _Check:
         ran = reports.read()
         if not ran.counted:
             ran = printed(text)
-        for pattern in self.gate.rules.reports:
-            for path in sorted(self.slot.path.glob(pattern))[:REPORTS_MAX]:
-                if path.is_file() and not path.is_symlink() and path.stat().st_size <= REPORT_BYTES:
+        for number, path in enumerate(self._files()):
+            try:
+                if number < REPORTS_MAX and path.stat().st_size <= REPORT_BYTES:
                     ran.merge(junit(path.read_bytes()))
-                    path.unlink()  # the next command writes its own
+                path.unlink()  # the next command writes its own
+            except OSError as error:
+                ran.problems.append(f"a report of tests that cannot be read or removed: {error}")
         return ran
+
+    def _discard_files(self) -> None:
+        """Remove the reports that the commit brings along: they tell of no run in this slot."""
+        for path in self._files():
+            with contextlib.suppress(OSError):  # `_read` finds it again, and is red
+                path.unlink()
+
+    def _files(self) -> Iterator[Path]:
+        """Yield the files that `reports` names, but none that is a link or lies behind one."""
+        top = self.slot.path.resolve()
+        for pattern in self.gate.rules.reports:
+            for path in sorted(top.glob(pattern)):
+                if os.path.realpath(path) == str(path) and os.path.isfile(path):  # noqa: PTH113
+                    yield path  # `Path.resolve` and `is_file` raise at loops and closed folders
 
     def _names(self, argv: Command, ran: Ran) -> tuple[str, ...]:
         return self.gate.failures_in(self.log[-1]) or tuple(ran.failed) or (shlex.join(argv),)

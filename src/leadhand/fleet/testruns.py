@@ -6,11 +6,12 @@ what ran: every test that passed on main must pass with a change, by name and as
     pytest, unittest    a report of ours, written from inside the runner with a code on each line
                         that the code under test does not have the key for (`reporter/`)
     TAP, go test -json  read from what a command prints
-    JUnit XML           read from the files that `reports` names, which no commit may bring along
+    JUnit XML           read from the files that `reports` names; those that a commit brings along
+                        are removed before the first command
 
 What is wrong with a report is red: a run that began and did not end, lines that were changed,
-tests that failed where the exit code says that all is well. A command without a report that can
-be read is not counted, and it is said so ("tests not counted").
+tests that failed where the exit code is 0. Tests of a command without a readable report are not
+counted, and the verdict reads "tests not counted".
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class Ran:
         return sorted(
             name for name, times in main.items() if self.passed[name] < times and name not in waived
         )
+
+    def fails_only(self, names: Collection[str]) -> bool:
+        """Whether tests failed, each of them one of these, and nothing is wrong with the report."""
+        return bool(self.failed) and self.failed.keys() <= {*names} and not self.problems
 
     @property
     def words(self) -> str:
