@@ -69,19 +69,34 @@ def test_an_approval_of_the_old_version_is_void(folder):
     assert folder.run("verify", run).code == 0
 
 
+def test_the_values_that_the_run_was_hosted_with_are_approved(folder):
+    """The approver's own shell does not matter: what is approved stands in the log."""
+    folder.write("workers.py", WORKERS + "\nimport os\nMODE = os.environ.get('MODE')\n")
+    folder.plan({"id": "a", "worker": "danger"})
+    for mode, held in (("safe", False), ("evil", True)):
+        run = folder.run("run", "plan.json", "--json", MODE="safe").doc["run"]
+        assert folder.run("review", run, "approve", MODE="another", CI="1").code == 0
+        done = folder.run("resume", run, "--json", MODE=mode)
+        assert done.code == (5 if held else 0), done
+    assert "danger changed since it was allowed" in folder.run("inbox").out
+    assert folder.run("resume", run, "--json", MODE="evil").code == 5
+
+
 def test_what_each_version_covers_is_listed(folder):
     folder.write("helper.py", "N = 1\n")
-    folder.write("workers.py", WORKERS + "\nimport helper\n")
+    reads = "\nimport helper, os\nMODE = os.environ.get('MODE')\n"
+    folder.write("workers.py", WORKERS + reads)
     folder.write("deploy.sh", "echo 1\n")
     folder.write(
         "leadhand.toml",
         "[project]\nworkers = ['workers.py']\n"
         "[workers.deploy]\ncommand = ['sh', 'deploy.sh']\nenv = ['REGION']\n",
     )
-    shown = folder.run("ls", "workers", "-v", REGION="canary").out
+    shown = folder.run("ls", "workers", "-v", REGION="canary", MODE="canary").out
     assert "helper.py" in shown
     assert "deploy.sh" in shown
     assert "values of REGION" in shown
+    assert "values of MODE" in shown
     assert "canary" not in shown
     rows = {row["worker"]: row for row in folder.run("ls", "workers", "--json").doc["workers"]}
     assert set(rows["say"]["covers"]["files"]) == {"helper.py", "workers.py"}

@@ -29,6 +29,7 @@ SEED = int(os.environ.get("SEED", "1"))
 
 FILES = {
     "workers.py": """
+import os
 from pathlib import Path
 
 from leadhand import worker
@@ -52,7 +53,8 @@ target = make("prod")
 async def ship() -> str:
     from pack.late import go
 
-    done = [go(), top_helper.go(), star(), accent(), target(), TARGETS["prod"]]
+    done = [go(), top_helper.go(), star(), accent(), target(), TARGETS["prod"], os.environ["ZONE"]]
+    done += [os.getenv("TERM", ""), os.getenv("LEADHAND_ACTOR", "")]
     with (HERE / "ran").open("a") as file:
         file.write(" ".join(done) + "\\n")
     return "done"
@@ -84,6 +86,7 @@ TABLES = {
     "chosen": {"command": ["sh", "scripts/{version}.sh"]},
     "tool": {"command": [sys.executable, "tool.py", "--config=settings.cfg"]},
 }
+VARIABLES = {"REGION": "eu", "ZONE": "a", "TERM": "xterm", "LEADHAND_ACTOR": "ann"}
 PLAN = {
     "goal": "Ship",
     "steps": [
@@ -101,7 +104,7 @@ class Project:
     """A project on disk, put back to what it was before each change."""
 
     def __init__(self, place: Path) -> None:
-        self.place, self.tables, self.environ = place, dict(TABLES), {"REGION": "eu"}
+        self.place, self.tables, self.environ = place, dict(TABLES), dict(VARIABLES)
         self.restore()
 
     def restore(self) -> None:
@@ -113,7 +116,7 @@ class Project:
             path.write_text(text, encoding="latin-1")
             path.chmod(0o755 if path.suffix == ".sh" else 0o644)
         (self.place / "link.sh").symlink_to("deploy.sh")
-        self.tables, self.environ = dict(TABLES), {"REGION": "eu"}
+        self.tables, self.environ = dict(TABLES), dict(VARIABLES)
 
     def registry(self) -> Registry:
         """Load everything as a new process would."""
@@ -156,7 +159,9 @@ class Project:
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setenv("REGION", "eu")
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("OTHER", "0")
     yield Project(tmp_path / "project")
     SOURCES.files.clear()
     SOURCES.covered.clear()
@@ -198,7 +203,7 @@ def new_files(project: Project, rng: random.Random) -> dict:
 
 def environment(project: Project, rng: random.Random) -> dict:
     if rng.randrange(2):
-        project.environ["REGION"] = rng.choice(["us", "", "eu "])
+        project.environ[rng.choice(["REGION", "ZONE"])] = rng.choice(["us", "", "eu "])
     else:
         project.tables["deploy"] = {**TABLES["deploy"], "set_env": {"MODE": f"{rng.random()}"}}
     return {}
@@ -353,11 +358,16 @@ def rewritten(project: Project, rng: random.Random) -> None:
     path.chmod(mode)
 
 
-HARMLESS = (unused, touched, caches, packages, moved, rewritten)
+def variables(project: Project, rng: random.Random) -> None:
+    """A variable that no worker reads, or one of machine, terminal or Leadhand's settings."""
+    project.environ[rng.choice(["OTHER", "TERM", "LEADHAND_ACTOR"])] = f"{rng.random()}"
+
+
+HARMLESS = (unused, touched, caches, packages, moved, rewritten, variables)
 
 
 async def test_everything_harmless_runs(project):
-    """Files no worker uses, times, caches, environments, another folder; key order of the plan."""
+    """Files and variables no worker uses, times, caches, another folder; key order of the plan."""
     rng, kinds = random.Random(SEED), Counter()
     project.restore()
     lead = Lead(project.registry(), store=MemoryStore(), actor="ann")

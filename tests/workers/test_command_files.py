@@ -240,6 +240,14 @@ def test_values_of_variables_stand_nowhere(place, monkeypatch):
     assert any("REGION" in each for each in found.coverage.to_doc()["values"])
 
 
+def test_a_value_that_is_not_utf8_counts(place, monkeypatch):
+    found = set()
+    for value in (b"\xff", b"\xfe"):
+        monkeypatch.setitem(os.environb, b"REGION", value)
+        found.add(made(place, command=["ls"], env=["REGION"]).spec.version)
+    assert len(found) == 2
+
+
 def test_a_file_that_changed_just_now_is_read_again(tmp_path):
     """Times have grains: two writes may lie in one."""
     path = tmp_path / "a"

@@ -1,5 +1,6 @@
 """What the version of a Python worker covers, and that what was hashed is what runs."""
 
+import hashlib
 import importlib
 import json
 import os
@@ -12,7 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from leadhand import Lead
+from leadhand.errors import Conflict
 from leadhand.ports import Task
+from leadhand.stores.memory import MemoryStore
 from leadhand.workers import snapshot
 from leadhand.workers.loading import load_file
 from leadhand.workers.registry import Registry
@@ -231,6 +235,141 @@ def test_another_worker_file_that_patches_counts(loaded, tmp_path):
                 patched.setattr(json, "dumps", json.dumps)
                 found.append(version(loaded(place / "workers.py", place / "other.py")))
         assert (found[0] != found[1]) is changed, top
+
+
+READS = {
+    "environ[...]": ("import os", "return os.environ['MODE']"),
+    "environ.get": ("import os", "return os.environ.get('MODE', 'safe')"),
+    "environ.get with a keyword": ("import os", "return os.environ.get(key='MODE')"),
+    "environ.setdefault": ("import os", "return os.environ.setdefault('MODE', 'safe')"),
+    "in environ": ("import os", "return 'MODE' in os.environ"),
+    "not in environ": ("import os", "return 'MODE' not in os.environ"),
+    "getenv": ("import os", "return os.getenv('MODE')"),
+    "environb": ("import os", "return os.environb[b'MODE']"),
+    "os by another name": ("import os as system", "return system.getenv('MODE')"),
+    "from os import": ("from os import environ, getenv", "return environ['MODE'] + getenv('X')"),
+    "environ by another name": ("from os import environ as e", "return e['MODE']"),
+    "getenv by another name": ("from os import getenv as g", "return g('MODE')"),
+    "a name for environ": ("import os\nE = os.environ", "return E['MODE']"),
+    "a name for a method": ("import os\nget = os.environ.get", "return get('MODE')"),
+    "a copy": ("import os\nE = os.environ.copy()", "return E['MODE']"),
+    "a dict": ("import os\nE = dict(os.environ)", "return E.get('MODE')"),
+    "an unpacked dict": ("import os\nE = {**os.environ, 'A': '1'}", "return E['MODE']"),
+    "an attribute": ("import os\nclass C: ...\nC.env = os.environ", "return C.env['MODE']"),
+    "a constant": ("import os\nNAME = 'MODE'", "return os.environ[NAME]"),
+    "an annotated constant": ("import os\nNAME: str = 'MODE'", "return os.environ[NAME]"),
+    "a loop": ("import os", "return [os.environ.get(n) for n in ('X', 'MODE')]"),
+    "a loop over a constant": (
+        "import os\nNAMES = ['X', 'MODE']\nfor name in NAMES:\n    os.getenv(name)", "return 1",
+    ),
+    "at the top of a helper": ("import helper", "return helper.MODE"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", READS)
+def test_the_values_of_variables_that_a_file_reads_count(loaded, tmp_path, monkeypatch, way):
+    top, body = READS[way]
+    helper = "import os\nMODE = os.environ['MODE']\n"
+    files = {"helper.py": helper, "workers.py": WORKER.format(top=top, body=body)}
+    place, found = written(tmp_path, files), []
+    for mode in ("safe", "evil-canary", "safe", None):
+        monkeypatch.setenv("MODE", mode) if mode else monkeypatch.delenv("MODE")
+        if mode is None and way == "at the top of a helper":  # it cannot be loaded without
+            monkeypatch.setenv("MODE", "")
+        registry = loaded(place / "workers.py")
+        found.append(version(registry))
+        told = repr(registry.coverage())
+        assert "MODE" in told
+        assert "canary" not in told
+    safe, evil, again, none = found
+    assert safe == again
+    assert len({safe, evil, none}) == 3
+
+
+def test_variables_that_are_not_read_do_not_count(loaded, tmp_path, monkeypatch):
+    """Others, those only written, computed names, those of the machine: as documented."""
+    body = (
+        "os.environ['SET'] = '1'; {}['MODE'] if 0 else 0; n = 'MO'; os.getenv(n + 'DE');"
+        " os.getenv('PATH'); os.getenv('TERM'); os.getenv('LC_ALL'); os.getenv('HOSTNAME');"
+        " 'PYTEST_CURRENT_TEST' in os.environ; os.getenv('LEADHAND_ACTOR'); os.getenv('a=b');"
+        " os.getenv('\\ud800'); return 1"
+    )
+    place = written(tmp_path, {"workers.py": WORKER.format(top="import os", body=body)})
+    before = loaded(place / "workers.py")
+    for name in ("SET", "MODE", "PATH", "TERM", "LC_ALL", "HOSTNAME", "LEADHAND_ACTOR", "OTHER"):
+        monkeypatch.setenv(name, f"{os.environ.get(name, '')}:/another")
+    after = loaded(place / "workers.py")
+    assert version(after) == version(before)
+    assert "values of" not in repr(after.coverage())
+
+
+def test_a_file_that_reads_no_variable_costs_no_slow_digest(loaded, tmp_path, monkeypatch):
+    def slow(*_args: object, **_more: object) -> bytes:
+        raise AssertionError("a slow digest")
+
+    monkeypatch.setattr(hashlib, "scrypt", slow)
+    place = written(tmp_path / "a", dict(project(**dict([TOP]))))
+    assert version(loaded(place / "workers.py"))
+    reads = WORKER.format(top="import os", body="return os.environ['UNIQUE_TO_THIS_TEST']")
+    with pytest.raises(AssertionError, match="slow digest"):  # or nothing was measured above
+        loaded(written(tmp_path / "b", {"workers.py": reads}) / "workers.py")
+
+
+def test_a_variable_that_is_not_utf8_has_a_version(loaded, tmp_path, monkeypatch):
+    reads = WORKER.format(top="import os", body="return os.environ['MODE']")
+    place, found = written(tmp_path, {"workers.py": reads}), set()
+    for mode in (b"\xff", b"\xfe"):
+        monkeypatch.setitem(os.environb, b"MODE", mode)
+        found.add(version(loaded(place / "workers.py")))
+    assert len(found) == 2
+
+
+SHIPS = """import os
+from leadhand import worker
+{more}
+
+@worker(risk="critical", effects=["prod"], secrets={secrets})
+async def one() -> str:
+    return os.environ["MODE"] + os.environ.get("TOKEN", "")
+"""
+SHIP = {"goal": "Ship", "steps": [{"id": "one", "worker": "one"}]}
+
+
+async def test_an_approval_with_one_value_does_not_run_with_another(loaded, tmp_path, monkeypatch):
+    place = written(tmp_path, {"workers.py": SHIPS.format(more="", secrets=["TOKEN"])})
+    monkeypatch.setenv("MODE", "safe")
+    monkeypatch.setenv("TOKEN", "first-secret-of-many")
+    lead = Lead(loaded(place / "workers.py"), store=MemoryStore(), actor="ann")
+    given = [lead.approve(SHIP, expires="8 hours") for _ in range(2)]
+    async with lead.hosting():
+        monkeypatch.setenv("MODE", "evil")
+        lead.registry = loaded(place / "workers.py")
+        with pytest.raises(Conflict, match=r"changed since: worker"):
+            await lead.run(SHIP, approval=given[0])
+        monkeypatch.setenv("MODE", "safe")
+        monkeypatch.setenv("TOKEN", "second-secret-of-many")  # a declared secret may rotate
+        lead.registry = loaded(place / "workers.py")
+        outcome = await lead.run(SHIP, approval=given[1])
+    assert outcome.ok, outcome
+    assert "second-secret" not in str(outcome.result)
+
+
+def test_a_secret_of_another_worker_may_rotate(loaded, tmp_path, monkeypatch):
+    """A helper reads it for both, and one declares it; declaring one is another version."""
+    one = WORKER.format(top="import helper", body="return helper.TOKEN")
+    two = "\n@worker(effects=[], secrets={})\nasync def two(): ...\n"
+    helper = "import os\nTOKEN = os.environ['TOKEN']\n"
+    found = []
+    for number, (secrets, token) in enumerate(
+        ((["TOKEN"], "first"), (["TOKEN"], "second"), ([], "first"), ([], "second"))
+    ):
+        monkeypatch.setenv("TOKEN", token)
+        other = "from leadhand import worker\n" + two.format(secrets)
+        files = {"workers.py": one, "helper.py": helper, "other.py": other}
+        place = written(tmp_path / str(number), files)
+        found.append(version(loaded(place / "workers.py", place / "other.py")))
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
 
 
 async def test_what_is_imported_late_is_what_was_hashed(loaded, tmp_path):

@@ -30,7 +30,7 @@ from leadhand.workers.capture import LiveStreams, shown_live
 from leadhand.workers.checks import holds
 from leadhand.workers.command_files import look
 from leadhand.workers.confinement import Confinement, program_folders
-from leadhand.workers.coverage import Coverage
+from leadhand.workers.coverage import INHERITED, Coverage
 from leadhand.workers.isolation import GRACE_S, followed, text_of
 from leadhand.workers.processes import Finished, ProcessError, Processes, SpawnError
 from leadhand.workers.reports import bounded, report_from_doc
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 OUTPUT_BYTES = 1 << 20
 STDERR_CHARS = 8_192
-INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 EXIT_CODES = {0: "success", 75: "transient", 77: "denied", 126: "unavailable", 127: "unavailable"}
 """What exit codes mean unless declared otherwise (sysexits.h); the rest is "unavailable"."""
 

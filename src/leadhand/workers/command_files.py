@@ -24,15 +24,13 @@ import re
 import shutil
 import sys
 import time
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from leadhand.core.paths import overlap, parts
-from leadhand.workers.coverage import Coverage
+from leadhand.workers.coverage import Coverage, variables_covered
 from leadhand.workers.snapshot import INSTALLED, environment, signature
 from leadhand.workers.source import imports_of
 
@@ -475,14 +473,6 @@ def look(
             named = {name: environ.get(name) for name in program.env}
             given[action] = {**named, **program.set_env}
     if given:
-        names = sorted({name for each in given.values() for name in each})
-        text = msgspec.json.encode(given, order="sorted")
-        values[f"values of {', '.join(names)}"] = _slow(text)
+        names = {name for each in given.values() for name in each}
+        values |= variables_covered(names, given)
     return Coverage(files, values)
-
-
-@cache
-def _slow(text: bytes) -> str:
-    """Digest values that may be secret: one for all, and too slow to try many."""
-    salt = b"leadhand variables"
-    return hashlib.scrypt(text, salt=salt, n=1 << 14, r=8, p=1, dklen=32).hex()

@@ -230,6 +230,8 @@ class FunctionWorker:
         limits = [each.declaration.max_concurrency for each in self._all]
         self.beside: dict[str, str] = {}
         """The files of the workers that were loaded with it, with the names of their modules."""
+        self.secrets_beside: frozenset[str] = frozenset()
+        """The variables that those workers declare as secrets."""
         self._limit = min((limit for limit in limits if limit), default=None)
         self._lane = Lane(self._limit)
 
@@ -270,7 +272,8 @@ class FunctionWorker:
         if len(declared) == 1 and declared[0] and not walls:
             return Coverage(declared=declared[0])
         parts = [part for each in self._all if not each.declaration.version for part in each.parts]
-        found = covered(parts, self.beside) if parts else Coverage()
+        secrets = self.secrets_beside.union(self.secret_names)
+        found = covered(parts, self.beside, secrets) if parts else Coverage()
         said = {f"version of action {n}": text for n, text in enumerate(declared) if text}
         said |= {f"sandbox of action {n}": text for n, text in walls.items()}
         return Coverage(found.files, {**found.values, **said})

@@ -71,8 +71,9 @@ class Registry:
             for name, actions in functions.items()
         ]
         beside = {path: name for each in made for path, name in each.files.items()}
+        secrets = frozenset(name for each in made for name in each.secret_names)
         for each in made:
-            each.beside = beside
+            each.beside, each.secrets_beside = beside, secrets
             self._add(each)
         self._somebody = Human()
         if processes is not None:

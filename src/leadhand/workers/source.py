@@ -3,7 +3,8 @@
 That is the file a function stands in; every module of the project that this file imports, at the
 top, inside functions or by `import *`, and what those import in turn, packages' `__init__` files
 included; and, since functions share one process, the other worker files that were loaded with it
-where those touch the same modules or can patch what is not theirs.
+where those touch the same modules or can patch what is not theirs. Of environment variables that
+these files read by a constant name, it covers the values that they had when workers were loaded.
 
 Never Python's own library, nor what is installed, wherever the virtual environment lies. A worker
 that is defined in an installed package is covered by the files of that distribution.
@@ -24,7 +25,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.workers.coverage import Coverage
+from leadhand.workers.coverage import Coverage, is_machine_variable, variables_covered
 from leadhand.workers.snapshot import (
     SOURCES,
     Module,
@@ -45,6 +46,8 @@ _REACHING = {
     *("import_module", "patch", "monkeypatch", "gc", "ctypes"),
 }
 """Names by which code changes what is not its own."""
+_ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
+"""Names of `os` by which code reads environment variables."""
 
 
 class Import(NamedTuple):
@@ -61,6 +64,8 @@ class Parsed(NamedTuple):
     imports: tuple[Import, ...]
     reaches: bool
     """Whether it can change what belongs to other modules."""
+    variables: frozenset[str] = frozenset()
+    """Environment variables that it reads by a constant name."""
 
 
 def modules_of(path: str, module: str = "") -> dict[str, Module]:
@@ -133,7 +138,111 @@ def _read_text(data: bytes) -> Parsed:
     given |= {each.asname for n in ast.walk(tree) for each in _aliases(n) if each.asname}
     top = {id(n) for each in tree.body for n in _outside_functions(each)}
     reaches = any(id(node) in top or _root(node) in given for node in stored)
-    return Parsed(tuple(dict.fromkeys(imports)), reaches or not names.isdisjoint(_REACHING))
+    return Parsed(
+        tuple(dict.fromkeys(imports)),
+        reaches=reaches or not names.isdisjoint(_REACHING),
+        variables=_variables(tree) if names & _ENVIRONMENT or given & _ENVIRONMENT else frozenset(),
+    )
+
+
+def _variables(tree: ast.AST) -> frozenset[str]:
+    """Return the environment variables that code reads by a constant name.
+
+    Found are `os.environ["NAME"]`, its methods, `"NAME" in os.environ` and `os.getenv("NAME")`,
+    also where `os`, `environ`, a copy of it, one of its methods, `getenv` or the constant go by
+    another name in this file, and where a loop goes through constants.
+    """
+    nodes = list(ast.walk(tree))
+    readers = {*_ENVIRONMENT}
+    readers |= {
+        each.asname
+        for node in nodes
+        for each in _aliases(node)
+        if each.asname and each.name in _ENVIRONMENT
+    }
+    texts: dict[str, set[str]] = {}
+    for name, value in filter(None, map(_bound, nodes)):
+        if _is_reader(value, readers):
+            readers.add(name)
+        else:
+            texts.setdefault(name, set()).update(_texts(value, texts))
+    return frozenset(
+        text
+        for node in nodes
+        for base, key in _lookups(node)
+        if _is_reader(base, readers)
+        for text in _texts(key, texts)
+        if text.isprintable() and text and "=" not in text
+    )
+
+
+def _is_reader(node: ast.expr, readers: set[str]) -> bool:
+    """Whether an expression is the environment, a copy of it, or what looks a name up in it."""
+    match node:
+        case ast.Attribute(value=base, attr=name):
+            return name in readers or _is_reader(base, readers)
+        case ast.Name(id=name):
+            return name in readers
+        case ast.Call(func=ast.Attribute(value=base, attr="copy"), args=[]):
+            return _is_reader(base, readers)
+        case ast.Call(func=ast.Name(id="dict"), args=[base]):
+            return _is_reader(base, readers)
+        case ast.Dict(keys=keys, values=values):  # {**os.environ}
+            pairs = zip(keys, values, strict=True)
+            return any(key is None and _is_reader(base, readers) for key, base in pairs)
+        case _:
+            return False
+
+
+def _bound(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """Return the name that a statement binds, and the value or what a loop goes through."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)], value=value):
+            return name, value
+        case ast.AnnAssign(
+            target=ast.Name(id=name) | ast.Attribute(attr=name), value=ast.expr() as value
+        ):
+            return name, value
+        case ast.NamedExpr(target=ast.Name(id=name), value=value):
+            return name, value
+        case ast.For(target=ast.Name(id=name), iter=value):
+            return name, value
+        case ast.comprehension(target=ast.Name(id=name), iter=value):
+            return name, value
+        case _:
+            return None
+
+
+def _lookups(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield what an expression may look up: in what, or with which function, and the key."""
+    match node:
+        case ast.Subscript(value=base, slice=key, ctx=ast.Load() | ast.Del()):
+            yield base, key
+        case ast.AugAssign(target=ast.Subscript(value=base, slice=key)):
+            yield base, key
+        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[base]):
+            yield base, key
+        case ast.Call(func=function, args=args, keywords=keywords):
+            keys = [*args[:1], *(each.value for each in keywords if each.arg == "key")]
+            yield from ((function, key) for key in keys)
+        case _:
+            pass
+
+
+def _texts(node: ast.expr, known: Mapping[str, set[str]]) -> set[str]:
+    """Return the constant texts that an expression may be, or hold."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+        return {os.fsdecode(node.value)}
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return {text for each in node.elts for text in _texts(each, known)}
+    return known.get(_last_name(node), set())
+
+
+def _last_name(node: ast.AST) -> str:
+    """Return `environ` for `os.environ` and for `environ`; empty for other expressions."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _aliases(node: ast.AST) -> list[ast.alias]:
@@ -253,10 +362,15 @@ def _chain(function: Any) -> Iterator[Any]:
             return
 
 
-def covered(functions: list[Any], beside: Mapping[str, str] | None = None) -> Coverage:
+def covered(
+    functions: list[Any],
+    beside: Mapping[str, str] | None = None,
+    secrets: Iterable[str] = (),
+) -> Coverage:
     """Return what the version of a worker covers that is made of these functions.
 
     `beside` are the files of the workers that were loaded with it, with their modules' names.
+    `secrets` are variables whose values may change: keys are replaced now and then.
     """
     SOURCES.install()
     entries = files_of(functions)
@@ -274,6 +388,9 @@ def covered(functions: list[Any], beside: Mapping[str, str] | None = None) -> Co
     values: dict[str, str] = {}
     for path, name in sorted(modules.items()):
         files |= _digest_of(path, sys.modules.get(name), _label(path, folder), values)
+    read = {name for path in modules for name in parsed(path).variables}
+    if named := {each for each in read.difference(secrets) if not is_machine_variable(each)}:
+        values |= variables_covered(named, {name: os.environ.get(name) for name in named})
     for number, function in enumerate(functions):
         if not files_of([function]):
             values[f"code {number}"] = hashlib.sha256(_code_of(function)).hexdigest()

@@ -28,7 +28,8 @@ from leadhand.core.plan import worst
 from leadhand.core.report import Failure
 from leadhand.errors import Denied, UsageError
 from leadhand.workers.agent.functions import ToolFailure
-from leadhand.workers.command import INHERITED, given_values
+from leadhand.workers.command import given_values
+from leadhand.workers.coverage import INHERITED
 from leadhand.workers.isolation import followed, text_of
 from leadhand.workers.processes import ProcessError, SpawnError
 

@@ -31,7 +31,8 @@ import msgspec
 from leadhand.audit.redaction import SECRET_NAME, Redactor, is_kept_out
 from leadhand.core.durations import seconds
 from leadhand.errors import LeadhandError, Transient, Unavailable, UsageError, WorkerFailure
-from leadhand.workers.command import INHERITED, given_values
+from leadhand.workers.command import given_values
+from leadhand.workers.coverage import INHERITED
 from leadhand.workers.decorator import NAME
 from leadhand.workers.mcp.connection import Connection
 from leadhand.workers.mcp.definition import Definition
