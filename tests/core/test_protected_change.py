@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from leadhand.core import control, protected_change
+from leadhand.core import control, holds, protected_change
 from leadhand.core import events as ev
 from leadhand.core.invariants import check
+from leadhand.core.moves import Move
 from leadhand.core.policy import Policy, Rule
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from tests.core.driver import Drive, step
@@ -206,3 +207,54 @@ def test_the_checker_finds_an_approval_by_a_stranger_and_one_without_a_signature
     assert signed("ann", "s") == []
     assert signed("ann", "") == ["I26"]
     assert signed("eve", "s") == ["I26"]
+
+
+def void(run):
+    """Return the event that says that the newest approval of the change does not hold."""
+    entry = max(seq for seq, (_, each) in enumerate(run.log, 1) if type(each) is ev.ChangeApproved)
+    return ev.ApprovalVoided(entry, "ann's approval is not signed", [1])
+
+
+def voided(run):
+    """The run is taken up, and the newest approval of the change does not hold."""
+    return run.hear(Move(*holds.distrusted(run.state, void(run))))
+
+
+def test_a_void_approval_of_a_change_does_not_count_for_the_open_question():
+    run = clean(voided(held(TWO).reply("approve", **SEEN)))
+    (question,) = [each for each in run.state.questions.values() if each.kind != "hold"]
+    assert question.approvals == []
+    run.hear(control.release(run.state, ["a"], "ann", run.now))
+    run.reply("approve", actor="bob", **SEEN)
+    assert run.state.steps["a"].status == "asking"  # One of two.
+    clean(run.reply("approve", **SEEN))
+    assert run.state.answers[-1]["by"] == ["bob", "ann"]
+    assert clean(run.done("a")).ended == "succeeded"
+
+
+def test_a_void_approval_of_a_change_is_told_to_no_worker():
+    """The step was started on it already: what starts next asks about the change again."""
+    run = clean(voided(held().reply("approve", **SEEN)))
+    (answer,) = run.state.answers
+    assert answer["choice"] == "approve"
+    assert not {"commit", "by"} & set(answer)
+    clean(run.fail("a", "policy", change=CHANGE, message="It passes."))
+    (question,) = run.state.questions.values()
+    assert (question.kind, question.approvals) == ("protected_change", [])
+
+
+def test_the_checker_does_not_count_a_void_approval():
+    """Bob's approval and a void one are one of two."""
+    run = voided(held(TWO).reply("approve", **SEEN))
+    given = msgspec.structs.replace(run.last(ev.ChangeApproved), actor="bob")
+    answered = ev.QuestionAnswered(id="q1", choice="approve", actor="bob")
+    log = [*run.log, *[(run.now.wall, each) for each in (given, answered)]]
+    assert [str(found.rule) for found in check(log)] == ["I53"]
+
+
+def test_the_checker_finds_a_step_that_starts_where_an_approval_of_its_change_was_void():
+    """Its plan needed no review, and it was not held."""
+    run = held(TWO).reply("approve", **SEEN)
+    run.say(void(run)).reply("approve", **SEEN).reply("approve", actor="bob", **SEEN)
+    assert run.state.steps["a"].status == "running"
+    assert [str(found.rule) for found in check(run.log)] == ["I27"]

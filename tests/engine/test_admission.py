@@ -12,7 +12,7 @@ import sqlite3
 import msgspec
 import pytest
 
-from leadhand import Lead, Policy, worker
+from leadhand import Context, Failure, Lead, Policy, Report, worker
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
@@ -22,6 +22,7 @@ from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Rule
+from leadhand.engine.admission import faults
 from leadhand.errors import LeadhandError, StoreCorrupt
 
 pytest.importorskip("cryptography")
@@ -37,6 +38,25 @@ async def ship(version: str) -> str:
     return version
 
 
+@worker(idempotent=True)
+async def scale(context: Context) -> object:
+    """Make a protected change, and land it once people have approved it."""
+    said = context.answers[-1] if context.answers else {}
+    if said.get("choice") == "approve" and said.get("commit"):
+        DONE.append(said["commit"])
+        return {"landed": said["commit"]}
+    change = {
+        "commit": COMMIT,
+        "base": "b" * 40,
+        "digest": "d" * 64,
+        "paths": ["deploy/prod.yaml"],
+        "diff": "-replicas: 3\n+replicas: 0\n",
+    }
+    return Report("failed", error=Failure("policy", "It passes.", change=change))
+
+
+COMMIT = "c0ffee" + "0" * 34
+CHANGES = {"goal": "Scale", "steps": [{"id": "scale", "worker": "scale"}]}
 PLAN = {
     "goal": "Ship",
     "steps": [
@@ -57,7 +77,7 @@ def store(tmp_path):
 
 def lead_of(store, actor="ann", key=ANN, approvers=KEYS, rules=(), **more):
     policy = Policy(approvers=approvers, rules=rules, **more)
-    return Lead([ship], store=store, actor=actor, key=key, policy=policy)
+    return Lead([ship, scale], store=store, actor=actor, key=key, policy=policy)
 
 
 async def waiting(store, **more):
@@ -195,6 +215,88 @@ async def test_one_of_two_starts_nothing(store):
     await held(store, run, says="allowed by 1 of 2 people", rules=rules)
 
 
+async def asked_anew(store, run, *, says, **more):
+    """Nothing landed; once the step is released, the change itself is asked about again."""
+    lead = lead_of(store, **more)
+    outcome = await lead.resume(run)
+    assert (DONE, outcome.status) == ([], "waiting")
+    [hold] = [each for each in outcome.waiting_for if each["kind"] == "hold"]
+    assert says in hold["text"], hold["text"]
+    await lead.answer(run, hold["id"], "release")
+    outcome = await lead.resume(run)
+    [question] = outcome.waiting_for
+    assert (DONE, question["kind"], question["approved_by"]) == ([], "protected_change", [])
+    return question["id"]
+
+
+@pytest.mark.parametrize("key", [None, EVE])
+async def test_a_forged_approval_of_a_change_lands_nothing(store, forge, key):
+    """One without a signature, and one with another person's."""
+    run = (await lead_of(store).run(CHANGES)).run
+    await forge(lead_of(store, key=key), run, "q1", "approve", shown=COMMIT)
+    says = "is not signed by the key of ann" if key else "is not signed"
+    question = await asked_anew(store, run, says=f"ann's approval of change {COMMIT[:12]} {says}")
+    await lead_of(store).answer(run, question, "approve", shown=COMMIT)
+    assert (await lead_of(store).resume(run)).ok
+    assert DONE == [COMMIT]
+    first = [type(each) for each in log_of(store, run)].index(ev.ChangeApproved) + 1
+    assert {each.seq for each in problems_of(store)} == {first}  # The forged one, and no other.
+
+
+@pytest.mark.parametrize("approvers", [KEYS, {}])
+async def test_a_change_whose_second_approval_was_taken_out_lands_nothing(store, approvers):
+    """The log says that it goes on, and one person has approved it; with approvers or none."""
+    more = {"rules": (Rule(effects=("protected_change",), then="two"),), "approvers": approvers}
+    run = (await lead_of(store, **more).run(CHANGES)).run
+    await lead_of(store, **more).answer(run, "q1", "approve", shown=COMMIT)
+    await lead_of(store, "bob", BOB, **more).answer(run, "q1", "approve", shown=COMMIT)
+    store.with_name(f"{store.name}.anchors").unlink()
+    by_bob = lambda each: isinstance(each, ev.ChangeApproved) and each.actor == "bob"  # noqa: E731
+    write(store, run, lambda each: ev.RunPaused("bob") if by_bob(each) else each)
+    await lead_of(store, **more).say(run, "resume")
+    await asked_anew(store, run, says="1 of 2 people approved the change", **more)
+
+
+async def test_a_forged_first_approval_of_a_change_does_not_count(store, forge):
+    """Bob's is forged and ann's is missing: both are asked for."""
+    rules = (Rule(effects=("protected_change",), then="two"),)
+    run = (await lead_of(store, rules=rules).run(CHANGES)).run
+    await forge(lead_of(store, "bob", None, rules=rules), run, "q1", "approve", shown=COMMIT)
+    question = await asked_anew(store, run, says="bob's approval", rules=rules)
+    await lead_of(store, rules=rules).answer(run, question, "approve", shown=COMMIT)
+    assert (await lead_of(store, rules=rules).resume(run)).status == "waiting"
+    await lead_of(store, "bob", BOB, rules=rules).answer(run, question, "approve", shown=COMMIT)
+    assert (await lead_of(store, rules=rules).resume(run)).ok
+    assert DONE == [COMMIT]
+
+
+async def test_an_approval_that_is_none_hides_no_other(store, forge):
+    """Signatures are checked, or said not to be, also where a document cannot be read."""
+    run = (await lead_of(store).run(CHANGES)).run
+    await lead_of(store).pause(run)
+    await forge(lead_of(store, key=EVE), run, "q1", "approve", shown=COMMIT)
+    none = ev.ApprovalGiven(number=1, hash="h", actor="bob", binding="b", approval="x")
+
+    def forged(event):
+        if isinstance(event, ev.RunStarted):
+            return msgspec.structs.replace(event, approvals=[{"id": "x"}])
+        return none if isinstance(event, ev.RunPaused) else event
+
+    write(store, run, forged)
+    reader = Reader(store)
+    found = faults(run, reader.store.read(run), KEYS, {}, set())
+    reader.store.close_reader()
+    assert any("ann's signature cannot be checked" in each.reason for each in found), found
+
+
+def problems_of(store):
+    reader = Reader(store)
+    try:
+        return verify_database(reader, store, Anchoring(), approvers=KEYS).problems
+    finally:
+        reader.store.close_reader()
+
+
 def rewritten(event):
     """The plan with another version, and everything that is computed from it."""
     if isinstance(event, ev.RevisionProposed):
@@ -313,7 +415,4 @@ def test_the_forgers_way_is_open_without_the_check(store, monkeypatch):
 
     outcome = asyncio.run(forged())
     assert (outcome.ok, DONE) == (True, ["v1"])
-    reader = Reader(store)
-    found = verify_database(reader, store, Anchoring(), approvers=KEYS).problems
-    reader.store.close_reader()
-    assert {each.rule for each in found} & {"I26", "signature"}
+    assert {each.rule for each in problems_of(store)} & {"I26", "signature"}

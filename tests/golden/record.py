@@ -272,20 +272,35 @@ def distrusted():
     return run.done("a").reply("release").reply("release", actor="bob").done("b")
 
 
+CHANGE = {
+    "commit": "c" * 40,
+    "base": "b" * 40,
+    "digest": "d" * 64,
+    "paths": ["deploy/prod.yaml"],
+    "diff": "-replicas: 3\n+replicas: 0\n",
+}
+
+
 def protected():
     """A change of something protected is approved by two people, by its commit."""
     rules = (Rule(effects=("protected_change",), then="two"),)
     run = Drive(step("a"), policy=Policy(jitter=0.0, rules=rules))
-    change = {
-        "commit": "c" * 40,
-        "base": "b" * 40,
-        "digest": "d" * 64,
-        "paths": ["deploy/prod.yaml"],
-        "diff": "-replicas: 3\n+replicas: 0\n",
-    }
-    run.fail("a", "policy", change=change, message="It passes.")
+    run.fail("a", "policy", change=CHANGE, message="It passes.")
     seen = {"approval": {"shown": "c" * 40}}
     return run.reply("approve", **seen).reply("approve", actor="bob", **seen).done("a")
+
+
+def distrusted_change():
+    """An approval of a protected change does not hold; the change is asked about again."""
+    run = Drive(step("a"), policy=Policy(jitter=0.0))
+    run.fail("a", "policy", change=CHANGE, message="It passes.")
+    seen = {"approval": {"shown": "c" * 40}}
+    run.reply("approve", **seen)
+    entry = [type(event) for _, event in run.log].index(ev.ChangeApproved) + 1
+    voided = ev.ApprovalVoided(entry, "ann's approval of change cccccccccccc is not signed", [1])
+    run.hear(Move(*holds.distrusted(run.state, voided)))
+    run.fail("a", "policy", change=CHANGE, message="It passes.")
+    return run.reply("approve", actor="bob", **seen).done("a")
 
 
 STORIES = (
@@ -311,6 +326,7 @@ STORIES = (
     ended_permits,
     distrusted,
     protected,
+    distrusted_change,
 )
 
 

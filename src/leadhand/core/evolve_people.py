@@ -83,9 +83,22 @@ def _workers_changed(state: State, event: ev.WorkersChanged, _at: int) -> None:
 
 def _approval_voided(state: State, event: ev.ApprovalVoided, _at: int) -> None:
     state.permits.voided.add(event.entry)
-    for step in state.steps.values():
-        if step.revision in event.revisions and step.status != "succeeded":
-            step.void = event.reason
+    concerned = {
+        step.id
+        for step in state.steps.values()
+        if step.revision in event.revisions and step.status != "succeeded"
+    }
+    for ident in concerned:
+        state.steps[ident].void = event.reason
+    # No worker is told of an approval of its protected change any more: the change is asked about
+    # again, by this question or by another.
+    for question in state.questions.values():
+        if question.step in concerned:
+            question.approvals = []
+    for place, answer in enumerate(state.answers):
+        if answer["step"] in concerned and "commit" in answer:
+            rest = {key: value for key, value in answer.items() if key not in ("commit", "by")}
+            state.answers[place] = rest
     if state.permits.envelope is not None:
         state.permits.envelope = {}  # Nothing is inside of what nobody is known to have allowed.
 

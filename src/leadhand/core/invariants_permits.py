@@ -60,11 +60,19 @@ def hold(book: Book, event: ev.StepsHeld) -> None:
 
 
 def distrust(book: Book, event: ev.ApprovalVoided) -> None:
-    """An approval does not hold: nothing that needs one starts on it, and no envelope is left."""
+    """An approval does not hold: nothing rests on it, and no envelope is left.
+
+    What has not started of these revisions waits for a release. What runs at this moment does only
+    where it needed people. No approval of a change counts that is still asked about.
+    """
     for ident, step in book.steps.items():
         rests = book.permits.part_of.get(ident) in event.revisions and step.status != "succeeded"
-        if rests and (book.permits.reviewed.get(ident) or _least(book, [step.doc])):
+        idle = not step.settled and ident not in book.live
+        if rests and (idle or book.permits.reviewed.get(ident) or _least(book, [step.doc])):
             book.permits.void[ident] = event.reason
+    for question in book.questions.values():
+        if book.permits.part_of.get(question.step) in event.revisions:
+            book.allowed.pop(question.id, None)
     if book.envelope is not None:
         book.envelope = {}
 

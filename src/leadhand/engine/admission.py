@@ -3,9 +3,11 @@
 A log may have been written by another program, or changed and hashed anew. So before a run that was
 read from a store starts anything, what people are said to have allowed is looked at again: each
 approval and release by a pure check of the whole log (it is of exactly the plan, the workers and
-the limits that the log holds, and by as many people as had to), and each signature by the key of
-the approver. What does not hold is recorded as void, and the steps that rest on it are held until
-people allow them anew. Nothing is lost, and nothing of it starts meanwhile.
+the limits that the log holds, and by as many people as had to), each approval of a protected change
+likewise (it is of exactly the commit that was asked about), and each signature by the key of the
+approver. What does not hold is recorded as void, and the steps that rest on it are held until
+people allow them anew; a protected change is then asked about again. Nothing is lost, and nothing
+of it starts meanwhile.
 
 What this process itself records passes the same checks at the door (`approvals.py`).
 """
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.audit.approvals import Signatures
 from leadhand.codec.events import decode_all
 from leadhand.core import events as ev
+from leadhand.core import protected_change
 from leadhand.core.invariants import check
 from leadhand.core.visible import visible_name
 from leadhand.errors import LeadhandError
@@ -26,9 +29,10 @@ if TYPE_CHECKING:
 
     from leadhand.ports import Entry
 
-RULES = frozenset({"I24", "I26", "I28", "L13"})
+RULES = frozenset({"I24", "I26", "I28", "I53", "L13"})
 """Rules of the log that are about what people allowed."""
-_PEOPLE = (b'"ApprovalGiven"', b'"ReleaseGiven"', b'"StepsReleased"')
+_PEOPLE = (b'"ApprovalGiven"', b'"ReleaseGiven"', b'"StepsReleased"', b'"ChangeApproved"')
+_SIGNED = (ev.ApprovalGiven, ev.ReleaseGiven, ev.ChangeApproved)
 
 
 class Fault(NamedTuple):
@@ -83,11 +87,11 @@ def _unsigned(
             for seq, event in enumerate(log, 1)
             if isinstance(event, ev.ApprovalGiven)
         }
-        unsure = ""
+        unsure = str(error)  # No signature after it was looked at.
     recorded = first.policy.approvers if isinstance(first, ev.RunStarted) else {}
     if unsure and (at_hand or recorded):
         for seq, event in enumerate(log, 1):
-            if isinstance(event, ev.ApprovalGiven | ev.ReleaseGiven):
+            if isinstance(event, _SIGNED):
                 found.setdefault(seq, f"{event.actor}'s signature cannot be checked: {unsure}")
     return found
 
@@ -99,10 +103,11 @@ def _unknown_keys(log: Sequence[ev.Event], at_hand: Mapping[str, str]) -> dict[i
     started, found = log[0] if log else None, dict[int, str]()
     recorded = started.policy.approvers if isinstance(started, ev.RunStarted) else {}
     for seq, event in enumerate(log, 1):
-        if not isinstance(event, ev.ApprovalGiven | ev.ReleaseGiven):
+        if not isinstance(event, _SIGNED):
             continue
         who, key = visible_name(event.actor), at_hand.get(event.actor)
-        what = "approval" if isinstance(event, ev.ApprovalGiven) else "release"
+        what = "release" if isinstance(event, ev.ReleaseGiven) else "approval"
+        what += f" of change {event.commit[:12]}" if isinstance(event, ev.ChangeApproved) else ""
         if key is None:
             found[seq] = f"{who}'s {what}: [approvers] does not name {who}"
         elif not event.signature:
@@ -126,6 +131,7 @@ def _concerns(log: Sequence[ev.Event]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     part_of: dict[str, int] = {}
     held: dict[str, list[str]] = {}
+    changed: dict[str, str] = {}
     for seq, event in enumerate(log, 1):
         match event:
             case ev.RevisionProposed():
@@ -138,6 +144,12 @@ def _concerns(log: Sequence[ev.Event]) -> dict[int, list[int]]:
             case ev.ReleaseGiven():
                 steps = held.get(event.question, ())
                 found[seq] = sorted({part_of[step] for step in steps if step in part_of})
+            case ev.QuestionAsked(kind=protected_change.KIND):
+                changed[event.id] = event.step
+            case ev.ChangeApproved() if event.step in part_of:
+                found[seq] = [part_of[event.step]]
+            case ev.QuestionAnswered() if changed.get(event.id) in part_of:
+                found[seq] = [part_of[changed[event.id]]]
             case ev.StepsReleased():
                 found[seq] = sorted({part_of[step] for step in event.steps if step in part_of})
             case _:

@@ -74,7 +74,7 @@ class SimWorker:
         """Let some steps change what is protected, until a person approved it. Has own dice."""
         world = self._world
         random = Random(f"{world.scenario.seed}/protected/{task.run}/{task.step}")  # noqa: S311 - a script
-        approved = any(each["choice"] == "approve" for each in context.answers)
+        approved = any("commit" in each for each in context.answers)  # One that was not voided.
         if world.healed or approved or random.random() >= 0.01:
             return act
         return replace(act, kind="protected", effect=False)
