@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from leadhand.core import control, holds, words
 from leadhand.core import events as ev
+from leadhand.core.inbox import inbox_row
 from leadhand.core.invariants import check
 from leadhand.core.moves import Move
 from leadhand.core.policy import Policy, Rule
@@ -218,12 +219,21 @@ def test_two_people_let_it_go(held):
     assert [str(each) for each in check(run.log)] == []
 
 
+def leads_to(run):
+    """What the inbox says of a release."""
+    (ident,) = run.state.questions
+    choices = inbox_row(run.state, ident)["choices"]
+    return next(each["leads_to"] for each in choices if each["answer"] == "release")
+
+
 def test_what_the_first_released_is_what_the_second_releases():
     """A worker that changes in between makes the first word count for nothing."""
     run = other_worker("two")
     before = starts(run)
     run.hear(control.release(run.state, ["b"], "ann", run.now))
+    assert leads_to(run) == "may start: b"
     changed(run, "3")
+    assert leads_to(run) == "counts as one of 2; 1 more must release b"
     run.hear(control.release(run.state, ["b"], "bob", run.now))
     assert starts(run) == before
     run.hear(control.release(run.state, ["b"], "ann", run.now))

@@ -528,6 +528,10 @@ BAD = {
             Log(policy=Policy(approvers={"ann": "k"})).ask().answer().propose(A), "eve"
         ),
     ),
+    "allowed by one person under two names": (
+        "I26",
+        lambda: allowed(allowed(Log().ask().answer().propose(A), "ann"), "Ann"),
+    ),
     "started after its approval had ended": (
         "I27",
         lambda: ended_approval(Log().ask().answer().propose(A)).start("a"),

@@ -265,7 +265,7 @@ def test_no_envelope_covers_an_amendment(approvers):
     steps = step("a", worker="risky"), step("b", "a", worker="risky", parameters={"v": 1})
     run = allowed(*steps, policy=signing)
     answer = {"steps": [instead("b.2", "b", parameters={"v": 2})], "cancel": [], "final": False}
-    for name in ("test", "policy", ""):
+    for name in ("test", "policy", "Policy", "N0body", ""):
         with pytest.raises(NotAllowed, match="is no person"):
             control.amend(run.state, answer, name, run.now)
     run.hear(control.amend(run.state, answer, "eve", run.now)).done("a")

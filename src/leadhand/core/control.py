@@ -17,6 +17,7 @@ from leadhand.core.answers import answer_events
 from leadhand.core.effects import Effect, StopAttempt
 from leadhand.core.evolve_people import REDOABLE, REOPENS_SINCE
 from leadhand.core.facts import broken_promises, is_flag, misgiven
+from leadhand.core.identity import person
 from leadhand.core.moves import SECOND, Move
 from leadhand.core.promises import given
 from leadhand.core.reviewing import NO_PERSON, approve, reject, request_changes
@@ -198,11 +199,8 @@ def examined(state: State, number: int, found: list[str], failed: str, now: Now)
 def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     """A person's own revision: of the one that waits, or of the plan as it stands."""
     _open(state)
-    if state.started is not None and actor in (
-        *NO_PERSON,
-        state.started.planner,
-        state.planner_name,
-    ):
+    planners = (state.started.planner, state.planner_name) if state.started is not None else ()
+    if person(actor) in NO_PERSON or actor in planners:
         raise NotAllowed(f"{visible(actor)} is no person, and cannot amend anything")
     waiting, events = state.pending, []
     seen, now_there = answer.get("base"), waiting.hash if waiting is not None else state.head

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core.catalog import declared_risk, highest
+from leadhand.core.holds import people_for, standing_releases
 from leadhand.core.moments import iso
 from leadhand.core.plan import Goal
 from leadhand.core.protected_change import KIND as PROTECTED
@@ -195,9 +196,10 @@ def _go_on(state: State, _question: Question) -> str:
 
 def _release(state: State, question: Question) -> str:
     names = sorted(name for name in state.held if _holds(state, name, question))
-    left = question.people - len(question.releases) - 1
+    people = people_for(state, question).people
+    left = people - len(standing_releases(state, question)) - 1
     if left > 0:
-        return f"counts as one of {question.people}; {left} more must release {_names(names)}"
+        return f"counts as one of {people}; {left} more must release {_names(names)}"
     return f"may start: {_names(names)}" if names else "nothing is held any more"
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leadhand.core import events as ev
 from leadhand.core.approval import release_binding
 from leadhand.core.catalog import Catalog, doers
 from leadhand.core.plan import RISKS, worst
 from leadhand.core.review import Reach, reach
 
 if TYPE_CHECKING:
-    from leadhand.core import events as ev
     from leadhand.core.invariants_book import Book, Pending
     from leadhand.core.plan import Doc
     from leadhand.core.policy import Rule
@@ -84,15 +84,19 @@ def give(book: Book, event: ev.ReleaseGiven) -> None:
 
 
 def check_giver(
-    book: Book, event: ev.ReleaseGiven | ev.ChangeApproved, what: str, did: str
+    book: Book, event: ev.ApprovalGiven | ev.ReleaseGiven | ev.ChangeApproved, what: str, did: str
 ) -> None:
-    """I26 unless a person gave this permission: an approver, and signed, if there are approvers."""
+    """I26 unless a person gave this permission, and an approver if there are approvers.
+
+    Releases and approvals of changes must be signed then too. That an approval of a plan is signed
+    is looked at with the keys (`audit/approvals.py`), as it may stand in a file of its own.
+    """
     approvers = book.policy.approvers
     if event.actor in ("", "policy", "nobody"):
         book.wrong("I26", f"{what} was {did} by {event.actor or 'an empty name'}")
     if approvers and event.actor not in approvers:
         book.wrong("I26", f"{event.actor} {did} {what}, and may not")
-    if approvers and not event.signature:
+    if approvers and not isinstance(event, ev.ApprovalGiven) and not event.signature:
         book.wrong("I26", f"{event.actor} {did} {what}, and did not sign it")
 
 

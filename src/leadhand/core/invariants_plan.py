@@ -243,8 +243,9 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
     pending = _waits(book, event.number, event.hash, "an approval")
     if pending is None:
         return
-    if not event.actor or event.actor == "policy" or event.actor in pending.allowed:
-        book.wrong("I26", f"revision {event.number} was allowed by {event.actor or 'nobody'} twice")
+    permits.check_giver(book, event, f"revision {event.number}", "allowed")
+    if permits.folded(event.actor) in map(permits.folded, pending.allowed):
+        book.wrong("I26", f"revision {event.number} was allowed by {event.actor} twice")
     workers = versions(pending.add, Catalog(book.catalog.values()))
     claimed = bound(book, pending, event)
     if event.binding != bind(book.start, event.hash, workers, event.expires, claimed):
@@ -254,8 +255,6 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
         book.wrong("I24", f"{event.actor} was shown something else than revision {event.number}")
     if event.approval and workers != versions(pending.add, Catalog(book.start.catalog)):
         book.wrong("I24", f"{event.actor} allowed other workers than do revision {event.number}")
-    if book.policy.approvers and event.actor not in book.policy.approvers:
-        book.wrong("I26", f"{event.actor} allowed revision {event.number}, and may not")
     pending.allowed[event.actor] = event
 
 
