@@ -10,15 +10,17 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from leadhand.server import vendor
+from tests.support.cli import PROGRAM, environment
 from tests.support.need import need
+from tests.web.steering import project
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / "build" / "screenshots"
@@ -115,7 +117,7 @@ class Served:
         self.process: subprocess.Popen[bytes] | None = None
         self.log = folder / "serve.log"
 
-    def start(self) -> Served:
+    def start(self) -> Self:
         command = [sys.executable, "-m", "leadhand.cli", "serve", "--port", str(self.port)]
         own = {"LEADHAND_ACTOR": "ada", "LEADHAND_TRUST": str(self.folder)}
         env = os.environ | own | {"PYTHONUNBUFFERED": "1"}
@@ -169,22 +171,56 @@ class Served:
             if self.process.poll() is None:
                 self.kill()
 
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def terminal(self, *words: str) -> str:
+        """Return what `leadhand WORDS` prints in the server's folder, from another terminal."""
+        return subprocess.run(
+            [*PROGRAM, *words],
+            cwd=self.folder,
+            env=environment(self.folder),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+
+@pytest.fixture
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    """The project of `steering.py`, with the workers that the test's file adds as `WORKERS`."""
+    more = getattr(request.module, "WORKERS", "")
+    with Served(project(tmp_path / "project", more)) as made:
+        yield made
+
+
+@contextmanager
+def example(folder: Path, name: str) -> Iterator[tuple[Served, str]]:
+    """Serve a copy of an example, with its source of data beside it; give the source's address."""
+    shutil.copytree(ROOT / "examples" / name, folder)
+    port = free_port()
+    source = subprocess.Popen([sys.executable, "server.py", str(port)], cwd=folder)
+    try:
+        wait_for(port)
+        with Served(folder) as served:
+            yield served, f"http://127.0.0.1:{port}"
+    finally:
+        source.kill()
+        source.wait()
+
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[tuple[Served, str]]:
-    """The research example, with its moody source of data beside it."""
-    folder = tmp_path / "research"
-    shutil.copytree(ROOT / "examples" / "research", folder)
-    port = free_port()
-    source = subprocess.Popen([sys.executable, "server.py", str(port)], cwd=folder)
-    served = Served(folder)
-    try:
-        wait_for(port)
-        yield served.start(), f"http://127.0.0.1:{port}"
-    finally:
-        served.stop()
-        source.kill()
-        source.wait()
+    """The research example, with its moody source of data."""
+    with example(tmp_path / "research", "research") as found:
+        yield found
 
 
 @pytest.fixture
@@ -192,11 +228,8 @@ def deploy(tmp_path: Path) -> Iterator[Served]:
     """The deployment example: a plan that people decide about."""
     folder = tmp_path / "deploy"
     shutil.copytree(ROOT / "examples" / "deploy", folder)
-    served = Served(folder)
-    try:
-        yield served.start()
-    finally:
-        served.stop()
+    with Served(folder) as served:
+        yield served
 
 
 def free_port() -> int:
@@ -215,7 +248,7 @@ def wait_for(port: int, seconds: float = 20) -> None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.05)
-    raise AssertionError(f"nobody listens on {port}")
+    raise AssertionError(f"nothing listens on port {port}")
 
 
 def shot(page: Any, name: str) -> None:

@@ -50,9 +50,10 @@ def post(to: str) -> str:
 """
 
 
-def project(folder: Path) -> Path:
+def project(folder: Path, more: str = "") -> Path:
+    """Make a project folder whose `workers.py` ends with the source text `more`."""
     folder.mkdir()
-    (folder / "workers.py").write_text(WORKERS + TWINS)
+    (folder / "workers.py").write_text(WORKERS + TWINS + more)
     (folder / "leadhand.toml").write_text('[project]\nworkers = ["workers.py"]\n')
     return folder
 

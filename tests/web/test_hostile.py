@@ -6,14 +6,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.web.conftest import Served, shot
-from tests.web.steering import project, publishing
+from tests.web.steering import publishing
 from tests.web.test_stories import enter
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 LINK = "javascript:document.title='owned'"
-SHOUT = f"""
+WORKERS = f"""
 import sys
 from leadhand import worker
 
@@ -25,18 +25,6 @@ def shout(text: str) -> dict:
         raise ValueError({EVIL!r})
     return {{"html": {EVIL!r}, "link": {LINK!r}, "__proto__": {{"polluted": 1}}}}
 """
-
-
-@pytest.fixture
-def served(tmp_path):
-    folder = project(tmp_path / "project")
-    with (folder / "workers.py").open("a") as file:
-        file.write(SHOUT)
-    made = Served(folder)
-    try:
-        yield made.start()
-    finally:
-        made.stop()
 
 
 def test_hostile_text_is_text_on_every_screen(pages, served):
@@ -129,9 +117,8 @@ def test_a_sign_out_that_fails_is_no_sign_out(pages, served):
 def test_an_empty_project_says_what_it_lacks(pages, tmp_path):
     """Nobody but people can carry out anything: said where one would look for it."""
     (tmp_path / "empty").mkdir()
-    served = Served(tmp_path / "empty")
-    try:
-        page = enter(pages, served.start())
+    with Served(tmp_path / "empty") as served:
+        page = enter(pages, served)
         for place in ("workers", "new"):
             page.goto(f"{served.url}#/{place}")
             expect(page.get_by_role("note")).to_contain_text("leadhand init")
@@ -142,5 +129,3 @@ def test_an_empty_project_says_what_it_lacks(pages, tmp_path):
         page.get_by_role("button", name="The library").click()
         expect(page.get_by_role("alert")).to_have_count(0)
         expect(page.get_by_text("The library is empty")).to_be_visible()
-    finally:
-        served.stop()

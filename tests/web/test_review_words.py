@@ -18,15 +18,6 @@ PLAN = {
 }
 
 
-@pytest.fixture
-def served(tmp_path):
-    made = Served(project(tmp_path / "project"))
-    try:
-        yield made.start()
-    finally:
-        made.stop()
-
-
 def test_a_review_shows_values_and_only_possible_answers_and_keeps_its_digest(pages, served):
     """Nothing reads words about a document; the plan then shows what was approved, by whom."""
     run = served.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
@@ -73,9 +64,7 @@ def test_how_long_an_approval_holds_is_said_as_it_will_be(pages, tmp_path):
     folder = project(tmp_path / "project")
     with (folder / "leadhand.toml").open("a") as file:
         file.write('\n[review]\nexpires = "8 hours"\n')
-    made = Served(folder)
-    try:
-        served = made.start()
+    with Served(folder) as served:
         step = {**PLAN["steps"][0], "not_before": "2099-01-01T00:00:00Z"}
         run = served.call("POST", "/runs", {"plan": {**PLAN, "steps": [step]}, "review": True})[
             "run"
@@ -91,5 +80,3 @@ def test_how_long_an_approval_holds_is_said_as_it_will_be(pages, tmp_path):
         page.goto(f"{served.url}#/runs/{run}/plan?rev=1")
         expect(page.locator(".allowed li")).to_contain_text("until ")
         expect(page.locator(".run-head .figures")).to_contain_text("1, planner document")
-    finally:
-        made.stop()
