@@ -39,7 +39,7 @@ class Fake:
     """Answers GETs with documents and POSTs with functions; keeps what was asked."""
 
     def __init__(self, documents: Doc, answers: dict[str, Answer] | None = None) -> None:
-        self.documents = {"/session": session(), "/inbox": [], "/runs": page([])} | documents
+        self.documents = {"/session": session(), "/inbox": inbox(), "/runs": page([])} | documents
         self.answers = answers or {}
         self.asked: list[tuple[str, str, Any]] = []
         self.position = 0
@@ -155,6 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
 def session(role: str = "approver") -> Doc:
     who: Doc = {"person": "ada", "role": role, "expires": None}
     return who | {"version": "0.1.0", "store": "leadhand.db"}
+
+
+def inbox(*rows: Doc) -> Doc:
+    return page([*rows]) | {"total": len(rows)}
 
 
 def page(items: list[Doc], following: str | None = None) -> Doc:

@@ -43,5 +43,5 @@ def large(run: str, steps: int, *, width: int = 25) -> Doc:
         f"/runs/{run}/graph": {"nodes": nodes, "edges": edges, "revision": 1},
         f"/runs/{run}/review": {"run": run, "waiting": False, "steps": []},
         f"/runs/{run}/ledger": page([]),
-        f"/runs/{run}/revisions": [],
+        f"/runs/{run}/revisions": page([]),
     }

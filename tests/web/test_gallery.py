@@ -24,12 +24,8 @@ SIZES = {"wide": WIDE, "phone": PHONE}
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     """A server with a run in each of the states that people meet."""
-    served = Served(project(tmp_path_factory.mktemp("house") / "project"))
-    try:
-        served.start()
+    with Served(project(tmp_path_factory.mktemp("house") / "project")) as served:
         yield served, furnished(served)
-    finally:
-        served.stop()
 
 
 def furnished(served):
@@ -153,7 +149,6 @@ def test_empty_failing_and_large(ready, theme):
     documents = scenes.large("big", 1000) | scenes.large("huge", 10_000)
     documents |= {
         "/runs": page([]),
-        "/inbox": [],
         "/workers": {"workers": []},
         "/library": page([]),
     }

@@ -3,12 +3,14 @@
 How quick the page is while they change is measured by `python -m bench.page`.
 """
 
+import time
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.web import scenes
 from tests.web.busy import STEPS, Busy, opened
-from tests.web.fake import Fake
+from tests.web.fake import Fake, inbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 UPDATES = 400
@@ -50,3 +52,48 @@ def test_ten_thousand_steps_open_collapsed(pages, fake):
     assert page.locator(".timeline-row").count() < 100
     page.get_by_label("Find steps").fill("id:report-9999")
     expect(page.locator(".timeline-row")).to_have_count(1)
+
+
+def test_a_busy_timeline_asks_for_attempts_once_a_second(pages, fake):
+    """The server reads the whole log of the run for each answer."""
+    fake.documents["/runs/big/attempts"] = {"run": "big", "steps": {}, "waits": {}}
+    began = time.monotonic()
+    page = pages(f"{fake.url}#/runs/big/timeline")
+    expect(page.locator(".timeline-row").first).to_be_visible()
+    with Busy(fake, "big") as busy:
+        while busy.sent < UPDATES:
+            page.wait_for_timeout(50)
+    asked = [path for _, path, _ in fake.asked if path.endswith("/attempts")]
+    assert 1 < len(asked) <= 2 + time.monotonic() - began
+
+
+def test_a_diff_of_20_000_lines_is_shown_whole(pages):
+    """Each line is there to be read, and the page goes on answering."""
+    lines = [f"{'+-'[number % 2]}{number}" for number in range(20_000)]
+    row = {"id": "r1/q1", "run": "r1", "step": "scale", "kind": "protected_change", "goal": "scale"}
+    row |= {
+        "plan": "",
+        "risk": None,
+        "effects": [],
+        "cost": None,
+        "asked_by": "",
+        "text": "Read it",
+    }
+    row |= {
+        "commit": "c" * 40,
+        "paths": ["p"],
+        "people": 1,
+        "approved_by": [],
+        "since": scenes.at(0),
+    }
+    row |= {"choices": [{"answer": "approve", "leads_to": "it lands"}], "diff": "\n".join(lines)}
+    with Fake({"/inbox": inbox(row)}) as fake:
+        page = pages(fake.url)
+        diff = page.get_by_role("region", name="Diff of the change")
+        expect(diff).to_be_visible()
+        assert diff.inner_text().split() == lines
+        fake.documents["/inbox"] = inbox(row | {"text": "Read it twice"})
+        fake.push({"type": "QuestionAsked", "run": "r2", "seq": 1, "patch": None})
+        expect(page.get_by_text("Read it twice")).to_be_visible()
+        page.get_by_role("button", name="Approve this change").click()
+        expect(page.get_by_role("dialog")).to_contain_text("c" * 12)

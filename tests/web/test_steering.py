@@ -5,20 +5,11 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.web.conftest import PHONE, WIDE, Served, shot
-from tests.web.steering import delivering, patient, project, publishing
+from tests.web.conftest import PHONE, WIDE, shot
+from tests.web.steering import delivering, patient, publishing
 from tests.web.test_stories import enter, state_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
-
-
-@pytest.fixture
-def served(tmp_path):
-    made = Served(project(tmp_path / "project"))
-    try:
-        yield made.start()
-    finally:
-        made.stop()
 
 
 def looked_at(page, name):
@@ -101,13 +92,17 @@ def test_the_server_dies_and_comes_back(pages, served):
     page.goto(f"{served.url}#/runs/{run}")
     expect(page.locator(".node.tone-live")).to_have_count(6)
     page.evaluate("window.stillThere = 1")
+    library = pages(f"{served.url}#/library", context=page.context)
+    expect(library.get_by_text("The library is empty")).to_be_visible()
     served.kill()
     expect(page.get_by_text("Disconnected.")).to_be_visible()
+    served.terminal("library", "save", "kept-meanwhile", run)
     shot(page, "story-disconnected")
     (served.folder / "go").touch()
     served.start()
     expect(page.get_by_text("Everything is up to date")).to_be_visible(timeout=30_000)
     expect(page.locator(".banner")).to_have_count(0)
+    expect(library.get_by_role("link", name="kept-meanwhile")).to_be_visible()
     served.until(run, "succeeded")
     expect(state_of(page)).to_contain_text("succeeded")
     expect(page.locator(".node.tone-good")).to_have_count(7)

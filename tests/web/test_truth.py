@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -11,15 +10,14 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.cli import PROGRAM, environment
-from tests.web.conftest import ROOT, Served, free_port, shot, wait_for
-from tests.web.steering import patient, project, publishing
+from tests.web.conftest import example, shot
+from tests.web.steering import patient, publishing
 from tests.web.test_steering import act
 from tests.web.test_stories import enter, state_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
-MORE = """
+WORKERS = """
 
 @worker(idempotent=True)
 def tested(what: str) -> str:
@@ -45,32 +43,10 @@ def chatty(key: str, context: Context) -> str:
 
 
 @pytest.fixture
-def served(tmp_path):
-    folder = project(tmp_path / "project")
-    with (folder / "workers.py").open("a") as file:
-        file.write(MORE)
-    made = Served(folder)
-    try:
-        yield made.start()
-    finally:
-        made.stop()
-
-
-@pytest.fixture
 def rivals(tmp_path):
     """The example whose plan is revised at a surprise, with the pages that it reads."""
-    folder = tmp_path / "competitors"
-    shutil.copytree(ROOT / "examples" / "competitors", folder)
-    port = free_port()
-    source = subprocess.Popen([sys.executable, "server.py", str(port)], cwd=folder)
-    made = Served(folder)
-    try:
-        wait_for(port)
-        yield made.start(), f"http://127.0.0.1:{port}"
-    finally:
-        made.stop()
-        source.kill()
-        source.wait()
+    with example(tmp_path / "competitors", "competitors") as found:
+        yield found
 
 
 def test_a_time_to_come_is_said_to_come(pages, served):
@@ -120,7 +96,7 @@ def test_after_an_end_nothing_is_offered_and_every_step_is_told(pages, served, w
 
 
 def test_an_emergency_stop_and_a_plan_that_aborts_show_too(pages, served):
-    """A plan that aborts by itself leaves cancelled steps, not steps that have not started."""
+    """Nothing new starts until the stop is lifted; a plan that aborts leaves cancelled steps."""
     page = enter(pages, served)
     plan = publishing("abort")
     plan["steps"][0] |= {"depends_on": ["wait-0"]}
@@ -129,7 +105,14 @@ def test_an_emergency_stop_and_a_plan_that_aborts_show_too(pages, served):
     run = served.call("POST", "/runs", {"plan": plan | {"steps": [*waits, *plan["steps"], last]}})
     page.goto(f"{served.url}#/runs/{run['run']}")
     expect(page.locator("[data-step=wait-0]")).to_contain_text("running")
+    served.call("POST", "/stop-all", {"reason": "fire"})
+    stopped = page.get_by_role("status").filter(has_text="Everything is stopped")
+    expect(stopped).to_be_visible()
     (served.folder / "go").touch()
+    expect(page.locator("[data-step=wait-0]")).to_contain_text("succeeded")
+    expect(page.locator("[data-step=prepare]")).to_contain_text("ready")
+    served.call("DELETE", "/stop-all")
+    expect(stopped).to_have_count(0)
     expect(page.locator("[data-step=after]")).to_contain_text("cancelled")
     expect(page.locator(".counts")).to_have_text(re.compile("1 failed.*2 succeeded.*1 cancelled"))
 
@@ -150,14 +133,7 @@ def test_a_revised_run_has_the_edges_that_were(pages, rivals):
         ("read_b", "brochure_b"),
         ("write", "write_brochures"),
     }
-    drawn = subprocess.run(
-        [*PROGRAM, "show", run, "--graph", "dot"],
-        cwd=served.folder,
-        env=environment(served.folder),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    drawn = served.terminal("show", run, "--graph", "dot")
     lines = re.findall(r'"(\w+)" -> "(\w+)"( \[style=dashed)?', drawn)
     assert {(one, other) for one, other, dashed in lines if not dashed} == edges
     assert {(one, other) for one, other, dashed in lines if dashed} == replaced
@@ -236,14 +212,7 @@ def test_a_row_of_the_inbox_says_what_it_is_about(pages, served):
         expect(asked).to_contain_text(text)
     expect(asked.locator(".tone-good")).to_have_count(0)
     shot(page, "truth-inbox")
-    said = subprocess.run(
-        [*PROGRAM, "inbox"],
-        cwd=served.folder,
-        env=environment(served.folder),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    said = served.terminal("inbox")
     assert "Publish the pages (plan publish); risk not declared, effects undeclared:publish" in said
     assert f"retry: {leads['retry']}" in said
 
@@ -294,6 +263,11 @@ def test_output_and_progress_come_while_a_step_runs(pages, served, monkeypatch):
     drawer = page.get_by_role("complementary", name="Step talk")
     expect(drawer).to_contain_text("No output yet")
     expect(drawer).not_to_contain_text("printed nothing")
+    page.route("**/live", lambda route: route.fulfill(status=503))
+    page.reload()
+    expect(drawer).to_contain_text("The output cannot be read now: the server answered 503")
+    page.unroute("**/live")
+    expect(drawer).to_contain_text("No output yet")
     (served.folder / "speak").touch()
     output = drawer.locator(".output")
     expect(output).to_contain_text("part 3 of 40")
@@ -375,14 +349,7 @@ def test_inputs_are_shown_as_the_worker_got_them(pages, served, monkeypatch):
     expect(inputs).to_contain_text("pages with [secret:key]")
     expect(inputs.locator(".template")).to_contain_text("${{ steps.prepare.data }}")
     shot(page, "truth-inputs")
-    said = subprocess.run(
-        [*PROGRAM, "show", run, "publish"],
-        cwd=served.folder,
-        env=environment(served.folder),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    said = served.terminal("show", run, "publish")
     assert "input      to = pages with [secret:key]" in said
     assert "from ${{ steps.prepare.data }} with ${{ params.key }}" in said
 
@@ -418,13 +385,20 @@ def test_waiting_is_no_work(pages, served):
     head = served.call("GET", f"/runs/{run}")
     assert head["begun"]
     assert head["worked"] < head["duration"]
-    drawn = subprocess.run(
-        [*PROGRAM, "show", run, "--timeline"],
-        cwd=served.folder,
-        env=environment(served.folder),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    drawn = served.terminal("show", run, "--timeline")
     assert re.search(r"\(approval\) +\?+", drawn), drawn
     assert re.search(r"publish .*waited", drawn), drawn
+
+
+def test_the_library_says_how_many_runs_of_a_plan_succeeded(pages, served):
+    """As `leadhand library list` does."""
+    (served.folder / "go").touch()
+    served.call("PUT", "/library/patient", {"plan": patient(1)})
+    run = served.call("POST", "/runs", {"library": "patient"})["run"]
+    served.until(run, "succeeded")
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/library")
+    row = page.get_by_role("row").filter(has_text="patient")
+    expect(row.get_by_role("cell")).to_have_text(
+        [re.compile("patient"), re.compile(".*"), "1", "100%", re.compile("s$"), re.compile(".*")]
+    )

@@ -2,7 +2,9 @@
 import { readFileSync } from "node:fs";
 import assert from "node:assert/strict";
 
-globalThis.fetch = () => new Promise(() => {}); // documents are handed in below
+let graph = null;
+// Documents are handed in below, and this graph once.
+globalThis.fetch = () => (graph ? Promise.resolve(Response.json(graph)) : new Promise(() => {}));
 const { LiveRun } = await import("../../../src/leadhand/server/web/js/run/live.js");
 const { tally, patchRow } = await import("../../../src/leadhand/server/web/js/patch.js");
 
@@ -12,6 +14,11 @@ const ROW = ["status", "steps", "settled", "succeeded", "failed", "replaced", "w
 
 const plain = (node) => Object.fromEntries(FIELDS.map((field) => [field, node[field] ?? null]));
 const pick = (doc, fields) => Object.fromEntries(fields.map((field) => [field, doc[field] ?? null]));
+/** The ids of the steps that are not as they were. */
+const changed = (before, after) => {
+  const known = new Map(before.graph.nodes.map((node) => [node.id, JSON.stringify(plain(node))]));
+  return after.graph.nodes.filter((node) => known.get(node.id) !== JSON.stringify(plain(node))).map((node) => node.id);
+};
 const counted = (counts) => Object.fromEntries(Object.entries(counts).filter(([, number]) => number).sort());
 
 let events = 0;
@@ -25,6 +32,7 @@ for (const { name, run, begin, told } of JSON.parse(readFileSync(process.argv[2]
   live.head.value = begin.head;
   live.take(begin.graph);
   for (const { event, after } of told) {
+    const differ = changed(now, after);
     now = after;
     due = {};
     live.read([event]);
@@ -39,9 +47,26 @@ for (const { name, run, begin, told } of JSON.parse(readFileSync(process.argv[2]
     assert.deepEqual(counted(live.counts.value), counted(tally(after.graph.nodes)), where);
     assert.deepEqual(pick(live.head.value, HEAD), pick(after.head, HEAD), where);
     assert.deepEqual(pick(row, ROW), pick(after.row, ROW), where);
+    const { steps, whole } = live.touched.value;
+    if (!whole) assert.deepEqual(differ.filter((id) => !steps.has(id)), [], `${where}: steps that open panels would not follow`);
     events += 1;
   }
   live.close();
+  const hurried = new LiveRun(run); // gets all of it in one batch
+  hurried.head.value = begin.head;
+  hurried.take(begin.graph);
+  hurried.read(told.map(({ event }) => event));
+  for (const { event } of told) if (event.patch?.step) assert.ok(hurried.touched.value.steps.has(event.patch.step.id), `${name}: ${event.patch.step.id}`);
+  hurried.close();
+  const late = new LiveRun(run); // gets the events while its graph is on the way
+  graph = begin.graph;
+  const loaded = late.loadGraph();
+  graph = null;
+  late.head.value = begin.head;
+  late.read(told.map(({ event }) => event));
+  await loaded;
+  assert.deepEqual(late.all().map(plain), hurried.all().map(plain), `${name}: events that overtook the graph`);
+  late.close();
 }
 console.log(`${events} events`);
 process.exit(0);

@@ -6,7 +6,7 @@ const BASE = "/api/v1";
 /** Set when the server says that nobody is signed in. */
 export const signedOut = signal(false);
 
-export class ApiError extends Error {
+class ApiError extends Error {
   /** @param {number} status 0 when no answer came @param {object} problem RFC 9457 */
   constructor(status, problem) {
     super(problem.detail || problem.title || "the server did not answer");
@@ -57,13 +57,15 @@ export function intent() {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-export function query(values) {
+function query(values) {
   const kept = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return kept.length ? `?${new URLSearchParams(kept.map(([key, value]) => [key, String(value)]))}` : "";
 }
 
 const at = encodeURIComponent;
 const get = (path, signal) => call("GET", path, undefined, { signal });
+/** A response that goes on: server-sent events, for `sse.js` to read. */
+const stream = (path, signal, headers = {}) => fetch(BASE + path, { headers: { Accept: "text/event-stream", ...headers }, cache: "no-store", credentials: "same-origin", signal });
 const post = (path, body = {}, key = intent()) => call("POST", path, body, { key });
 
 export const api = {
@@ -76,7 +78,8 @@ export const api = {
   attempts: (run, signal) => get(`/runs/${at(run)}/attempts`, signal),
   step: (run, step, signal) => get(`/runs/${at(run)}/steps/${at(step)}`, signal),
   output: (run, step, attempt, signal) => get(`/runs/${at(run)}/steps/${at(step)}/output${query({ attempt })}`, signal),
-  live: (run, step, signal) => fetch(`${BASE}/runs/${at(run)}/steps/${at(step)}/live`, { headers: { Accept: "text/event-stream" }, cache: "no-store", credentials: "same-origin", signal }),
+  live: (run, step, signal) => stream(`/runs/${at(run)}/steps/${at(step)}/live`, signal),
+  events: (position, signal) => stream("/events", signal, position ? { "Last-Event-ID": position } : {}),
   revisions: (run, signal) => get(`/runs/${at(run)}/revisions`, signal),
   revision: (run, number, signal) => get(`/runs/${at(run)}/revisions/${number}`, signal),
   diff: (run, from, to, signal) => get(`/runs/${at(run)}/diff${query({ from, to })}`, signal),
@@ -88,7 +91,6 @@ export const api = {
   decide: (run, verb, body) => post(`/runs/${at(run)}/review/${verb}`, body),
   start: (body, key) => post("/runs", body, key),
   draft: (body) => post("/plans/draft", body),
-  lint: (plan) => post("/plans/lint", { plan }),
   inbox: (limit, signal) => get(`/inbox${query({ limit })}`, signal),
   answer: (run, question, body) => post(`/inbox/${at(run)}/${at(question)}/answer`, body),
   library: (signal) => get("/library", signal),
@@ -105,8 +107,3 @@ export const api = {
   stopAll: (reason) => post("/stop-all", { reason }),
   liftStop: () => call("DELETE", "/stop-all"),
 };
-
-/** Rows of a page, whether it comes as `{items, next}` or as a bare list. */
-export function items(page) {
-  return Array.isArray(page) ? page : (page?.items ?? []);
-}

@@ -2,6 +2,7 @@
 import { shown } from "./status.js";
 
 const STEP_FIELDS = ["status", "attempts", "started", "ended", "cost", "money", "reason", "worker", "action", "outlook", "error", "held", "superseded_by"];
+const COUNTS = ["steps", "settled", "succeeded", "failed", "replaced"];
 
 /** A node with what a patch says of its step; the same object when nothing is new. */
 export function patchNode(node, step) {
@@ -18,28 +19,9 @@ export function patchRow(row, event) {
   const next = { ...row, updated: event.at ?? row.updated };
   if (patch.status) next.status = patch.status;
   if (patch.cost != null) [next.cost, next.money] = [patch.cost, patch.money ?? next.money];
-  if (patch.waiting != null) next.waiting = size(patch.waiting);
-  return counted(next, patch.counts);
-}
-
-function size(waiting) {
-  return Array.isArray(waiting) ? waiting.length : Number(waiting);
-}
-
-/** Figures may come by state, or summed up; either is understood. */
-function counted(row, counts) {
-  if (!counts) return row;
-  if ("steps" in counts || "total" in counts) {
-    row.steps = counts.steps ?? counts.total;
-    for (const field of ["settled", "succeeded", "failed", "replaced"]) if (field in counts) row[field] = counts[field];
-    return counts.counts ? fromStates(row, counts.counts) : row;
-  }
-  return fromStates(row, counts);
-}
-
-function fromStates(row, states) {
-  const total = Object.values(states).reduce((sum, each) => sum + (typeof each === "number" ? each : 0), 0);
-  return { ...row, steps: total, succeeded: states.succeeded ?? 0, failed: states.failed ?? 0 };
+  if (patch.waiting != null) next.waiting = patch.waiting;
+  for (const field of COUNTS) if (patch.counts && field in patch.counts) next[field] = patch.counts[field];
+  return next;
 }
 
 /** The head of a run after an event. */
@@ -48,7 +30,7 @@ export function patchHead(head, event) {
   const next = { ...head, seq: Math.max(head.seq ?? 0, event.seq ?? 0) };
   if (patch.status) next.status = patch.status;
   if (patch.cost != null) [next.cost, next.money] = [patch.cost, patch.money ?? next.money];
-  if (patch.waiting != null) next.waiting = size(patch.waiting);
+  if (patch.waiting != null) next.waiting = patch.waiting;
   if (patch.revision != null) next.revision = patch.revision;
   if (patch.reason != null) next.reason = patch.reason;
   if (patch.step?.attempts > 0) next.begun = true;

@@ -37,6 +37,19 @@ export function parser(emit) {
   };
 }
 
+/** Read a response to its end: `heard` gets the events of each piece that comes, perhaps none. */
+export async function readEvents(response, heard) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const batch = [];
+  const feed = parser((event) => batch.push(event));
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    feed(value);
+    heard(batch.splice(0));
+  }
+}
+
 function fresh(id = "") {
   return { id, event: "", data: [], moved: false };
 }

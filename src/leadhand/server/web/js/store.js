@@ -1,6 +1,6 @@
 // What the open page knows, kept right by the event stream. Screens read signals; nothing polls.
-import { signal, batch } from "./lib.js";
-import { api, items, signedOut } from "./api.js";
+import { signal, batch, useEffect, useMemo } from "./lib.js";
+import { api, signedOut } from "./api.js";
 import { connection, subscribe } from "./stream.js";
 import { concernsPeople, patchRow } from "./patch.js";
 
@@ -28,6 +28,17 @@ export function resource(ask) {
   return { state, refresh, soon: soon(refresh, 200), drop: () => control?.abort() };
 }
 
+/** A document for a part of the screen: asked for when the part comes, and when all is asked for again. */
+export function useResource(ask, deps = []) {
+  const found = useMemo(() => resource(ask), deps);
+  useEffect(() => {
+    found.refresh();
+    const stop = onRefetch(found.soon);
+    return () => (stop(), found.drop());
+  }, [found]);
+  return found;
+}
+
 /** At most one call in `ms`, and one after the last wish. */
 export function soon(act, ms) {
   let timer = 0;
@@ -44,7 +55,7 @@ export const inboxLimit = signal(100);
 /** The oldest rows; `total` of them says how many wait in all. */
 export const inbox = resource(async (signal) => {
   const page = await api.inbox(inboxLimit.value, signal);
-  return Object.assign([...items(page)], { total: page.total ?? items(page).length });
+  return Object.assign(page.items, { total: page.total });
 });
 
 /** The rows of the list of runs that are on the screen, and how to ask for them. */
@@ -59,8 +70,8 @@ export async function loadRuns(filter, more = false) {
   try {
     const page = await api.runs({ ...filter, cursor, limit: 50 });
     if (!same(runs.value.filter, filter)) return;
-    const rows = more ? [...before.rows, ...items(page)] : items(page);
-    runs.value = { rows, next: page.next ?? null, error: null, loading: false, filter };
+    const rows = more ? [...before.rows, ...page.items] : page.items;
+    runs.value = { rows, next: page.next, error: null, loading: false, filter };
     patchRuns(meanwhile); // events that overtook the page
   } catch (error) {
     runs.value = { ...runs.value, error, loading: false };

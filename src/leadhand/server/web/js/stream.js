@@ -2,8 +2,8 @@
 // others. When it is closed the lock goes to another tab, which goes on at the last position that
 // any of them saw; so every event comes once and in order, whoever reads.
 import { signal } from "./lib.js";
-import { signedOut } from "./api.js";
-import { parser } from "./sse.js";
+import { api, signedOut } from "./api.js";
+import { readEvents } from "./sse.js";
 
 const LOCK = "leadhand.stream";
 const PAUSES_S = [0.3, 0.6, 1, 2, 4, 8];
@@ -84,26 +84,19 @@ async function once(control) {
   const both = AbortSignal.any([control, silence.signal]);
   let timer = setTimeout(() => silence.abort(), SILENCE_S * 1000);
   try {
-    const headers = { Accept: "text/event-stream" };
-    if (position) headers["Last-Event-ID"] = position;
-    const response = await fetch("/api/v1/events", { headers, cache: "no-store", credentials: "same-origin", signal: both });
+    const response = await api.events(position, both);
     if (response.status === 401) {
       signedOut.value = true;
       return "refused";
     }
-    if (!response.ok || !response.body) return "lost";
+    if (!response.ok) return "lost";
     share({ kind: "connection", value: "live" });
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    const batch = [];
-    const feed = parser((event) => batch.push(event));
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) return "ended";
+    await readEvents(response, (batch) => {
       clearTimeout(timer);
       timer = setTimeout(() => silence.abort(), SILENCE_S * 1000);
-      feed(value);
-      if (batch.length) deliver(batch.splice(0));
-    }
+      if (batch.length) deliver(batch);
+    });
+    return "ended";
   } finally {
     clearTimeout(timer);
   }

@@ -148,6 +148,15 @@ export function pretty(value) {
   return JSON.stringify(value, null, 2) ?? "";
 }
 
+/** What a person wrote: data when it reads as JSON, otherwise the text. */
+export function read(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
 /** A text in two: its first line, which says what it is, and the lines after it as they were printed. */
 export function headed(value) {
   const text = String(value ?? "").replace(/\s+$/, "");

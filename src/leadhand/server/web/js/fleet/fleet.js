@@ -2,7 +2,7 @@
 import { html, useMemo } from "../lib.js";
 import { to } from "../router.js";
 import { Chart } from "../ui/chart.js";
-import { Ago, Copy, Empty, Meter, Said, Status, Tag, Txt } from "../ui/parts.js";
+import { Ago, Copy, Empty, Meter, Said, Status, Table, Tag, Txt } from "../ui/parts.js";
 import { count, duration, money, percent, words } from "../text.js";
 import { Agents } from "./agents.js";
 
@@ -33,9 +33,10 @@ function State({ fleet, live }) {
     ${refused.map(([name, why]) => html`<div class="fleet-note tone-warn" role="status"><b><${Txt} v=${name} />:</b> <${Txt} v=${why} /></div>`)}`;
 }
 
+export const tile = (label, value, note) => html`<div class="card tile"><dt>${label}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`;
+
 function Tiles({ fleet }) {
   const { agents, landed, queue, recovery, spend, live } = fleet;
-  const tile = (label, value, note) => html`<div class="card tile"><dt>${label}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`;
   const cap = live?.daily_spend ? `of ${money(live.daily_spend)} a day` : "";
   const waits = fleet.questions ? html`<a href=${to(["inbox"])}>${count(fleet.questions, "question")} for a person</a>` : "no question is open";
   const each = spend.per_landed == null ? "" : `${money(spend.per_landed)} for each commit`;
@@ -98,18 +99,23 @@ function Train({ fleet, now }) {
 }
 
 function Recovery({ recovery }) {
-  if (!recovery.failed) return html`<section class="card"><${Empty} title="No failures yet"><p>When an attempt fails, what was decided and whether it won is counted here, by kind of failure.</p></${Empty}></section>`;
-  const head = (...names) => html`<thead><tr>${names.map((name, place) => html`<th scope="col" class=${place > 2 ? "num" : ""}>${name}</th>`)}</tr></thead>`;
-  return html`<section><h2>Recovery, by first failure</h2><div class="card table-wrap" tabindex="0" role="region" aria-label="Recovery by class"><table class="table">${head("Failure", "", "Recovered", "Needed a person", "Rate")}
-    <tbody>${recovery.by_class.map((row) => html`<tr><td><${Tag} tone="bad">${words(row.class)}</${Tag}></td><td class="progress"><${Meter} label=${`${row.recovered} recovered, ${row.people} needed a person`} total=${row.tasks} parts=${[["good", row.recovered], ["bad", row.people]]} /></td><td>${row.recovered} of ${row.tasks}</td><td class="num">${row.people}</td><td class="num">${percent(row.rate)}</td></tr>`)}</tbody></table></div>
-    <h2 class="gap">Recovery, by answer</h2><div class="card table-wrap" tabindex="0" role="region" aria-label="Recovery by answer"><table class="table">${head("Failure", "Answer", "Won", "Times", "Rate")}
-    <tbody>${recovery.by_strategy.map((row) => html`<tr><td>${words(row.class)}</td><td>${words(row.strategy)}</td><td class="progress"><${Meter} label=${`${row.won} won, ${row.lost} lost, ${row.open} open`} total=${row.times} parts=${[["good", row.won], ["bad", row.lost]]} /></td><td class="num">${row.times}</td><td class="num">${percent(row.rate)}</td></tr>`)}</tbody></table></div></section>`;
+  if (!recovery.failed) return html`<${NoFailures} />`;
+  return html`<section><h2>Recovery, by first failure</h2><${Table} label="Recovery by class" columns=${["Failure", "", "Recovered", "Needed a person", "Rate"]} figures=${3}>${recovery.by_class.map((row) => html`<tr><td><${Tag} tone="bad">${words(row.class)}</${Tag}></td><td class="progress"><${Meter} label=${`${row.recovered} recovered, ${row.people} needed a person`} total=${row.tasks} parts=${[["good", row.recovered], ["bad", row.people]]} /></td><td>${row.recovered} of ${row.tasks}</td><td class="num">${row.people}</td><td class="num">${percent(row.rate)}</td></tr>`)}</${Table}>
+    <h2 class="gap">Recovery, by answer</h2><${Answers} label="Recovery by answer" rows=${recovery.by_strategy} /></section>`;
+}
+
+export function NoFailures() {
+  return html`<section class="card"><${Empty} title="No failures yet"><p>When an attempt fails, what was decided and whether it won is counted here, by kind of failure.</p></${Empty}></section>`;
+}
+
+/** What was decided about each kind of failure, and how often it won. */
+export function Answers({ label, rows }) {
+  return html`<${Table} label=${label} columns=${["Failure", "Answer", "Won", "Times", "Rate"]} figures=${3}>${rows.map((row) => html`<tr><td><${Tag} tone="bad">${words(row.class)}</${Tag}></td><td>${words(row.strategy)}</td><td class="progress"><${Meter} label=${`${row.won} won, ${row.lost} lost, ${row.open} open`} total=${row.times} parts=${[["good", row.won], ["bad", row.lost]]} /></td><td class="num">${row.times}</td><td class="num">${percent(row.rate)}</td></tr>`)}</${Table}>`;
 }
 
 function Epics({ epics }) {
   if (!epics.length) return html`<section class="card"><${Empty} title="No epics yet"><p>An epic says what is wanted; its tasks are given to agents.</p><p class="command"><code>${SUBMIT}</code> <${Copy} text=${SUBMIT} /></p></${Empty}></section>`;
-  return html`<section><h2>Epics</h2><div class="card table-wrap" tabindex="0" role="region" aria-label="Epics"><table class="table"><thead><tr><th scope="col">Epic</th><th scope="col">State</th><th scope="col">Landed</th><th scope="col" class="num">Cost</th></tr></thead>
-    <tbody>${epics.slice().reverse().map((each) => html`<tr><td class="goal"><a href=${to(["runs", each.run])}><${Txt} v=${each.title || each.run} /></a></td><td><${Status} status=${each.status} /></td><td class="progress"><${Meter} label=${`${each.landed} of ${each.tasks} landed`} total=${each.tasks} parts=${[["good", each.landed]]} /> ${each.landed} of ${each.tasks}</td><td class="num">${money(each.cost)}</td></tr>`)}</tbody></table></div></section>`;
+  return html`<section><h2>Epics</h2><${Table} label="Epics" columns=${["Epic", "State", "Landed", "Cost"]} figures=${3}>${epics.slice().reverse().map((each) => html`<tr><td class="goal"><a href=${to(["runs", each.run])}><${Txt} v=${each.title || each.run} /></a></td><td><${Status} status=${each.status} /></td><td class="progress"><${Meter} label=${`${each.landed} of ${each.tasks} landed`} total=${each.tasks} parts=${[["good", each.landed]]} /> ${each.landed} of ${each.tasks}</td><td class="num">${money(each.cost)}</td></tr>`)}</${Table}></section>`;
 }
 
 function Commits({ commits }) {

@@ -1,28 +1,24 @@
 // One step beside the graph: how it stands and why, each attempt, what it printed, what can be done.
-import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
 import { api } from "../api.js";
-import { may, onRefetch, resource } from "../store.js";
+import { readEvents } from "../sse.js";
+import { may, useResource } from "../store.js";
 import { ask } from "../router.js";
 import { attempt } from "../say.js";
-import { confirm } from "../ui/dialog.js";
+import { confirm, confirmed } from "../ui/dialog.js";
 import { Answer } from "../screens/inbox.js";
 import { Copy, Cost, Facts, Findings, Glyph, Said, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
 import { ENDED, SETTLED, shown } from "../status.js";
 import { beyond, clock, costs, count, money, percent, repeated, words } from "../text.js";
-import { artifacts } from "./outputs.js";
-import { useLive } from "./watch.js";
+import { Artifact, artifacts } from "./outputs.js";
 
 export function Drawer({ live, step, onClose }) {
-  const found = useMemo(() => resource((signal) => api.step(live.run, step, signal)), [live, step]);
+  const found = useResource((signal) => api.step(live.run, step, signal), [live, step]);
   const box = useRef(null);
-  useEffect(() => {
-    found.refresh();
-    box.current.focus({ preventScroll: true });
-    return onRefetch(found.soon);
-  }, [found]);
+  useEffect(() => box.current.focus({ preventScroll: true }), [found]);
   const touched = live.touched.value;
   useEffect(() => {
-    if (touched.whole || touched.step === step) found.soon();
+    if (touched.whole || touched.steps.has(step)) found.soon();
   }, [touched]);
   const node = live.shape.value && live.nodes.get(step)?.value; // it may come after this was opened
   return html`<aside class="drawer" ref=${box} tabindex="-1" aria-label=${`Step ${step}`}>
@@ -46,8 +42,7 @@ function Acts({ live, step, node, found }) {
   const asked = questionOf(live, step, found);
   const act = async (verb) => {
     const { done, ...what } = ACTS[verb];
-    const said = await confirm({ ...what, field: "Reason, for the record", must: verb === "redo" });
-    if (said && (await attempt(() => api.stepControl(live.run, step, verb, said.text), done))) (found.soon(), live.soonGraph(), live.soonHead());
+    if (await confirmed({ ...what, field: "Reason, for the record", must: verb === "redo" }, (said) => api.stepControl(live.run, step, verb, said.text), done)) (found.soon(), live.soonGraph(), live.soonHead());
   };
   const others = found.state.value.data?.others ?? [];
   const movable = may("approver") && others.length > 0 && !FIXED.has(node.status) && !ENDED.has(live.head.value?.status);
@@ -68,27 +63,25 @@ function Acts({ live, step, node, found }) {
 }
 
 function questionOf(live, step, found) {
-  const all = found.state.value.data?.questions ?? live.head.value?.waiting_for ?? [];
+  const all = found.state.value.data?.questions ?? live.head.value?.waiting_for ?? []; // the head is there first
   return all.find((each) => each.step === step && each.kind !== "review");
 }
 
 function Detail({ live, step, node, doc }) {
-  const planned = doc.planned ?? doc.step ?? doc.plan ?? {};
-  const attempts = doc.attempts_made ?? (Array.isArray(doc.attempts) ? doc.attempts : []);
-  const result = doc.data ?? null;
+  const { planned, attempts_made: attempts, data: result } = doc;
   // Each text stands once, at the first place where it is read.
-  const asked = may("operator") ? (doc.questions ?? []).filter((each) => each.kind !== "review").map((each) => each.text) : [];
+  const asked = may("operator") ? doc.questions.filter((each) => each.kind !== "review").map((each) => each.text) : [];
   const reason = repeated(doc.reason || node.reason, asked) ? "" : doc.reason || node.reason;
   const above = reason ? [...asked, reason] : asked;
   const made = [...attempts].reverse();
   const known = (place) => [...above, ...made.slice(0, place).map((each) => each.failure?.message)];
   return html`${reason && html`<div class="note tone-${node.status === "failed" ? "bad" : "warn"}"><${Glyph} shape=${node.status === "failed" ? "cross" : "loop"} /><${Said} v=${reason} /></div>`}
     <${Instead} doc=${doc} />
-    <${Findings} findings=${(doc.findings ?? []).filter((each) => !repeated(each, [...above, ...attempts.map((one) => one.failure?.message)]))} />
-    ${doc.recommendations?.length > 0 && html`<section class="recommends"><h3>Recommends</h3><ul>${doc.recommendations.map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></section>`}
-    <dl class="figures"><div><dt>Cost</dt><dd><${Cost} cost=${doc.cost} money=${doc.money} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length || node.attempts || 0}</dd></div></dl>
-    ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${made.map((each, place) => html`<${Attempt} key=${each.attempt ?? place} live=${live} step=${step} made=${each} known=${known(place)} open=${place === 0} tail=${place === 0 ? doc.output : null} />`)}</ol></section>`}
-    ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<a class="mono" href=${`/api/v1/artifacts/${encodeURIComponent(ref)}`} download>Download ${ref.slice(0, 12)}</a>`)}</section>`}
+    <${Findings} findings=${doc.findings.filter((each) => !repeated(each, [...above, ...attempts.map((one) => one.failure?.message)]))} />
+    ${doc.recommendations.length > 0 && html`<section class="recommends"><h3>Recommends</h3><ul>${doc.recommendations.map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></section>`}
+    <dl class="figures"><div><dt>Cost</dt><dd><${Cost} cost=${doc.cost} money=${doc.money} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length}</dd></div></dl>
+    ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${made.map((each, place) => html`<${Attempt} key=${each.attempt} live=${live} step=${step} made=${each} known=${known(place)} tail=${place === 0 ? doc.output : ""} />`)}</ol></section>`}
+    ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<${Artifact} of=${ref} />`)}</section>`}
     ${doc.inputs && html`<${Inputs} given=${doc.inputs} planned=${planned.parameters ?? {}} />`}
     <section><h3>As planned</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id"))} /></section>`;
 }
@@ -106,13 +99,13 @@ function Inputs({ given, planned }) {
 function Instead({ doc }) {
   const link = (id) => html`<button type="button" class="small plain mono" onClick=${() => ask({ step: id })}><${Txt} v=${id} /></button> `;
   return html`${doc.superseded_by && html`<p class="instead">Replaced by ${link(doc.superseded_by)}</p>`}
-    ${doc.replaces?.length > 0 && html`<p class="instead">In place of ${doc.replaces.map(link)}</p>`}`;
+    ${doc.replaces.length > 0 && html`<p class="instead">In place of ${doc.replaces.map(link)}</p>`}`;
 }
 
-function Attempt({ live, step, made, known, open, tail }) {
+function Attempt({ live, step, made, known, tail }) {
   const number = made.attempt;
   const failure = made.failure;
-  const status = made.status ?? (failure ? "failed" : made.ended ? "succeeded" : "running");
+  const status = made.status;
   const recovery = made.recovery;
   const why = recovery && !repeated(recovery.reason, known) ? beyond(recovery.reason, [failure?.message]) : "";
   return html`<li class="attempt tone-edge-${failure ? "bad" : status === "running" ? "live" : "good"}"><div class="attempt-head"><b>${number}</b><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} /><span class="muted"><${Txt} v=${made.worker} /></span>
@@ -120,12 +113,41 @@ function Attempt({ live, step, made, known, open, tail }) {
     ${failure && html`<div><${Tag} tone="bad">${words(failure.class)}</${Tag}> ${repeated(failure.message, known) ? html`<span class="muted">as said above</span>` : html`<${Said} v=${failure.message} />`}</div>`}
     ${recovery && html`<p class="recovery"><${Glyph} shape="loop" /><span><b>${words(recovery.strategy)}</b>${recovery.worker ? ` to ${recovery.worker}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</span></p>`}
     ${made.models?.length > 0 && html`<p class="muted">${count(made.models.length, "model call")}: ${made.models.map((call) => `${call.model}${call.cost != null ? ` ${money(call.cost)}` : ""}`).join(", ")}</p>`}
-    ${status === "running" ? html`<${Printing} live=${live} step=${step} number=${number} />` : html`<${Output} live=${live} step=${step} number=${number} open=${open} tail=${tail} />`}</li>`;
+    ${status === "running" ? html`<${Printing} live=${live} step=${step} number=${number} />` : html`<${Output} live=${live} step=${step} number=${number} tail=${tail} />`}</li>`;
+}
+
+const PAUSE_MS = 1000;
+
+/** The output and progress of a running step, read while its panel is open.
+ *  @returns {{attempt: number, message: string, fraction: number|null, output: string} | {trouble: string} | null} */
+function useLive(run, step) {
+  const [found, setFound] = useState(null);
+  useEffect(() => {
+    const control = new AbortController();
+    followLive(run, step, control.signal, setFound);
+    return () => control.abort();
+  }, [run, step]);
+  return found;
+}
+
+async function followLive(run, step, signal, heard) {
+  while (!signal.aborted) {
+    try {
+      const response = await api.live(run, step, signal);
+      if (!response.ok) throw new Error(`the server answered ${response.status}`);
+      heard((before) => (before?.trouble ? null : before));
+      await readEvents(response, (events) => events.forEach(({ event, data }) => event === "live" && heard(JSON.parse(data))));
+    } catch (error) {
+      if (!signal.aborted) heard({ trouble: error.message });
+    }
+    // The attempt ended, or has not begun: another one may come.
+    if (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
 }
 
 /** What an attempt under way says and prints, as it does. */
 function Printing({ live, step, number }) {
-  const found = useLive(live.run, step, true);
+  const found = useLive(live.run, step);
   const box = useRef(null);
   const mine = found?.attempt === number ? found : null;
   useEffect(() => {
@@ -133,13 +155,13 @@ function Printing({ live, step, number }) {
   }, [mine?.output]);
   const share = mine?.fraction == null ? "" : percent(mine.fraction);
   return html`${mine && (share || mine.message) && html`<p class="progress-note"><progress max="1" value=${mine.fraction ?? undefined} aria-label="Progress"></progress> ${share} <${Txt} v=${mine.message} /></p>`}
-    ${mine?.output ? html`<pre class="value output" tabindex="0" ref=${box} aria-label="Output so far"><${Txt} v=${mine.output} /></pre>` : html`<p class="muted">No output yet</p>`}`;
+    ${found?.trouble ? html`<p class="muted">The output cannot be read now: <${Txt} v=${found.trouble} />. The page tries again.</p>` : mine?.output ? html`<pre class="value output" tabindex="0" ref=${box} aria-label="Output so far"><${Txt} v=${mine.output} /></pre>` : html`<p class="muted">No output yet</p>`}`;
 }
 
 /** What the attempt printed: the tail at once, the whole when asked for. */
-function Output({ live, step, number, open, tail }) {
+function Output({ live, step, number, tail }) {
   const [text, setText] = useState(null);
   const load = () => attempt(async () => setText((await api.output(live.run, step, number)) || "(it printed nothing)"));
-  const shownText = text ?? (open && typeof tail === "string" ? tail : tail?.tail);
+  const shownText = text ?? tail;
   return html`${shownText && html`<pre class="value output" tabindex="0"><${Txt} v=${shownText} /></pre>`}${text === null && html`<button type="button" class="small plain" onClick=${load}>${shownText ? "All of its output" : "Its output"}</button>`}`;
 }

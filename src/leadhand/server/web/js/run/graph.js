@@ -8,7 +8,7 @@ import { BundleNode, StepNode } from "./node.js";
 import { filter } from "./filter.js";
 import { shown, stepState } from "../status.js";
 import { useKeys } from "../keys.js";
-import { Empty, Loading } from "../ui/parts.js";
+import { Empty, Loading, Search } from "../ui/parts.js";
 import { count } from "../text.js";
 
 /** What is drawn: the whole graph, a part of it, or bundles of steps. */
@@ -164,7 +164,7 @@ function Tools({ live, camera, opened, setOpened, total }) {
 }
 
 export function StepSearch() {
-  return html`<label class="search"><span class="visually-hidden">Find steps</span><input data-search type="search" placeholder="Find steps: status:failed worker:…" value=${route.value.query.q ?? ""} onInput=${(event) => ask({ q: event.target.value })} /></label>`;
+  return html`<${Search} label="Find steps" hint="Find steps: status:failed worker:…" value=${route.value.query.q ?? ""} onInput=${(text) => ask({ q: text })} />`;
 }
 
 /** Arrow keys: right and left follow edges, up and down stay in the layer. */

@@ -3,8 +3,7 @@ import { html } from "../lib.js";
 import { api } from "../api.js";
 import { route, to } from "../router.js";
 import { may } from "../store.js";
-import { attempt } from "../say.js";
-import { confirm } from "../ui/dialog.js";
+import { confirmed } from "../ui/dialog.js";
 import { Ago, Cost, Glyph, Meter, Said, Status, Took, Txt } from "../ui/parts.js";
 import { beyond, count, duration, goalText, headed, repeated } from "../text.js";
 import { COUNTED, ENDED, stepState } from "../status.js";
@@ -18,8 +17,7 @@ const ACTS = {
 
 async function act(live, verb) {
   const { done, ...what } = ACTS[verb];
-  const said = await confirm({ ...what, field: "Reason, for the record" });
-  if (said && (await attempt(() => api.control(live.run, verb, said.text), done))) live.soonHead();
+  if (await confirmed({ ...what, field: "Reason, for the record" }, (said) => api.control(live.run, verb, said.text), done)) live.soonHead();
 }
 
 export function Head({ live }) {
@@ -40,7 +38,7 @@ function Acts({ live, head }) {
 }
 
 function Figures({ live, head }) {
-  const budget = head.limits?.budget ?? head.budget ?? null;
+  const budget = head.limits?.budget;
   return html`<dl class="figures">
     <div><dt>State</dt><dd><${Status} status=${head.status} />${!head.host && !ENDED.has(head.status) && head.host !== undefined ? html` <span class="tag tone-warn">no host</span>` : ""}</dd></div>
     <div class="wide"><dt>Steps</dt><dd><${Progress} live=${live} /></dd></div>
@@ -93,7 +91,7 @@ function Progress({ live }) {
 /** What a person should not have to look for. */
 function Notes({ live, head }) {
   const review = live.review.state.value.data;
-  const waiting = head.waiting_for ?? head.questions ?? [];
+  const waiting = head.waiting_for ?? [];
   // What is asked about the step that is open stands beside it.
   const asked = waiting.filter((each) => each.kind !== "review" && !(each.step && each.step === route.value.query.step));
   const fault = head.fault && beyond(head.fault.why, [head.reason]);

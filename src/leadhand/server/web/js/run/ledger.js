@@ -1,10 +1,10 @@
 // The two ledgers: what was meant, and what was done. New lines come by themselves.
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
-import { api, items } from "../api.js";
+import { api } from "../api.js";
 import { ask, route } from "../router.js";
 import { Rows } from "../ui/rows.js";
 import { Modal } from "../ui/dialog.js";
-import { Empty, Facts, Loading, Trouble, Txt } from "../ui/parts.js";
+import { Empty, Facts, Loading, Search, Trouble, Txt } from "../ui/parts.js";
 import { clock, full } from "../text.js";
 
 const KINDS = [["all", "Both"], ["intent", "Intent"], ["execution", "Execution"]];
@@ -22,7 +22,7 @@ function useLines(live) {
       for (let page = 0; page < PAGES_MAX; page++) {
         const found = await api.ledger(live.run, "all", cursor);
         if (mine !== turn.current) return;
-        lines = [...lines, ...items(found)];
+        lines = [...lines, ...found.items];
         setState({ lines, done: !found.next, error: null });
         cursor = found.next;
         if (!cursor) return;
@@ -52,7 +52,7 @@ export function Ledger({ live }) {
     const wanted = find.toLowerCase();
     return lines.filter((line) => (ledger === "all" || line.ledger === ledger) && (!wanted || `${line.text} ${line.type}`.toLowerCase().includes(wanted)));
   }, [lines, ledger, find]);
-  return html`<div class="bar tools"><label class="search"><span class="visually-hidden">Search the ledger</span><input data-search type="search" placeholder="Search lines" value=${find} onInput=${(event) => ask({ find: event.target.value })} /></label>
+  return html`<div class="bar tools"><${Search} label="Search the ledger" hint="Search lines" value=${find} onInput=${(text) => ask({ find: text })} />
       <div class="choices" role="group" aria-label="Ledger">${KINDS.map(([name, word]) => html`<button type="button" aria-pressed=${ledger === name} onClick=${() => ask({ ledger: name === "all" ? "" : name })}>${word}</button>`)}</div>
       <span class="push muted figure">${shown.length.toLocaleString("en")} lines</span></div>
     <${Trouble} error=${error} again=${load} />

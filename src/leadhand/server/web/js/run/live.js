@@ -26,8 +26,8 @@ export class LiveRun {
     this.nodes = new Map();
     /** Events of this run since it was opened. */
     this.lines = signal([]);
-    /** The step that something last happened to, for what shows one step. */
-    this.touched = signal({ step: "", whole: false, at: 0 });
+    /** The steps that the last events touched (`whole`: perhaps all), for what shows one step. */
+    this.touched = signal({ steps: new Set(), whole: false });
     this.changes = new Set();
     this.turns = {};
     /** For each document on its way: the events that came since it was asked for. */
@@ -74,7 +74,7 @@ export class LiveRun {
     return this.fetch("graph", api.graph, (graph, events) => {
       this.take(graph);
       const counts = { ...this.counts.peek() };
-      for (const event of events) this.readStep(event, counts);
+      for (const event of events) this.readSteps(event, counts);
       this.counts.value = counts;
     });
   }
@@ -120,28 +120,29 @@ export class LiveRun {
     for (const events of this.meanwhile) events.push(...mine);
     const counts = { ...this.counts.peek() };
     let head = this.head.peek();
-    let touched = null;
+    const touched = new Set();
     let whole = false;
     for (const event of mine) {
       if (head) head = patchHead(head, event);
-      touched = this.readStep(event, counts) ?? touched;
+      for (const id of this.readSteps(event, counts)) touched.add(id);
       if (changesMore(event)) (this.soonGraph(), this.soonHead(), (whole = true));
       if (concernsPeople(event)) (this.review.soon(), this.soonHead());
     }
     if (head && head.status !== this.head.peek()?.status) this.soonHead();
     this.head.value = head;
     this.counts.value = counts;
-    if (touched || whole) this.touched.value = { step: touched, whole, at: Date.now() };
+    if (touched.size || whole) this.touched.value = { steps: touched, whole };
     const lines = [...this.lines.peek(), ...mine.filter((event) => event.text)];
     this.lines.value = lines.length > LINES_MAX ? lines.slice(-LINES_MAX) : lines;
   }
 
-  readStep(event, counts) {
+  /** Take in the steps of an event's patch; return the ids of the steps that it touches. */
+  readSteps(event, counts) {
     const step = event.patch?.step;
-    if (!step) return event.step ?? null;
-    this.patchStep(step, counts);
-    for (const other of event.patch.dependents ?? []) this.patchStep(other, counts);
-    return step.id;
+    if (!step) return event.step ? [event.step] : [];
+    const found = [step, ...(event.patch.dependents ?? [])];
+    for (const each of found) this.patchStep(each, counts);
+    return found.map((each) => each.id);
   }
 
   patchStep(step, counts) {

@@ -1,6 +1,6 @@
 // What the run was for: its result, and what it kept.
 import { html } from "../lib.js";
-import { Copy, Empty, Facts, Money, Txt } from "../ui/parts.js";
+import { Copy, Empty, Facts, Money, Table, Txt } from "../ui/parts.js";
 import { ENDED } from "../status.js";
 import { pretty } from "../text.js";
 
@@ -10,9 +10,14 @@ export function Outputs({ live }) {
   const none = head.result === null || head.result === undefined;
   return html`${none ? html`<${Empty} title=${ENDED.has(head.status) ? "No result" : "No result yet"}><p>${ENDED.has(head.status) ? "The run ended without one. Its ledger says why." : "It stands here as soon as the run has one."}</p></${Empty}>`
     : html`<section class="card pad"><header class="section-head"><h2>Result</h2><${Copy} text=${pretty(head.result)} /></header><pre class="value result" tabindex="0"><${Txt} v=${pretty(head.result)} /></pre></section>`}
-    ${refs.length > 0 && html`<section class="card pad"><h2>Kept apart</h2><ul class="lines">${refs.map((ref) => html`<li><a class="mono" href=${`/api/v1/artifacts/${encodeURIComponent(ref)}`} download>${ref.slice(0, 24)}</a></li>`)}</ul></section>`}
+    ${refs.length > 0 && html`<section class="card pad"><h2>Kept apart</h2><ul class="lines">${refs.map((ref) => html`<li><${Artifact} of=${ref} /></li>`)}</ul></section>`}
     ${head.params && Object.keys(head.params).length > 0 && html`<section class="card pad"><h2>What it was given</h2><${Facts} of=${head.params} /></section>`}
-    ${head.models?.length > 0 && html`<section class="card pad"><h2>Models</h2><div class="table-wrap" tabindex="0" role="region" aria-label="Models"><table class="table"><thead><tr><th scope="col">Model</th><th scope="col">Tier</th><th scope="col" class="num">Calls</th><th scope="col" class="num">Cost</th></tr></thead><tbody>${head.models.map((row) => html`<tr><td>${row.model}</td><td>${row.tier}</td><td class="num figure">${row.calls ?? ""}</td><td class="num"><${Money} v=${row.cost} /></td></tr>`)}</tbody></table></div></section>`}`;
+    ${head.models?.length > 0 && html`<section><h2>Models</h2><${Table} label="Models" columns=${["Model", "Tier", "Calls", "Cost"]} figures=${2}>${head.models.map((row) => html`<tr><td>${row.model}</td><td>${row.tier}</td><td class="num figure">${row.calls ?? ""}</td><td class="num"><${Money} v=${row.cost} /></td></tr>`)}</${Table}></section>`}`;
+}
+
+/** A large result, to be downloaded. */
+export function Artifact({ of }) {
+  return html`<a class="mono" href=${`/api/v1/artifacts/${encodeURIComponent(of)}`} download>Download ${of.slice(0, 24)}</a>`;
 }
 
 /** References to large results, wherever they stand in a value. */

@@ -1,21 +1,18 @@
 // The plan in its revisions: what each said, what changed by meaning, and the review of what waits.
-import { html, useEffect, useMemo } from "../lib.js";
-import { api, items } from "../api.js";
+import { html, useEffect } from "../lib.js";
+import { api } from "../api.js";
 import { ask, route } from "../router.js";
-import { onRefetch, resource } from "../store.js";
+import { useResource } from "../store.js";
 import { useKeys } from "../keys.js";
-import { Ago, Empty, Hash, Shown, Tag, Txt } from "../ui/parts.js";
+import { Empty, Hash, Shown, Tag, Txt } from "../ui/parts.js";
 import { Changes } from "../ui/changes.js";
-import { Steps } from "../ui/steps.js";
+import { Outlook, Steps } from "../ui/steps.js";
 import { Review } from "./review.js";
 import { count } from "../text.js";
 
 function useRevisions(live) {
-  const found = useMemo(() => resource(async (signal) => items(await api.revisions(live.run, signal))), [live]);
-  useEffect(() => {
-    found.refresh();
-    return onRefetch(found.soon);
-  }, [live, live.head.value?.revision, live.shape.value, live.review.state.value.data?.binding]);
+  const found = useResource(async (signal) => (await api.revisions(live.run, signal)).items, [live]);
+  useEffect(found.soon, [live.head.value?.revision, live.shape.value, live.review.state.value.data?.binding]);
   return found;
 }
 
@@ -25,6 +22,7 @@ export function Plan({ live }) {
   const review = live.review.state.value.data;
   const list = revisions.state.value.data ?? [];
   const open = rev ? Number(rev) : null;
+  const number = open ?? list.at(-1)?.number;
   const move = (by) => {
     const numbers = list.map((each) => each.number);
     const at = numbers.indexOf(open ?? numbers.at(-1));
@@ -35,7 +33,7 @@ export function Plan({ live }) {
   return html`<div class="plan"><aside class="revisions" aria-label="Revisions"><h2>Revisions</h2>
       <${Shown} of=${revisions} what="Loading revisions">${(all) => html`<${List} all=${all} open=${open} waiting=${review?.waiting ? review.revision : null} />`}</${Shown}></aside>
     <div class="plan-main">${open === null && review?.waiting ? html`<${Compare} list=${list} number=${review.revision} /><${Review} live=${live} review=${review} />`
-      : html`<${One} live=${live} list=${list} number=${open ?? list.at(-1)?.number ?? null} from=${from} />`}</div></div>`;
+      : number === undefined ? html`<${Empty} title="No plan yet"><p>The planner has not proposed anything.</p></${Empty}>` : html`<${One} live=${live} list=${list} number=${number} from=${from} />`}</div></div>`;
 }
 
 const TONES = { approved: "good", rejected: "bad", proposed: "ask", amended: "quiet" };
@@ -45,21 +43,16 @@ function List({ all, open, waiting }) {
   return html`<ul class="revision-list">${[...all].reverse().map((each) => {
     const current = open === each.number || (open === null && (waiting ? waiting === each.number : each.number === all.at(-1).number));
     return html`<li><button type="button" class="plain revision" data-item aria-current=${current ? "true" : undefined} onClick=${() => ask({ rev: waiting === each.number ? "" : String(each.number), from: "" })}>
-      <span><b>Revision ${each.number}</b> <${Tag} tone=${TONES[each.status] ?? "quiet"}>${each.status ?? ""}</${Tag}></span>
-      <span class="muted">${each.author ?? ""}${each.at ? html` · <${Ago} at=${each.at} />` : ""}${each.added?.length || each.steps ? ` · ${count(Array.isArray(each.steps) ? each.steps.length : (each.steps ?? each.added.length), "step")}` : ""}</span>
-      ${each.because && html`<span class="because"><${Txt} v=${each.because} /></span>`}</button></li>`;
+      <span><b>Revision ${each.number}</b> <${Tag} tone=${TONES[each.status] ?? "quiet"}>${each.status}</${Tag}></span>
+      <span class="muted">${each.author}${each.steps ? ` · ${count(each.steps, "step")}` : ""}</span></button></li>`;
   })}</ul>`;
 }
 
 /** One revision; compared with another when `from` says so. */
 function One({ live, list, number, from }) {
   const comparing = from !== undefined && from !== "";
-  const found = useMemo(() => number !== null && resource((signal) => (comparing ? api.diff(live.run, Number(from), number, signal) : api.revision(live.run, number, signal))), [live, number, from]);
-  useEffect(() => {
-    if (found) found.refresh();
-  }, [found]);
-  if (number === null) return html`<${Empty} title="No plan yet"><p>The planner has not proposed anything.</p></${Empty}>`;
-  return html`<${Compare} list=${list} number=${number} from=${from} /><${Shown} of=${found} what="Loading the revision">${(doc) => (comparing ? html`<${Changes} changes=${doc.changes ?? []} />` : html`<${Whole} doc=${doc} />`)}</${Shown}>`;
+  const found = useResource((signal) => (comparing ? api.diff(live.run, Number(from), number, signal) : api.revision(live.run, number, signal)), [live, number, from]);
+  return html`<${Compare} list=${list} number=${number} from=${from} /><${Shown} of=${found} what="Loading the revision">${(doc) => (comparing ? html`<${Changes} changes=${doc.changes} />` : html`<${Whole} doc=${doc} />`)}</${Shown}>`;
 }
 
 function Compare({ list, number, from }) {
@@ -70,15 +63,13 @@ function Compare({ list, number, from }) {
 
 /** Who allowed a revision, of exactly what, when, why, until when. */
 function Allowed({ doc }) {
-  const rows = doc.approvals ?? [];
-  if (!rows.length) return html`<p class="muted">Digest <${Hash} of=${doc.digest} groups=${8} /></p>`;
-  return html`<ul class="allowed">${rows.map((each) => html`<li>Approved by <b><${Txt} v=${each.by} /></b> <time datetime=${each.at}>${each.at.slice(0, 19).replace("T", " ")} UTC</time>, ${each.until ? `until ${each.until.slice(0, 19).replace("T", " ")} UTC` : "does not expire"}, ${each.signed ? html`signed by <code><${Txt} v=${each.key} /></code>` : "not signed"}${each.why ? html`: <${Txt} v=${each.why} />` : ""} <span class="muted">digest <${Hash} of=${each.digest} groups=${8} /></span></li>`)}</ul>`;
+  if (!doc.approvals.length) return html`<p class="muted">Digest <${Hash} of=${doc.digest} groups=${8} /></p>`;
+  return html`<ul class="allowed">${doc.approvals.map((each) => html`<li>Approved by <b><${Txt} v=${each.by} /></b> <time datetime=${each.at}>${each.at.slice(0, 19).replace("T", " ")} UTC</time>, ${each.until ? `until ${each.until.slice(0, 19).replace("T", " ")} UTC` : "does not expire"}, ${each.signed ? html`signed by <code><${Txt} v=${each.key} /></code>` : "not signed"}${each.why ? html`: <${Txt} v=${each.why} />` : ""} <span class="muted">digest <${Hash} of=${each.digest} groups=${8} /></span></li>`)}</ul>`;
 }
 
 function Whole({ doc }) {
-  const plan = doc.plan ?? doc.doc ?? doc;
-  const steps = doc.steps && Array.isArray(doc.steps) ? doc.steps : (plan.steps ?? []);
-  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` by ${doc.author}` : ""}${doc.final === false ? " · the planner is asked again when these are done" : ""}</p><${Allowed} doc=${doc} /><${Steps} steps=${steps} risks=${doc.risks} />
-    ${plan.outlook?.length > 0 && html`<h3>Perhaps later</h3><${Steps} steps=${plan.outlook.map((each) => (typeof each === "string" ? { id: each } : each))} heading=${4} />`}`;
+  const { steps = [], outlook } = doc.plan;
+  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` by ${doc.author}` : ""}${doc.plan.final === false ? " · the planner is asked again when these are done" : ""}</p><${Allowed} doc=${doc} /><${Steps} steps=${steps} />
+    <${Outlook} steps=${outlook} />`;
 }
 

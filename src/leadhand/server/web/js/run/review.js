@@ -4,12 +4,11 @@ import { api } from "../api.js";
 import { inbox, may, now } from "../store.js";
 import { attempt, notice } from "../say.js";
 import { useKeys } from "../keys.js";
-import { confirm } from "../ui/dialog.js";
+import { Modal, confirm } from "../ui/dialog.js";
 import { Changes } from "../ui/changes.js";
 import { Steps } from "../ui/steps.js";
 import { Cost, Effects, Facts, Findings, Glyph, Hash, Instant, Risk, Tag, Txt } from "../ui/parts.js";
-import { Amend } from "./amend.js";
-import { count, duration, millis } from "../text.js";
+import { count, duration, millis, pretty } from "../text.js";
 
 const EXPIRES = ["3600", "28800", "86400", "604800"];
 
@@ -61,11 +60,11 @@ export function Review({ live, review }) {
   const acts = { approve: () => approve(live, review, expires), change: () => send(live, review), amend: () => setAmending(true), reject: () => reject(live, review) };
   const refuse = () => notice("Your role may look at this, but not decide it.", "bad");
   const key = (act) => (allowed ? acts[act] : refuse);
-  const sends = (review.choices ?? []).some((each) => each.answer === "request_changes");
+  const sends = review.choices.some((each) => each.answer === "request_changes");
   useKeys("Review", { a: ["Approve (asks once more)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends]);
   return html`<div class="review"><${Reach} review=${review} />
-    <${Bar} review=${review} acts=${acts} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
-    ${amending && html`<${Amend} live=${live} review=${review} decide=${decide} onClose=${() => setAmending(false)} />`}
+    <${Bar} review=${review} acts=${acts} sends=${sends} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
+    ${amending && html`<${Amend} live=${live} review=${review} onClose=${() => setAmending(false)} />`}
     ${review.approved_before && review.changes?.length > 0 && html`<section><h2>What is different from what was approved before</h2><${Changes} changes=${review.changes} /></section>`}
     <section><h2>All that will run</h2><${Steps} steps=${review.steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} /></section>
     ${Object.keys(review.params ?? {}).length > 0 && html`<section class="card pad"><h2>Parameters</h2><${Facts} of=${review.params} /></section>`}</div>`;
@@ -82,13 +81,18 @@ function Reach({ review }) {
       <div class="wide"><dt>Workers</dt><dd>${Object.keys(review.workers ?? {}).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</dd></div>
       ${Object.entries(review.sandboxes ?? {}).filter(([, walls]) => walls).length > 0 && html`<div class="wide"><dt>Sandbox</dt><dd>${Object.entries(review.sandboxes).map(([step, walls]) => html`<div><${Txt} v=${step} />: <${Txt} v=${walls || "none"} /></div>`)}</dd></div>`}</dl>
     ${review.untrusted && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>Results from outside had a part in this revision.</span></p>`}
-    ${review.outside?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Outside of what was allowed: <${Findings} findings=${review.outside} /></div></div>`}
-    ${review.widens?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Claims more than its workers promise; to approve is to believe it: <${Findings} findings=${review.widens} /></div></div>`}
-    ${review.lookalikes?.length > 0 && html`<div class="note tone-warn"><${Glyph} shape="broken" /><div>Holds characters that look like others, or cannot be seen: <${Findings} findings=${review.lookalikes} /></div></div>`}
-    ${review.overclaims?.length > 0 && html`<div class="note"><${Glyph} shape="broken" /><div>A planner claims more than its workers promise, and that does not count: <${Findings} findings=${review.overclaims} /></div></div>`}
+    <${Warned} of=${review.outside}>Outside of what was allowed:</${Warned}>
+    <${Warned} of=${review.widens}>Claims more than its workers promise; to approve is to believe it:</${Warned}>
+    <${Warned} of=${review.lookalikes}>Holds characters that look like others, or cannot be seen:</${Warned}>
+    <${Warned} of=${review.overclaims} tone="">A planner claims more than its workers promise, and that does not count:</${Warned}>
     ${review.revisable && html`<p class="muted">May be revised by <${Txt} v=${review.revisable.planner} /> within what you allow: ${(review.revisable.envelope.workers ?? []).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</p>`}
     ${Object.keys(review.instants ?? {}).length > 0 && html`<p class="starts">Starts: ${Object.entries(review.instants).map(([step, at], place) => html`${place ? "; " : ""}<span><${Txt} v=${step} /> <${Starts} at=${at} /></span>`)}</p>`}
     ${given.length > 0 && html`<p class="muted">Approved so far by ${given.map((each) => `${each.by}${each.why ? ` (${each.why})` : ""}`).join(", ")}; ${review.people - given.length} more needed.</p>`}</section>`;
+}
+
+/** What a reviewer must know of the plan, each finding a line. */
+function Warned({ of, tone = "tone-warn", children }) {
+  return of?.length > 0 && html`<div class="note ${tone}"><${Glyph} shape="broken" /><div>${children} <${Findings} findings=${of} /></div></div>`;
 }
 
 /** When a step may start: an instant that has passed keeps nothing waiting. */
@@ -96,13 +100,47 @@ function Starts({ at }) {
   return html`${millis(at) > now.value ? "" : "as soon as it is allowed, since "}<${Instant} at=${at} />${millis(at) > now.value ? " or later" : ""}`;
 }
 
-function Bar({ review, acts, allowed, expires, setExpires }) {
+function Bar({ review, acts, sends, allowed, expires, setExpires }) {
   const usual = review.limits?.approval_s; // what holds where a person says nothing
   const ends = now.value + Number(expires || usual || Infinity) * 1000;
   const late = Object.entries(review.instants ?? {}).filter(([, at]) => millis(at) >= ends).map(([step]) => step);
   return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><span class="muted">You decide about exactly this</span><${Hash} of=${review.binding} groups=${8} /></div>
     ${allowed ? html`<label class="inline"><span class="muted">It</span> <select aria-label="How long the approval holds" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `expires in ${duration(usual)}, as configured` : "does not expire"}</option>${EXPIRES.map((value) => html`<option value=${value}>expires in ${duration(Number(value))}</option>`)}</select></label>
       ${late.length > 0 && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>It ends before the time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a longer one.</span></p>`}
-      <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>${(review.choices ?? []).some((each) => each.answer === "request_changes") && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
+      <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>${sends && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
       : html`<p class="muted">Your role may look, but not decide.</p>`}</div>`;
+}
+
+/** Every place of a plan that can be set, as people write it. */
+function places(steps) {
+  const found = [];
+  const walk = (value, path) => {
+    if (value && typeof value === "object" && !Array.isArray(value)) for (const [key, each] of Object.entries(value)) walk(each, `${path}.${key}`);
+    else found.push(path);
+  };
+  for (const { id, ...step } of steps) {
+    walk(step, `steps.${id}`);
+    for (const name of ["not_before", "timeout", "failure_action", "retry"]) if (!(name in step)) found.push(`steps.${id}.${name}`);
+  }
+  return found;
+}
+
+/** A few values by their paths, or the whole plan as text. What comes out is reviewed again. */
+function Amend({ live, review, onClose }) {
+  const [whole, setWhole] = useState(false);
+  const [rows, setRows] = useState([{ path: "", value: "" }]);
+  const [text, setText] = useState(() => pretty({ ...review.plan, steps: review.steps }));
+  const change = (place, field, value) => setRows(rows.map((row, at) => (at === place ? { ...row, [field]: value } : row)));
+  const submit = async (event) => {
+    event.preventDefault();
+    const set = rows.filter((row) => row.path.trim()).map((row) => ({ path: row.path.trim(), text: row.value }));
+    if (await decide(live, review, "amend", whole ? { plan: text } : { set }, "Amended: review it again")) onClose();
+  };
+  return html`<${Modal} title=${`Amend revision ${review.revision}`} wide=${true} onClose=${onClose}><form onSubmit=${submit}>
+    <div class="choices" role="group" aria-label="How"><button type="button" aria-pressed=${!whole} onClick=${() => setWhole(false)}>Some values</button><button type="button" aria-pressed=${whole} onClick=${() => setWhole(true)}>The whole plan</button></div>
+    ${whole ? html`<label class="field">Plan, as YAML or JSON<textarea class="mono" rows="18" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`
+      : html`<datalist id="places">${places(review.steps).map((path) => html`<option value=${path}></option>`)}</datalist>
+        ${rows.map((row, place) => html`<div class="pair"><label class="field">Place<input list="places" class="mono" placeholder="steps.deploy.not_before" value=${row.path} onInput=${(event) => change(place, "path", event.target.value)} /></label><label class="field">Value<input class="mono" placeholder="02:00 Europe/Berlin" value=${row.value} onInput=${(event) => change(place, "value", event.target.value)} /></label></div>`)}
+        <button type="button" class="small" onClick=${() => setRows([...rows, { path: "", value: "" }])}>One more</button>`}
+    <div class="actions end"><button type="button" onClick=${onClose}>Not now</button><button type="submit" class="primary">Amend</button></div></form></${Modal}>`;
 }

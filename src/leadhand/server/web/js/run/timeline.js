@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useState } from "../lib.js";
 import { api } from "../api.js";
 import { ask, route } from "../router.js";
-import { now } from "../store.js";
+import { now, soon, useResource } from "../store.js";
 import { ENDED, shown, stepState } from "../status.js";
 import { duration, millis, short } from "../text.js";
 import { filter } from "./filter.js";
@@ -42,16 +42,15 @@ function useOrder(live) {
   }, [live.shape.value, text, turn]);
 }
 
+const TRIES_MS = 1000; // the server reads the whole log of the run for them
+const NO_TRIES = { steps: {}, waits: {} };
+
 /** The times of single attempts, of steps that had several, and of waits; asked for again on changes. */
 function useTries(live) {
-  const [tries, setTries] = useState({ steps: {}, waits: {} });
-  const made = live.all().map(({ status, attempts, ended, held }) => `${status}${attempts}${ended ?? ""}${held ?? ""}`).join();
-  useEffect(() => {
-    const control = new AbortController();
-    api.attempts(live.run, control.signal).then(setTries, () => undefined);
-    return () => control.abort();
-  }, [live, made, live.head.value?.waiting]);
-  return tries;
+  const found = useResource((signal) => api.attempts(live.run, signal), [live]);
+  const again = useMemo(() => soon(found.refresh, TRIES_MS), [found]);
+  useEffect(again, [live.touched.value, live.head.value?.waiting]);
+  return found.state.value.data ?? NO_TRIES;
 }
 
 const TONES = { verified: "good", failed: "bad", lost: "warn", running: "live" };

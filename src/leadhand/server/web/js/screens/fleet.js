@@ -1,11 +1,11 @@
 // The whole house: what is at work now, what waits, what recoveries were worth, what it costs.
 import { html, signal, useEffect, useMemo } from "../lib.js";
-import { api, items } from "../api.js";
-import { follow, onRefetch, resource } from "../store.js";
+import { api } from "../api.js";
+import { follow, useResource } from "../store.js";
 import { Chart } from "../ui/chart.js";
-import { Ago, Empty, Meter, Shown, Tag, Title, Txt } from "../ui/parts.js";
-import { Coding, NoFleet } from "../fleet/fleet.js";
-import { costs, percent, words } from "../text.js";
+import { Ago, Shown, Title, Txt } from "../ui/parts.js";
+import { Answers, Coding, NoFailures, NoFleet, tile } from "../fleet/fleet.js";
+import { costs, percent } from "../text.js";
 
 const SAMPLES_MAX = 300;
 const EVERY_MS = 1000;
@@ -38,17 +38,15 @@ async function figures(control) {
   const fleet = await api.fleet(control);
   if (fleet) return { fleet };
   const [metrics, open] = await Promise.all([api.metrics(control), api.runs({ status: "running", limit: 200 }, control)]);
-  return { metrics, rows: items(open) };
+  return { metrics, rows: open.items };
 }
 
 export default function Fleet() {
-  const found = useMemo(() => resource(figures), []);
+  const found = useResource(figures);
   useSamples();
   useEffect(() => {
-    found.refresh();
     const timer = setInterval(() => document.hidden || found.refresh(), REFRESH_MS);
-    const stop = onRefetch(found.soon);
-    return () => (clearInterval(timer), stop());
+    return () => clearInterval(timer);
   }, []);
   const sub = "Everything that is at work, and what recovering from failures was worth.";
   return html`<${Title} sub=${sub}>Fleet</${Title}>
@@ -57,14 +55,13 @@ export default function Fleet() {
 
 /** A server without a fleet: what all its runs amount to. */
 function House({ metrics, rows }) {
-  return html`<${Tiles} metrics=${metrics} rows=${rows} /><div class="stack"><${Pace} /><${Recovery} metrics=${metrics} /><${Circuits} circuits=${metrics.open_circuits ?? []} /><${NoFleet} /></div>`;
+  return html`<${Tiles} metrics=${metrics} rows=${rows} /><div class="stack"><${Pace} /><${Recovery} rows=${metrics.recovery} /><${Circuits} circuits=${metrics.open_circuits ?? []} /><${NoFleet} /></div>`;
 }
 
 function Tiles({ metrics, rows }) {
   const runs = metrics.runs ?? {};
   const sum = (list, field) => list.reduce((total, row) => total + (row[field] ?? 0), 0);
   const left = sum(rows, "steps") - sum(rows, "settled");
-  const tile = (label, value, note) => html`<div class="card tile"><dt>${label}</dt><dd>${value}${note && html` <small>${note}</small>`}</dd></div>`;
   return html`<dl class="tiles">${tile("Runs at work", runs.running ?? 0, runs.waiting ? `${runs.waiting} need a person` : "")}${tile("Steps to go", left, "in running runs")}
     ${tile("First-pass success", percent(metrics.first_pass_rate), `${metrics.first_pass ?? 0} of ${metrics.steps_tried ?? 0}`)}${tile("Recovered", percent(metrics.recovery_rate), `${metrics.recovered ?? 0} of ${metrics.failed_steps ?? 0}`)}
     ${tile("Spent", costs(metrics.cost, metrics.money), "by all runs")}</dl>`;
@@ -77,11 +74,9 @@ function Pace() {
   return html`<${Chart} label="Throughput since this screen was opened" times=${times} lines=${lines} />`;
 }
 
-function Recovery({ metrics }) {
-  const rows = metrics.recovery ?? [];
-  if (!rows.length) return html`<section class="card"><${Empty} title="No failures yet"><p>When an attempt fails, what was decided and whether it won is counted here, by kind of failure.</p></${Empty}></section>`;
-  return html`<section><h2>Recovery, by kind of failure</h2><div class="card table-wrap" tabindex="0" role="region" aria-label="Recovery"><table class="table"><thead><tr><th scope="col">Failure</th><th scope="col">Answer</th><th scope="col">Won</th><th scope="col" class="num">Times</th><th scope="col" class="num">Rate</th></tr></thead>
-    <tbody>${rows.map((row) => html`<tr><td><${Tag} tone="bad">${words(row.class)}</${Tag}></td><td>${words(row.strategy)}</td><td class="progress"><${Meter} label=${`${row.won} won, ${row.lost} lost, ${row.open} open`} total=${row.times} parts=${[["good", row.won], ["bad", row.lost]]} /></td><td class="num">${row.times}</td><td class="num">${percent(row.rate)}</td></tr>`)}</tbody></table></div></section>`;
+function Recovery({ rows }) {
+  if (!rows.length) return html`<${NoFailures} />`;
+  return html`<section><h2>Recovery, by kind of failure</h2><${Answers} label="Recovery" rows=${rows} /></section>`;
 }
 
 function Circuits({ circuits }) {

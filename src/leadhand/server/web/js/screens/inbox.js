@@ -7,7 +7,7 @@ import { attempt } from "../say.js";
 import { useKeys } from "../keys.js";
 import { Ago, Copy, Cost, Effects, Empty, Glyph, Risk, Said, Shown, Status, Title, Txt } from "../ui/parts.js";
 import { Change } from "../ui/change.js";
-import { label } from "../text.js";
+import { label, read } from "../text.js";
 
 const KINDS = {
   review: ["Approval", "check"],
@@ -97,16 +97,9 @@ function About({ row }) {
 }
 
 /** What was written is data when it can be read as JSON and data was asked for; otherwise words. */
-export function payload(choice, text, data) {
+function payload(choice, text, data) {
   if (!text.trim()) return {};
-  if (data && ["give", "done"].includes(choice)) {
-    try {
-      return { data: JSON.parse(text) };
-    } catch {
-      return { data: text };
-    }
-  }
-  return { text };
+  return data && ["give", "done"].includes(choice) ? { data: read(text) } : { text };
 }
 
 function Nothing() {

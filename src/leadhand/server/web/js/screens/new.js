@@ -1,10 +1,10 @@
 // A new run: say what is wanted, see the plan and what it may do, then start. Nothing runs before.
 import { html, useEffect, useRef, useState } from "../lib.js";
-import { api, intent, items } from "../api.js";
+import { api, intent } from "../api.js";
 import { go, route } from "../router.js";
 import { may } from "../store.js";
 import { alone, Copy, Effects, Empty, Findings, Glyph, NoWorkers, Risk, Tag, Title, Trouble, Txt } from "../ui/parts.js";
-import { Steps } from "../ui/steps.js";
+import { Outlook, Steps } from "../ui/steps.js";
 import { costs, count } from "../text.js";
 import { command, request } from "./wish.js";
 
@@ -82,7 +82,7 @@ function PlanFile({ form, set }) {
 function Kept({ form, set }) {
   const [names, setNames] = useState(null);
   useEffect(() => {
-    api.library().then((page) => setNames(items(page).map((row) => row.name)), () => {});
+    api.library().then((page) => setNames(page.items.map((row) => row.name)), () => {});
   }, []);
   return html`<label class="field">Name in the library<input required list="kept" value=${form.library} placeholder="deploy@3" onInput=${set("library")} /></label>
     <datalist id="kept">${names?.map((name) => html`<option value=${name}></option>`)}</datalist>
@@ -105,12 +105,10 @@ function Draft({ draft }) {
   const { findings = [], decision, reason } = draft;
   const [plan, reach] = [draft.plan ?? {}, draft.reach ?? {}]; // a refused plan reaches nothing
   const steps = plan.steps ?? [];
-  const tags = (all, tone) => (all?.length ? all.map((each) => html`<${Tag} tone=${tone}><${Txt} v=${each} /></${Tag}> `) : "nothing declared");
-  const workers = Array.isArray(reach.workers) ? reach.workers : Object.keys(reach.workers ?? {});
   return html`<div class="card pad reach"><p class="reason tone-${TONES[decision] ?? "quiet"}"><${Glyph} shape=${decision === "let through" ? "check" : decision === "refused" ? "cross" : "person"} /><span><b>${SAYS[decision] ?? decision}</b>${reason ? html`: <${Txt} v=${reason} />` : ""}</span></p>
       <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${reach.risk} /></dd></div><div><dt>Steps</dt><dd>${steps.length}${plan.final === false ? html` <span class="muted">then the planner looks again</span>` : ""}</dd></div><div><dt>Declared cost</dt><dd>${costs(reach.cost)}</dd></div><div><dt>May spend</dt><dd>${draft.limits?.budget == null ? "no limit" : draft.limits.budget}</dd></div><div><dt>Planner calls</dt><dd>${draft.limits?.planner_calls == null ? "–" : `at most ${draft.limits.planner_calls}`}</dd></div>
-        <div class="wide"><dt>Touches</dt><dd><${Effects} of=${reach.effects} /></dd></div><div class="wide"><dt>Workers</dt><dd>${tags(workers, "quiet")}</dd></div></dl>
+        <div class="wide"><dt>Touches</dt><dd><${Effects} of=${reach.effects} /></dd></div><div class="wide"><dt>Workers</dt><dd>${reach.workers?.length ? reach.workers.map((each) => html`<${Tag}><${Txt} v=${each} /></${Tag}> `) : "none"}</dd></div></dl>
       <${Findings} findings=${findings} /></div>
     <h2>${count(steps.length, "step")}</h2><${Steps} steps=${steps} />
-    ${plan.outlook?.length > 0 && html`<h2>Perhaps later</h2><${Steps} steps=${plan.outlook.map((each) => (typeof each === "string" ? { id: each } : each))} />`}`;
+    <${Outlook} steps=${plan.outlook} />`;
 }

@@ -1,10 +1,9 @@
 // All runs: by state, by words, newest first as the server gives them.
 import { html, useEffect, useRef } from "../lib.js";
 import { ask, route, to } from "../router.js";
-import { loadRuns, may, runs } from "../store.js";
-import { Ago, Cost, Empty, Glyph, Loading, Meter, Status, Title, Took, Trouble, Txt } from "../ui/parts.js";
+import { loadRuns, may, resource, runs } from "../store.js";
+import { Ago, Cost, Empty, Glyph, Loading, Meter, Search, Status, Table, Title, Took, Trouble, Txt } from "../ui/parts.js";
 import { ENDED, state } from "../status.js";
-import { resource } from "../store.js";
 import { api } from "../api.js";
 
 const SHOWN = ["waiting", "running", "paused", "failed", "succeeded", "cancelled", "rejected"];
@@ -19,13 +18,13 @@ export function Runs() {
     loadRuns(filter);
     totals.refresh();
   }, [status, q]);
-  const search = (event) => {
+  const search = (text) => {
     clearTimeout(typing.current);
-    typing.current = setTimeout(() => ask({ q: event.target.value.trim() }), 250);
+    typing.current = setTimeout(() => ask({ q: text.trim() }), 250);
   };
   const actions = may("operator") && html`<a class="button primary" href=${to(["new"])}>New run</a>`;
   return html`<${Title} actions=${actions}>Runs</${Title}>
-    <div class="bar"><label class="search"><span class="visually-hidden">Search runs</span><input data-search type="search" placeholder="Search goals, plans and ids" value=${q} onInput=${search} /></label>
+    <div class="bar"><${Search} label="Search runs" hint="Search goals, plans and ids" value=${q} onInput=${search} />
       <${Filters} now=${status} /></div>
     <${List} filtered=${Boolean(status || q)} />`;
 }
@@ -43,8 +42,7 @@ function List({ filtered }) {
   if (!rows.length && (loading || !filter)) return html`<${Loading} what="Loading runs" />`;
   if (!rows.length && filtered) return html`<${Empty} title="No run is like that" action=${html`<button type="button" onClick=${() => ask({ status: "", q: "" })}>Show all</button>`}><p>Other words or another state may find it.</p></${Empty}>`;
   if (!rows.length) return html`<${Empty} title="No runs yet" action=${html`<a class="button primary" href=${to(["new"])}>Start a run</a>`}><p>What is started here or on the command line is listed with its progress and cost.</p></${Empty}>`;
-  return html`<div class="table-wrap card" tabindex="0" role="region" aria-label="Runs"><table class="table runs"><thead><tr><th scope="col">State</th><th scope="col">Goal</th><th scope="col">Steps</th><th scope="col" class="num">Cost</th><th scope="col" class="num">Took</th><th scope="col" class="num">Started</th></tr></thead>
-    <tbody>${rows.map((row) => html`<${Row} key=${row.run} row=${row} />`)}</tbody></table></div>
+  return html`<${Table} label="Runs" kind="runs" columns=${["State", "Goal", "Steps", "Cost", "Took", "Started"]} figures=${3}>${rows.map((row) => html`<${Row} key=${row.run} row=${row} />`)}</${Table}>
     ${next && html`<p class="more"><button type="button" disabled=${loading} onClick=${() => loadRuns(filter, true)}>Show more</button></p>`}`;
 }
 

@@ -1,4 +1,5 @@
 // From what a person filled in to what the server is asked, and to the command that does the same. Pure.
+import { read } from "../text.js";
 
 /** Lines of `name=value`; a value that reads as JSON is that value. */
 export function pairs(text) {
@@ -7,17 +8,9 @@ export function pairs(text) {
     const at = line.indexOf("=");
     if (at < 1) continue;
     const value = line.slice(at + 1).trim();
-    found[line.slice(0, at).trim()] = parsed(value);
+    found[line.slice(0, at).trim()] = read(value);
   }
   return found;
-}
-
-function parsed(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }
 
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -39,7 +32,7 @@ export function request(form) {
     return { goal, ...shared };
   }
   const more = { ...kept({ params: pairs(form.params), budget: number(form.budget) }), ...shared };
-  return form.kind === "plan" ? { plan: parsed(form.plan), ...more } : { library: form.library.trim(), ...more };
+  return form.kind === "plan" ? { plan: read(form.plan), ...more } : { library: form.library.trim(), ...more };
 }
 
 function quoted(text) {

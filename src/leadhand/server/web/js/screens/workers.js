@@ -1,30 +1,27 @@
 // Who can do what: every worker with what it takes, what it touches and how risky that is.
-import { html, useEffect, useMemo, useState } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { api } from "../api.js";
-import { resource } from "../store.js";
-import { alone, Empty, NoWorkers, Risk, Shown, Tag, Title, Txt } from "../ui/parts.js";
+import { useResource } from "../store.js";
+import { alone, Empty, NoWorkers, Risk, Search, Shown, Tag, Title, Txt } from "../ui/parts.js";
 import { count, duration } from "../text.js";
 
 export default function Workers() {
-  const found = useMemo(() => resource(async (signal) => ({ ...(await api.workers(signal)), circuits: (await api.metrics(signal).catch(() => ({}))).open_circuits ?? [] })), []);
+  const found = useResource(async (signal) => ({ ...(await api.workers(signal)), circuits: (await api.metrics(signal).catch(() => ({}))).open_circuits ?? [] }));
   const [wanted, setWanted] = useState("");
-  useEffect(() => {
-    found.refresh();
-  }, []);
   return html`<${Title} sub="What plans may be made of.">Workers</${Title}>
-    <div class="bar"><label class="search"><span class="visually-hidden">Search workers</span><input data-search type="search" placeholder="Search workers" value=${wanted} onInput=${(event) => setWanted(event.target.value)} /></label></div>
+    <div class="bar"><${Search} label="Search workers" value=${wanted} onInput=${setWanted} /></div>
     <${Shown} of=${found} what="Loading workers">${(doc) => html`<${List} doc=${doc} wanted=${wanted.toLowerCase()} />`}</${Shown}>`;
 }
 
-/** Rows are one for each action; a card is one worker. Pure. */
-export function byWorker(rows) {
+/** Rows are one for each action; a card is one worker. */
+function byWorker(rows) {
   const groups = new Map();
   for (const row of rows) groups.has(row.worker) ? groups.get(row.worker).push(row) : groups.set(row.worker, [row]);
   return [...groups.values()];
 }
 
 function List({ doc, wanted }) {
-  const rows = doc.workers ?? doc.items ?? [];
+  const rows = doc.workers;
   const open = new Map(doc.circuits.map((each) => [each.worker, each]));
   const groups = byWorker(rows.filter((row) => `${row.worker} ${row.action} ${row.kind} ${row.description}`.toLowerCase().includes(wanted)));
   if (!rows.length) return html`<${NoWorkers} />`;
@@ -41,8 +38,8 @@ function Worker({ offers, circuit }) {
     <p class="muted version">version <span class="mono"><${Txt} v=${version} /></span></p></li>`;
 }
 
-/** Parameters in one line, those that may be left out in brackets. Pure. */
-export function takes(schema) {
+/** Parameters in one line, those that may be left out in brackets. */
+function takes(schema) {
   if (!schema) return "takes anything";
   const must = new Set(schema.required ?? []);
   const names = Object.keys(schema.properties ?? {}).map((name) => (must.has(name) ? name : `[${name}]`));

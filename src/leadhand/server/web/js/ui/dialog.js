@@ -1,5 +1,6 @@
 // Questions of the page itself: a native dialog keeps the focus and closes on Escape.
 import { html, signal, useEffect, useRef } from "../lib.js";
+import { attempt } from "../say.js";
 
 const asked = signal(null);
 
@@ -16,20 +17,32 @@ export function confirm(what) {
   });
 }
 
+/** Ask, then do it and say how it went; whether it was done. @param {(said: {text: string, choice: string}) => Promise} act */
+export async function confirmed(what, act, done) {
+  const said = await confirm(what);
+  return said !== null && attempt(() => act(said), done);
+}
+
+/** A native dialog that opens at once, and gives the focus back. */
+function useModal() {
+  const box = useRef(null);
+  useEffect(() => {
+    const from = document.activeElement;
+    box.current.showModal();
+    return () => from?.isConnected && from.focus();
+  }, []);
+  return box;
+}
+
 export function Dialogs() {
   const what = asked.value;
   return what && html`<${Question} key=${what.title} what=${what} />`;
 }
 
 function Question({ what }) {
-  const box = useRef(null);
+  const box = useModal();
   const text = useRef(null);
   const choice = useRef(null);
-  useEffect(() => {
-    const from = document.activeElement;
-    box.current.showModal();
-    return () => from?.isConnected && from.focus();
-  }, []);
   const end = (answer) => {
     asked.value = null;
     what.resolve(answer);
@@ -54,12 +67,7 @@ function Question({ what }) {
 }
 
 export function Modal({ title, onClose, children, wide = false }) {
-  const box = useRef(null);
-  useEffect(() => {
-    const from = document.activeElement;
-    box.current.showModal();
-    return () => from?.isConnected && from.focus();
-  }, []);
+  const box = useModal();
   return html`<dialog ref=${box} class="dialog ${wide ? "wide" : ""}" aria-labelledby="modal" onCancel=${(event) => (event.preventDefault(), onClose())}>
     <header class="dialog-head"><h2 id="modal">${title}</h2><button type="button" class="icon" aria-label="Close" onClick=${onClose}>✕</button></header>
     <div class="dialog-body">${children}</div></dialog>`;

@@ -158,6 +158,16 @@ export function Meter({ parts, total, label }) {
     ${total > 0 && html`<i class="rest" style=${{ flexGrow: Math.max(0, total - parts.reduce((sum, [, value]) => sum + value, 0)) }}></i>`}</span>`;
 }
 
+/** A table that scrolls by itself where it is too wide; the columns from `figures` on hold figures. */
+export function Table({ label, columns, figures = Infinity, kind = "", children }) {
+  return html`<div class="card table-wrap" tabindex="0" role="region" aria-label=${label}><table class="table ${kind}"><thead><tr>${columns.map((name, place) => html`<th scope="col" class=${place < figures ? "" : "num"}>${name}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+}
+
+/** A field that narrows what stands below it; `/` goes to it. */
+export function Search({ label, hint = label, value, onInput, push }) {
+  return html`<label class="search ${push ? "push" : ""}"><span class="visually-hidden">${label}</span><input data-search type="search" placeholder=${hint} value=${value} onInput=${(event) => onInput(event.target.value)} /></label>`;
+}
+
 export function Title({ children, sub, actions }) {
   return html`<header class="title"><div><h1 tabindex="-1">${children}</h1>${sub && html`<p class="muted">${sub}</p>`}</div>${actions && html`<div class="actions">${actions}</div>`}</header>`;
 }

@@ -10,6 +10,11 @@ export function Steps({ steps, risks = {}, heading = 3, resolved = {}, unresolve
   return html`<ol class="plan-steps">${steps.map((step) => html`<${Step} key=${step.id} step=${step} risk=${risks[step.id] ?? step.risk ?? step.risk_level} heading=${heading} known=${resolved[step.id] ?? {}} later=${unresolved[step.id] ?? []} />`)}</ol>`;
 }
 
+/** What a planner expects to propose after the steps of its plan. */
+export function Outlook({ steps = [] }) {
+  return steps.length > 0 && html`<h3>Perhaps later</h3><${Steps} steps=${steps.map((each) => (typeof each === "string" ? { id: each } : each))} heading=${4} />`;
+}
+
 function Step({ step, risk, heading, known, later }) {
   const H = `h${heading}`;
   const after = step.depends_on ?? step.after ?? [];
