@@ -414,7 +414,7 @@ def test_the_page_and_the_api_are_served_with_it(folder):
     folder.run("fleet", "submit", epic(folder, "first", "slow"))
     with (
         folder.start("fleet", "start", "--repo", "shop", "--port", "0", "--json") as child,
-        httpx2.Client(base_url=f"{ready(child)['url']}/api/v1", timeout=30) as client,
+        httpx2.Client(base_url=f"{ready(child)['url']}/api/v1", timeout=120) as client,
     ):
         token = (folder.path / ".leadhand" / "fleet" / "fleet.db.token").read_text().strip()
         assert client.get("/fleet").status_code == 401

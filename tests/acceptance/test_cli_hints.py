@@ -76,7 +76,7 @@ def test_watching_goes_on_until_somebody_answers(folder):
         time.sleep(4)
         assert child.poll() is None, "it left a run that waits"
         folder.run("answer", f"{run}/review-1", "approve")
-        out = child.communicate(timeout=30)
+        out = child.communicate(timeout=120)
     assert child.returncode == 0, out
     assert f"leadhand answer {run}/review-1 …   # approve, reject" in out[1]
     assert "succeeded" in out[1]

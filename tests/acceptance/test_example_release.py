@@ -42,7 +42,7 @@ def url(folder):
 
 
 def live(url):
-    with urllib.request.urlopen(f"{url}/health", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}/health", timeout=120) as answer:
         return json.load(answer)["version"]
 
 

@@ -252,7 +252,7 @@ async def test_follow_waits_for_what_is_not_there_yet(store):
     await asyncio.sleep(0.05)
     assert not first.done()
     await store.append("r", 0, chained("r"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await first == (1, chained("r")[0])
     await stream.aclose()
 
@@ -267,7 +267,7 @@ async def test_closing_ends_those_who_follow(store):
     watching = asyncio.ensure_future(watch())
     await asyncio.sleep(0.05)
     await store.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await watching == 1
 
 

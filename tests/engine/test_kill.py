@@ -176,7 +176,7 @@ def test_no_orphan_beside_its_retry(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     child.send_signal(signal.SIGKILL)
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
     world.nap = 0.0
     result = world.finish()
     assert result is not None

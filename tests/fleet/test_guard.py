@@ -277,7 +277,7 @@ async def test_all_processes_of_an_attempt_count_together():
         "sh", "-c", "for n in 1 2 3 4 5 6; do sleep 60 & done; wait", start_new_session=True
     )
     try:
-        said = await asyncio.wait_for(excess(child.pid, TreeLimits(processes=4)), 20)
+        said = await asyncio.wait_for(excess(child.pid, TreeLimits(processes=4)), 60)
         assert "processes, and 4 are the limit" in said
         said = await asyncio.wait_for(excess(child.pid, TreeLimits(0, 1000)), 20)
         assert "MB are the limit" in said

@@ -109,7 +109,7 @@ async def test_a_purse_is_shut_for_as_long_as_something_speaks_against_it():
     await asyncio.sleep(0.05)
     assert (waiting.done(), purse.held_back) == (False, "no money")
     against[0] = ""
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     with purse.bill() as bill:
         bill.heard(2.0)
         bill.heard(None)

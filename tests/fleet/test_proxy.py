@@ -22,7 +22,7 @@ async def ask(path, head, body=b""):
     """One request over the proxy's socket, and all that comes back."""
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     return answer.decode()
 

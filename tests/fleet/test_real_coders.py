@@ -61,7 +61,7 @@ def fleet(coders, bwrap, tmp_path):
 def slot(tmp_path, name="slot"):
     """A clone, as agents get them."""
     command = ["git", "init", "-q", "-b", "main", tmp_path / name]
-    subprocess.run(command, check=True, timeout=30)
+    subprocess.run(command, check=True, timeout=120)
     (tmp_path / name / "greeting.txt").write_text("hello\n")
     return SimpleNamespace(path=tmp_path / name)
 

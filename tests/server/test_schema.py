@@ -92,7 +92,7 @@ def try_out(operation, server, names):
         if run and "run" in (case.path_parameters or {}):
             case.path_parameters["run"] = run
             case.path_parameters |= {"step": "a"} if "step" in case.path_parameters else {}
-        response = case.call(base_url=server.url, headers=bearer, timeout=30)
+        response = case.call(base_url=server.url, headers=bearer, timeout=120)
         case.validate_response(response, checks=CHECKS)
         sent += 1
 
@@ -132,7 +132,7 @@ def test_documents_fit_their_schemas(stocked):
             given = {key: value for key, value in wanted.items() if f"{{{key}}}" in operation.path}
             query = {"from": 0} if operation.path.endswith("/diff") else {}
             case = operation.Case(path_parameters=given, query=query)
-            response = case.call(base_url=server.url, headers=bearer, timeout=30)
+            response = case.call(base_url=server.url, headers=bearer, timeout=120)
             missing = run == names["waits"] and "/steps/" in operation.path
             nobody = operation.path.endswith("/words")  # no fleet is at work in this server
             if "artifacts" not in operation.path and not missing and not nobody:

@@ -35,7 +35,7 @@ def positions(store):
 def listen(client, until, **how):
     """Read a stream until something was seen; all positions and data."""
     found = []
-    with client.stream("GET", "/events", timeout=30, **how) as response:
+    with client.stream("GET", "/events", timeout=120, **how) as response:
         assert response.status_code == 200
         for position, kind, data in sse(response.iter_lines()):
             found.append((position, kind, data))
@@ -201,7 +201,7 @@ async def test_an_event_in_the_middle_of_a_turn_is_nobodys_loss(monkeypatch):
     monkeypatch.setattr(hub, "_frame", frame)
     tasks = [asyncio.create_task(read(place)) for place in range(len(found))]
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for number, enough in ((1, any), (2, all)):
                 log.queue.put_nowait(number)
                 while not enough(b"event %d" % number in each for each in found):

@@ -144,7 +144,7 @@ async def test_a_follower_in_the_host_is_woken(store, monkeypatch):
         following = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.05)
         await store.append("r", i, chained("r", 2)[i : i + 1], alone=alone)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await following)[0] == i + 1
     await stream.aclose()
 

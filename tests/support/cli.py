@@ -126,7 +126,7 @@ class Folder:
         self.write(name, {"goal": "a test", "steps": list(steps), **more})
         return name
 
-    def run(self, *args: str, text: str | None = None, timeout_s: float = 60, **env: str) -> Done:
+    def run(self, *args: str, text: str | None = None, timeout_s: float = 180, **env: str) -> Done:
         """Run one command to its end."""
         if warm.warm(env):
             given = {"cwd": self.path, "env": environment(self.path, **env), "text": text}
@@ -167,7 +167,7 @@ class Folder:
         """The latest run, as `ls --json` knows it."""
         return self.run("ls", "--json").doc[0]
 
-    def until(self, condition: Callable[[], Any], what: str, limit_s: float = 30) -> Any:
+    def until(self, condition: Callable[[], Any], what: str, limit_s: float = 120) -> Any:
         """Wait for something to become true."""
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
@@ -182,7 +182,7 @@ class Folder:
         return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def finished(child: subprocess.Popen[str], timeout_s: float = 60) -> Done:
+def finished(child: subprocess.Popen[str], timeout_s: float = 180) -> Done:
     """Wait for a started command."""
     out, err = child.communicate(timeout=timeout_s)
     return Done(child.returncode, out, err)

@@ -75,7 +75,7 @@ class Served:
 
     def client(self, role: str = "approver", token: str = "", **headers: str) -> httpx2.Client:
         bearer = {"Authorization": f"Bearer {token or TOKENS[role]}"} if role else {}
-        return httpx2.Client(base_url=self.api, headers={**bearer, **headers}, timeout=30)
+        return httpx2.Client(base_url=self.api, headers={**bearer, **headers}, timeout=120)
 
     def call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
@@ -150,7 +150,7 @@ class Process:
 
     def client(self) -> httpx2.Client:
         bearer = {"Authorization": f"Bearer {self.token}"}
-        return httpx2.Client(base_url=self.api, headers=bearer, timeout=30)
+        return httpx2.Client(base_url=self.api, headers=bearer, timeout=120)
 
 
 def process(path: Path, *args: str, store: Path | None = None) -> Process:
@@ -174,7 +174,7 @@ def process(path: Path, *args: str, store: Path | None = None) -> Process:
     return Process(child, url, store or path / ".leadhand" / "leadhand.db")
 
 
-def ended(client: httpx2.Client, run: str, limit_s: float = 30) -> dict[str, Any]:
+def ended(client: httpx2.Client, run: str, limit_s: float = 120) -> dict[str, Any]:
     """A run once it has ended, or waits."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:

@@ -47,7 +47,7 @@ def run(
     cwd: Path,
     env: dict[str, str],
     text: str | None = None,
-    timeout_s: float = 60,
+    timeout_s: float = 180,
 ) -> tuple[int, str, str]:
     """Run a module to its end: its code (negative: the signal), what it wrote, and its errors."""
     wants = {"module": module, "args": args, "cwd": str(cwd), "env": env}

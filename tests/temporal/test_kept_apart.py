@@ -119,7 +119,7 @@ def test_projects_with_the_same_prefix_have_each_its_own_runs(tmp_path, temporal
     with serving(folders[0], "--engine"), serving(folders[1], "--engine"):
         for folder in folders:
             for turn in range(4):  # in a row: the server gives tasks to whoever asks, by turns
-                done = folder.run("run", "plan.json", "--json", timeout_s=30)
+                done = folder.run("run", "plan.json", "--json", timeout_s=120)
                 assert done.code == 0, done
                 assert done.doc["result"] == folder.path.name, done
                 assert len(folder.run("ls", "--json").doc) == turn + 1

@@ -82,7 +82,7 @@ def test_all_that_the_page_does_goes_to_temporal(distributed):
 def streamed(client, run):
     """The stream tells a run from its first event to its last."""
     seqs = []
-    with client.stream("GET", "/events", params={"after": 0}, timeout=30) as response:
+    with client.stream("GET", "/events", params={"after": 0}, timeout=120) as response:
         for _position, kind, data in sse(response.iter_lines()):
             if data["run"] == run:
                 seqs.append(data["seq"])

@@ -133,7 +133,7 @@ async def test_nothing_comes(way):
 
 
 async def settled(endpoint):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while endpoint.connections:
             await asyncio.sleep(0.01)
 

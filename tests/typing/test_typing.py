@@ -20,7 +20,7 @@ def errors():
         *(str(FOLDER / "api.py"), str(FOLDER / "wrong.py")),
     ]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=580, check=False
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     found = {"api": {}, "wrong": {}}

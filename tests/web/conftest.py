@@ -146,10 +146,10 @@ class Served:
         if body is not None:
             request.add_header("Content-Type", "application/json")
             data = json.dumps(body).encode()
-        with urllib.request.urlopen(request, data, timeout=30) as response:
+        with urllib.request.urlopen(request, data, timeout=120) as response:
             return json.loads(response.read() or b"null")
 
-    def until(self, run: str, *wanted: str, seconds: float = 60) -> str:
+    def until(self, run: str, *wanted: str, seconds: float = 180) -> str:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             status = str(self.call("GET", f"/runs/{run}")["status"])
@@ -240,7 +240,7 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def wait_for(port: int, seconds: float = 20) -> None:
+def wait_for(port: int, seconds: float = 120) -> None:
     import socket
 
     end = time.monotonic() + seconds

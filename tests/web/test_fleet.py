@@ -91,7 +91,7 @@ class Fleet:
 
     def end(self) -> None:
         os.kill(self.process.pid, 15)
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=120)
 
 
 @pytest.fixture(scope="module")

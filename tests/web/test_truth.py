@@ -278,7 +278,7 @@ def test_output_and_progress_come_while_a_step_runs(pages, served, monkeypatch):
     expect(output).to_contain_text("the key is [secret:key]")
     url = f"{served.url}api/v1/runs/{run}/steps/talk/live"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {served.token}"})
-    with urllib.request.urlopen(request, timeout=30) as stream:
+    with urllib.request.urlopen(request, timeout=120) as stream:
         frame = next(line for line in stream if line.startswith(b"data: "))
         found = json.loads(frame[6:])
         assert (found["attempt"], found["fraction"]) == (1, 0.15)

@@ -712,7 +712,7 @@ async def test_an_abandoned_thread_learns_of_it_and_holds_its_slot():
     with pytest.raises(asyncio.CancelledError):
         await running
     assert made.abandoned == 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not seen:
             await asyncio.sleep(0.005)
     second = asyncio.create_task(made.perform(task(), Ctx()))

@@ -163,7 +163,7 @@ async def turned(server):
         report = await say.perform(task(text="b"), context)
         return report.error is not None and "is not what was approved" in report.error.message
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await refused():
             await asyncio.sleep(0.02)
     await server.close()
