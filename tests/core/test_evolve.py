@@ -1419,3 +1419,11 @@ def test_which_run_timers_count():
     state.planner.epoch = 3
     assert state.timer_counts(9, "planner", "", 3) is True
     assert state.timer_counts(9, "planner", "", 2) is False
+
+
+def test_time_at_work_is_the_time_in_which_something_is_under_way():
+    """Two steps at once count once, and a pause between steps does not count."""
+    run = Drive(step("a"), step("b"), step("c", "a", "b")).later(3).done("a").later(2).done("b")
+    assert run.state.worked == 5 * SECOND
+    run.later(4).done("c")
+    assert run.state.worked == 9 * SECOND

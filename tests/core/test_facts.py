@@ -4,7 +4,7 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer
-from leadhand.core.facts import broken_promises, is_flag, missing, true_facts
+from leadhand.core.facts import broken_promises, is_flag, misgiven, missing, true_facts
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.invariants import check
 from leadhand.core.plan import Goal
@@ -338,3 +338,20 @@ def test_a_broken_promise_takes_a_flag_away():
     run.later(1).done("c", data=True).later(1).fail("d", "criteria_unmet")
     assert run.ended == "failed"
     assert check(run.log) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "value", "wrong"),
+    [
+        (["report", "signed:yes"], {"title": "t"}, ""),
+        (["report", "signed:yes"], {"report": "r", "signed:yes": False}, "signed:yes is so or not"),
+        (["report", "signed:yes"], {"report": "r"}, ""),
+        (["signed:yes"], {"signed:yes": True}, ""),
+        (["signed:yes"], {"other": False}, "is not what is asked for"),
+        (["signed:yes"], "yes", "signed:yes is so or not"),
+    ],
+)
+def test_what_a_person_gives_is_what_was_asked_for(facts, value, wrong):
+    """A document that names none of the facts is the one artefact itself."""
+    assert wrong in misgiven(facts, value)
+    assert bool(misgiven(facts, value)) == bool(wrong)

@@ -16,8 +16,10 @@ from leadhand.core.host import (
     TemporalLeft,
     TemporalOpened,
     evolve_host,
+    refuse_elsewhere,
+    refuse_other,
 )
-from leadhand.errors import Bug
+from leadhand.errors import Bug, Conflict
 
 
 def folded(*events):
@@ -73,3 +75,20 @@ def test_host_events_are_apart_from_those_of_runs():
     """No event belongs to both; the stream's name can be no run's."""
     assert not set(HOST_EVENTS) & set(ev.RUN_EVENTS)
     assert HOST_STREAM == "$host"
+
+
+def test_runs_of_a_temporal_server_are_driven_there_and_under_their_names():
+    """A second prefix or namespace would drive them twice, as would a host of ours."""
+    state = folded(TemporalOpened("here:7233", "team", "shop"))
+    refuse_other(state, "team", "shop")
+    for namespace, prefix in (("other", "shop"), ("team", "other")):
+        with pytest.raises(Conflict, match="in namespace team with prefix shop"):
+            refuse_other(state, namespace, prefix)
+    with pytest.raises(Conflict, match=r"at here:7233, namespace team hosts the runs"):
+        refuse_elsewhere(state)
+    for free in (
+        HostState(),
+        folded(TemporalOpened("here:7233", "team", "shop"), TemporalLeft("ann")),
+    ):
+        refuse_other(free, "other", "other")
+        refuse_elsewhere(free)

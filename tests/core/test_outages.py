@@ -333,3 +333,12 @@ def test_what_may_not_be_done_twice_is_asked_about_all_the_same():
     run = Drive(step("a"), policy=Policy(jitter=0.0, restarts_free=9))
     run.host_again().later(1)
     assert run.last(ev.RecoveryDecided).strategy == "ask"
+
+
+def test_only_a_host_that_ended_uses_up_no_try():
+    """An outcome that another failure leaves unknown is a try, and counts as no restart."""
+    run = Drive(step("a", worker="safe", retry=2), policy=Policy(jitter=0.0, restarts_free=1))
+    run.fail("a", "transient", "unknown").later(5)
+    assert run.last(ev.RecoveryDecided).strategy == "retry"
+    run.host_again().later(1)
+    assert run.last(ev.RecoveryDecided).reason.endswith("; that uses up no try")

@@ -9,6 +9,7 @@ from leadhand.core import control, holds
 from leadhand.core import events as ev
 from leadhand.core.approval import plan_binding
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
+from leadhand.core.effects import Notify
 from leadhand.core.invariants import check
 from leadhand.core.policy import Policy, Rule
 from leadhand.core.review import Reach, outside, reach, widened
@@ -429,3 +430,13 @@ def test_reviewers_who_come_too_late_change_nothing():
     assert "no longer fits" in run.last(ev.RevisionRejected).reason
     assert run.last(ev.RevisionRejected).actor == "policy"
     assert run.last(ev.ProposalRefused).findings == ["it cancels b, which is succeeded"]
+
+
+def test_people_hear_that_a_changed_worker_needs_their_approval_anew():
+    """Both where steps are held and where a revision waits for its first approval."""
+    newer = WorkerSpec(name="risky", version="2", offers={"": Offer(risk="high")})
+    waiting = drive(step("a", worker="risky"))
+    allowed = drive(step("a"), step("c", "a", worker="risky")).reply("approve")
+    for run in (waiting, allowed):
+        _, effects = holds.workers_changed(run.state, [newer])
+        assert [each.kind for each in effects if isinstance(each, Notify)] == ["waiting"]

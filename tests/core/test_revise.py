@@ -489,3 +489,14 @@ def test_a_stuck_planner_may_still_say_that_nothing_follows():
     drop = {"a": "not needed", "c": "not needed"}
     run.answer(propose(steps=[], final=True, drop=drop))
     assert run.ended == "succeeded"
+
+
+def test_the_heir_of_a_failed_step_is_cancelled_only_with_a_reason():
+    """The failure would be forgotten with it; a step that took no place may simply go."""
+    run = Drive(bare=True, replans=True, consult="every_report").go()
+    first = step("a", failure_action="replan")
+    run.answer(propose(first, step("y"), step("z"), final=False))
+    run.fail("a", "permanent").answer(propose(step("b", "z", supersedes="a"), final=False))
+    run.done("y").answer(propose(step("c", "z"), cancel=["b"], final=False))
+    said = "it cancels b, which took the place of a: drop it by name with a reason"
+    assert said in run.last(ev.ProposalRefused).findings

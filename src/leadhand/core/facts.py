@@ -47,9 +47,9 @@ def misgiven(facts: Sequence[str], value: Json) -> str:
     """Why what a person gives is not what was asked for, in words; empty when it can be."""
     artefacts = [fact for fact in facts if not is_flag(fact)]
     flags = [fact for fact in facts if is_flag(fact)]
-    named = isinstance(value, dict) and not set(facts).isdisjoint(value)
     said = [value.get(fact, True) for fact in flags] if isinstance(value, dict) else [value]
-    if flags and (named or not artefacts) and not all(each is True for each in said):
+    spoken_of = isinstance(value, dict) or not artefacts
+    if flags and spoken_of and not all(each is True for each in said):
         return f"{flags[0]} is so or not: only `true` gives it"
     if isinstance(value, dict):
         strange = [key for key in value if key not in facts]
