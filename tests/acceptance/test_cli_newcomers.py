@@ -95,7 +95,10 @@ def test_a_time_is_said_when_it_is_known(folder):
     run = folder.run("run", "plan.json", "--detach").out.strip()
     try:
         told = folder.run("logs", run).out
-        assert "approved by policy: risk low runs without a person; a starts at 2999-01-01" in told
+        why = "its risk is not declared, which the policy counts as low, and runs without a person"
+        assert f"approved by policy: {why}; a starts at 2999-01-01" in told
+        assert "risk not declared" in told
+        assert "risk low" not in told
         folder.until(lambda: "1/2" in folder.run("ls").out, "b")
         shown = folder.run("show", run).out
         assert "not before " in shown

@@ -11,6 +11,7 @@ from leadhand.core.approval import plan_binding
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.effects import Notify
 from leadhand.core.invariants import check
+from leadhand.core.ledger import describe
 from leadhand.core.policy import Policy, Rule
 from leadhand.core.review import Reach, outside, reach, widened
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
@@ -440,3 +441,18 @@ def test_people_hear_that_a_changed_worker_needs_their_approval_anew():
     for run in (waiting, allowed):
         _, effects = holds.workers_changed(run.state, [newer])
         assert [each.kind for each in effects if isinstance(each, Notify)] == ["waiting"]
+
+
+def test_a_risk_that_is_not_declared_is_not_told_as_one():
+    """Not in the reasons of the policy, and not in the line of the revision."""
+    quiet = drive(step("a"))
+    assert "its risk is not declared" in quiet.last(ev.RevisionApproved).reason
+    assert "risk not declared" in describe(quiet.last(ev.RevisionProposed))
+    asked = drive(step("a", worker="cmd"), policy=Policy(auto_risk="low"))
+    assert (
+        "its risk is not declared, which the policy counts as medium"
+        in asked.last(ev.ReviewRequested).reason
+    )
+    declared = drive(step("a", risk_level="low"))
+    assert declared.last(ev.RevisionApproved).reason == "risk low runs without a person"
+    assert "risk low" in describe(declared.last(ev.RevisionProposed))

@@ -35,6 +35,9 @@ def going(*steps, **start):
 # A proposal that stands.
 
 
+UNDECLARED = "its risk is not declared, which the policy counts as low, and runs without a person"
+
+
 def test_a_proposal_becomes_a_revision():
     """Everything that was proposed stands in the event, and its steps are logged only there."""
     run = asked(planner="me")
@@ -60,8 +63,9 @@ def test_a_proposal_becomes_a_revision():
                 outlook=[step("later")],
                 because="it must be",
                 risk="low",
+                undeclared=True,
             ),
-            ev.RevisionApproved(1, expected, "policy", "risk low runs without a person", {}),
+            ev.RevisionApproved(1, expected, "policy", UNDECLARED, {}),
         ],
         [],
     )

@@ -223,6 +223,9 @@ class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
     """What is expected to follow: steps, or a text for each; shown, never executed."""
     because: str = ""
     risk: str = "low"
+    """What the policy counts its risk as."""
+    undeclared: bool = False
+    """Whether no risk is declared, by plan or workers: `risk` is then the policy's word alone."""
     drop: dict[str, str] = {}
     """Steps that it gives up by name, each with the reason."""
 

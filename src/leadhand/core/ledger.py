@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core import events as ev
+from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.host import (
     ApprovalUsed,
     CircuitClosed,
@@ -115,9 +116,8 @@ def _revision(event: ev.RevisionProposed) -> str:
     if event.drop:
         parts.append(f"drops {_dropped(event.drop)}")
     last = "final" if event.final else "to be continued"
-    text = (
-        f"revision {event.number} by {event.author}: {', '.join(parts)}, {last}, risk {event.risk}"
-    )
+    risk = NOT_DECLARED if event.undeclared else event.risk
+    text = f"revision {event.number} by {event.author}: {', '.join(parts)}, {last}, risk {risk}"
     return text + _because(event.because)
 
 

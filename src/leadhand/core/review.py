@@ -25,7 +25,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.core.catalog import doers, effective_risk
+from leadhand.core.catalog import (
+    NOT_DECLARED,
+    declared_risk,
+    doers,
+    effective_risk,
+    highest,
+)
 from leadhand.core.events_base import DECIDE_VERSION
 from leadhand.core.plan import RISKS, worst
 from leadhand.core.wording import listed
@@ -54,6 +60,8 @@ class Reach(NamedTuple):
     risk: Risk
     scope: frozenset[str]
     cost: float
+    declared: str = ""
+    """The risk as it was declared, or `NOT_DECLARED`: for people, never for a rule."""
 
     def to_doc(self) -> Doc:
         """As it stands in the log."""
@@ -87,12 +95,14 @@ def reach(
     effects: set[str] = set()
     scope: set[str] = set()
     risk, cost = worst(plan_risk), 0.0
+    declared_risks: set[str] = set()
     for step, count in _alike(steps):
         names = doers(step, catalog.workers)
         offers = [catalog.offer(name, step.get("action", "")) for name in names]
         workers.update(names)
         scope.update(step.get("writes") or ())
         risk = worst(risk, effective_risk(plan_risk, step, catalog))
+        declared_risks.add(declared_risk(plan_risk, step, catalog))
         cost += count * max((offer.cost for offer in offers if offer), default=0.0)
         for name, offer in zip(names, offers, strict=True):
             own, theirs = step.get("effects"), offer.effects if offer else None
@@ -102,7 +112,8 @@ def reach(
                 declared = [*own, *theirs] if theirs is not None else own or None
             effects.update(declared if declared is not None else (f"undeclared:{name}",))
             scope.update(offer.writes if offer else ())
-    return Reach(frozenset(workers), frozenset(effects), risk, frozenset(scope), cost)
+    shown = highest(declared_risks)
+    return Reach(frozenset(workers), frozenset(effects), risk, frozenset(scope), cost, shown)
 
 
 def _alike(steps: Iterable[Doc]) -> list[tuple[Doc, int]]:
@@ -244,9 +255,12 @@ def _ruled(state: State, wanted: Reach, fitting: list[Rule], findings: Sequence[
         return Ruling(1, "a review was asked for")
     if findings:
         return Ruling(1, f"a reviewer found: {'; '.join(findings)[:500]}")
+    undeclared = wanted.declared == NOT_DECLARED
+    told = f"its risk is not declared, which the policy counts as {wanted.risk}"
     if RISKS.index(wanted.risk) > RISKS.index(worst(policy.auto_risk)):
-        return Ruling(1, f"its risk is {wanted.risk}")
-    return Ruling(0, f"risk {wanted.risk} runs without a person")
+        return Ruling(1, told if undeclared else f"its risk is {wanted.risk}")
+    passes = "runs without a person"
+    return Ruling(0, f"{told}, and {passes}" if undeclared else f"risk {wanted.risk} {passes}")
 
 
 def _fits(rule: Rule, wanted: Reach, findings: Sequence[str], *, tainted: bool) -> bool:

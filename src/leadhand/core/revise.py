@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
+from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.check import proposal
 from leadhand.core.durations import SECONDS_MAX
 from leadhand.core.effects import Effect, Examine, Notify
@@ -358,6 +359,7 @@ def propose(state: State, author: str, answer: Doc, now: Now) -> Moves:
         outlook=answer.get("outlook", []),
         because=str(answer.get("because", "")),
         risk=wanted.risk,
+        undeclared=wanted.declared == NOT_DECLARED,
         drop=drop,
     )
     if state.policy.reviewers and add:

@@ -10,7 +10,6 @@ import msgspec
 from leadhand.app.limits import limits_doc
 from leadhand.app.loading import planner_problem
 from leadhand.app.places import in_context
-from leadhand.core.catalog import NOT_DECLARED, declared_risk, highest
 from leadhand.core.check import bind_params, lint
 from leadhand.core.plan import Goal
 from leadhand.core.review import reach, ruling
@@ -191,8 +190,6 @@ def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
     wanted = reach(doc.get("steps", ()), catalog, doc.get("risk_level"))
     found = ruling(state, wanted, None)
     reached = wanted.to_doc()
-    steps = doc.get("steps", ())
-    shown = highest(declared_risk(doc.get("risk_level"), step, catalog) for step in steps)
     decision = "refused" if found.refused else DECISIONS.get(found.people, "two people")
     return {
         "plan": doc,
@@ -201,25 +198,14 @@ def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
             "workers": reached["workers"],
             "effects": reached["effects"],
             "writes": reached["scope"],
-            "risk": shown,
+            "risk": wanted.declared,
             "policy_risk": reached["risk"],
             "cost": wanted.cost,
         },
         "decision": decision,
-        "reason": _reason(found.reason, shown, wanted.risk),
+        "reason": found.reason,
         "limits": limits_doc(_policy(lead, ready)),
     }
-
-
-def _reason(reason: str, shown: str, counted: str) -> str:
-    """Why it is ruled so; a risk that nobody declared is not told as if somebody had."""
-    if shown != NOT_DECLARED:
-        return reason
-    told = f"its risk is not declared, which the policy counts as {counted}"
-    return {
-        f"risk {counted} runs without a person": f"{told}, and runs without a person",
-        f"its risk is {counted}": told,
-    }.get(reason, reason)
 
 
 def _policy(lead: Lead, ready: Prepared) -> Policy:
