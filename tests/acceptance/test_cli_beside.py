@@ -3,6 +3,7 @@
 Real processes: a server or an embedded host, commands next to it, kills and Ctrl-C.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -13,6 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from leadhand.cli import beside
+from leadhand.cli.console import Console
+from leadhand.cli.detach import Started
+from leadhand.cli.hosting import Job
+from leadhand.settings import load_settings
 from tests.support.cli import PROGRAM, Folder, environment, finished
 from tests.support.serving import ended, plan_of, process, project
 
@@ -366,3 +372,29 @@ def test_stop_all_and_a_pause_reach_runs_beside_the_server(folder, server):
         assert folder.run("stop-all", "--lift").code == 0
         assert ended(client, run)["status"] == "succeeded"
     assert folder.lines("gates.txt") == 2
+
+
+@pytest.mark.parametrize("early", ["while it starts", "before it is followed"])
+def test_an_early_ctrl_c_says_too_that_the_run_goes_on(tmp_path, monkeypatch, capsys, early):
+    """The process has begun, or may have: its run is named, with the commands to follow it."""
+
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def launched(_settings, _request):
+        if early == "while it starts":
+            interrupt()
+        return Started("r1", 42, tmp_path / "log")
+
+    async def interrupted(_self, _after):
+        interrupt()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(beside, "launch", launched)
+    monkeypatch.setattr("leadhand.cli.beside._Following.run", interrupted)
+    settings = load_settings({"project.store": str(tmp_path / "l.db")}, folder=tmp_path)
+    console = Console(sys.stdout, as_json=False)
+    job = Job(settings=settings, lead=None, begin=None, request={})
+    assert beside.hand_over(console, job) == 130
+    told = capsys.readouterr().err
+    assert "run r1 goes on in process 42. Follow it with: leadhand watch r1" in told

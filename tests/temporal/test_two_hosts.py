@@ -32,11 +32,13 @@ from leadhand.core.inbox import answers_of
 from leadhand.errors import Conflict
 from leadhand.stores.sqlite import SqliteStore
 from leadhand.temporal.client import Distant
-from tests.support.temporal import on_temporal
+from tests.support.temporal import free_port, on_temporal
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 STORIES = {}
+PORT = free_port()
+"""Of the server of a story, which both hosts must find at one address."""
 
 
 def story(function):
@@ -129,7 +131,7 @@ async def research(stage: Stage):
     town.SLOW_S, town.Town.refused = 0.02, False
     workers = module_of(folder / "workers.py", "research_workers")
     workers.SLOW_S = 0.02
-    with town.serve(18473) as server:
+    with town.serve(PORT) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             policy = Policy(max_concurrency=1)
@@ -138,7 +140,7 @@ async def research(stage: Stage):
                     text="When does the town run out of bicycles?",
                     want=("summary",),
                     mode="whole",  # who plans while steps run is a race, on any host
-                    have={"api": "http://127.0.0.1:18473"},
+                    have={"api": f"http://127.0.0.1:{PORT}"},
                 )
                 outcome = await here.lead.run(goal, run_id="research", approve=True)
                 if outcome.status == "waiting":

@@ -7,6 +7,8 @@ shown is what `leadhand run` shows of a run that it hosts itself, with the same 
 from __future__ import annotations
 
 import asyncio
+import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from leadhand.cli.detach import launch
@@ -18,6 +20,8 @@ from leadhand.core.views import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
     from leadhand.cli.hosting import Job
@@ -30,20 +34,31 @@ LOOK_S = 0.1
 def hand_over(console: Console, job: Job) -> int:
     """Have a run driven by a process of its own and follow it; returns the exit code."""
     assert job.request is not None
-    started = launch(job.settings, job.request)
-    if not job.quiet:
-        console.say(
-            f"run {started.run} is driven by process {started.pid}, beside the host of the database"
-        )
-    return follow(
-        console,
-        job.settings,
-        started.run,
-        started.pid,
-        after=job.after,
-        quiet=job.quiet,
-        why=job.why,
+    with _interrupt_noted() as came:  # the run may have begun: it is named before this ends
+        started = launch(job.settings, job.request)
+    following = _Following(
+        console, job.settings, started.run, started.pid, quiet=job.quiet, why=job.why
     )
+    return following.shown(job.after, announced=not job.quiet, interrupted=bool(came))
+
+
+@contextmanager
+def _interrupt_noted() -> Iterator[list[int]]:
+    """Note the first Ctrl-C instead of raising KeyboardInterrupt; the second raises it."""
+    came: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def follow(
@@ -60,8 +75,7 @@ def follow(
 
     `after`: what happened up to this seq was shown long ago. Ctrl-C only ends the showing.
     """
-    following = _Following(console, settings, run, pid, quiet=quiet, why=why)
-    return asyncio.run(following.run(after))
+    return _Following(console, settings, run, pid, quiet=quiet, why=why).shown(after)
 
 
 class _Following:
@@ -76,7 +90,21 @@ class _Following:
         self._why = why
         self._follower: Follower | None = None
 
+    def shown(self, after: int, *, announced: bool = False, interrupted: bool = False) -> int:
+        """Follow the run; returns its exit code, or 130 after Ctrl-C, which leaves it running."""
+        try:
+            if announced:
+                where = "beside the host of the database"
+                self._console.say(f"run {self._ident} is driven by process {self._pid}, {where}")
+            if not interrupted:
+                return asyncio.run(self.run(after))
+        except KeyboardInterrupt:
+            pass  # it came before `Signals` heard signals
+        self._say_it_goes_on()
+        return 128 + signal.SIGINT
+
     async def run(self, after: int) -> int:
+        """Show the run until it ends, waits for a person, or a signal comes."""
         from leadhand.app.reader import Reader
 
         reader = Reader(self._settings.store)
