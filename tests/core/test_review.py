@@ -448,11 +448,9 @@ def test_a_risk_that_is_not_declared_is_not_told_as_one():
     quiet = drive(step("a"))
     assert "its risk is not declared" in quiet.last(ev.RevisionApproved).reason
     assert "risk not declared" in describe(quiet.last(ev.RevisionProposed))
-    asked = drive(step("a", worker="cmd"), policy=Policy(auto_risk="low"))
-    assert (
-        "its risk is not declared, which the policy counts as medium"
-        in asked.last(ev.ReviewRequested).reason
-    )
+    asked = drive(step("a", worker="web"), policy=Policy(auto_risk="low"))
+    told = "its risk is not declared, which the policy counts as medium"
+    assert told in asked.last(ev.ReviewRequested).reason
     declared = drive(step("a", risk_level="low"))
     assert declared.last(ev.RevisionApproved).reason == "risk low runs without a person"
     assert "risk low" in describe(declared.last(ev.RevisionProposed))
