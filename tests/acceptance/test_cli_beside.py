@@ -398,3 +398,19 @@ def test_an_early_ctrl_c_says_too_that_the_run_goes_on(tmp_path, monkeypatch, ca
     assert beside.hand_over(console, job) == 130
     told = capsys.readouterr().err
     assert "run r1 goes on in process 42. Follow it with: leadhand watch r1" in told
+
+
+def test_a_late_ctrl_c_does_not_say_that_an_ended_run_goes_on(folder, server, monkeypatch, capsys):
+    """The end was printed: the exit code is the run's."""
+    run = folder.run("run", folder.plan({"id": "a", "worker": "say"}), "--json").doc["run"]
+    follow = beside._Following.run
+
+    async def interrupted(self, after):
+        await follow(self, after)
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr("leadhand.cli.beside._Following.run", interrupted)
+    settings = load_settings({}, folder=folder.path)
+    assert beside.follow(Console(sys.stdout, as_json=False), settings, run, 42) == 0
+    assert "goes on" not in capsys.readouterr().err

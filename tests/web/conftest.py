@@ -108,6 +108,18 @@ def pages(browser: Any) -> Iterator[Pages]:
     assert not outside
 
 
+def printed(folder: Path, *words: str) -> str:
+    """Return what `leadhand WORDS` prints in a folder."""
+    return subprocess.run(
+        [*PROGRAM, *words],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
 class Served:
     """`leadhand serve` in a folder of its own; it can be killed and started again."""
 
@@ -183,14 +195,7 @@ class Served:
 
     def terminal(self, *words: str) -> str:
         """Return what `leadhand WORDS` prints in the server's folder, from another terminal."""
-        return subprocess.run(
-            [*PROGRAM, *words],
-            cwd=self.folder,
-            env=environment(self.folder),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        return printed(self.folder, *words)
 
 
 @pytest.fixture

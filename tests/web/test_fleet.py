@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from tests.fleet.places import make_repo
 from tests.support.cli import PROGRAM, environment
 from tests.support.need import need
-from tests.web.conftest import AXE, shot
+from tests.web.conftest import AXE, printed, shot
 from tests.web.test_gallery import SIZES, faults, too_wide
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
@@ -55,7 +55,7 @@ class Fleet:
         lines = [f"  - {{id: {t}, goal: write the module {t}, writes: [{t}.py]}}" for t in TASKS]
         epic = "# Add a search\n\nFind words.\n\n```yaml\ntasks:\n" + "\n".join(lines) + "\n```\n"
         (folder / "search.md").write_text(epic)
-        self._run("fleet", "submit", "search.md")
+        printed(self.folder, "fleet", "submit", "search.md")
         self.process = subprocess.Popen(
             [*PROGRAM, "fleet", "start", "--repo", "shop", "--port", "0", "--json"],
             cwd=folder,
@@ -68,19 +68,8 @@ class Fleet:
         token = (folder / ".leadhand" / "fleet" / "fleet.db.token").read_text().strip()
         self.entry = f"{self.url}#token={token}"
 
-    def _run(self, *words: str) -> str:
-        done = subprocess.run(
-            [*PROGRAM, *words],
-            cwd=self.folder,
-            env=environment(self.folder),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
-
     def status(self) -> dict:
-        return json.loads(self._run("fleet", "status", "--json"))
+        return json.loads(printed(self.folder, "fleet", "status", "--json"))
 
     def until(self, **tasks: int) -> None:
         end = time.monotonic() + 60

@@ -243,4 +243,7 @@ def public_key(anchoring: Anchoring, given: str | Path | None = None) -> PublicK
     try:
         return PublicKey.of(file.read_bytes(), str(file))
     except OSError as error:
-        raise UsageError(f"{file}: the key cannot be read: {error.strerror}") from None
+        raise UsageError(
+            f"{file}: the public key cannot be read: {error.strerror}. Fix: name the .pub file of "
+            "the key that signed the log"
+        ) from None

@@ -53,8 +53,10 @@ def _interrupt_noted() -> Iterator[list[int]]:
         came.append(number)
 
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, note)
+    if before in (signal.SIG_IGN, None):  # None: a handler that Python cannot put back
+        yield came
+        return
+    signal.signal(signal.SIGINT, note)
     try:
         yield came
     finally:
@@ -89,6 +91,8 @@ class _Following:
         self._quiet = quiet
         self._why = why
         self._follower: Follower | None = None
+        self._code: int | None = None
+        """The exit code, once the run has ended or waits and that was printed."""
 
     def shown(self, after: int, *, announced: bool = False, interrupted: bool = False) -> int:
         """Follow the run; returns its exit code, or 130 after Ctrl-C, which leaves it running."""
@@ -98,8 +102,9 @@ class _Following:
                 self._console.say(f"run {self._ident} is driven by process {self._pid}, {where}")
             if not interrupted:
                 return asyncio.run(self.run(after))
-        except KeyboardInterrupt:
-            pass  # it came before `Signals` heard signals
+        except KeyboardInterrupt:  # before `Signals` attends to signals, or after it
+            if self._code is not None:
+                return self._code
         self._say_it_goes_on()
         return 128 + signal.SIGINT
 
@@ -128,7 +133,8 @@ class _Following:
         result = result_of(reader.store, state)
         back = await self._taken_back(reader, state)
         print_end(self._console, state, result, back, hosted=hosted)
-        return exit_code(state)
+        self._code = exit_code(state)
+        return self._code
 
     async def _seen(self, reader: Reader, ident: str, after: int) -> tuple[State, bool]:
         """Show a run until it ends, or waits for a person, or nothing drives it."""

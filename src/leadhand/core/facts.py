@@ -48,8 +48,8 @@ def misgiven(facts: Sequence[str], value: Json) -> str:
     artefacts = [fact for fact in facts if not is_flag(fact)]
     flags = [fact for fact in facts if is_flag(fact)]
     said = [value.get(fact, True) for fact in flags] if isinstance(value, dict) else [value]
-    spoken_of = isinstance(value, dict) or not artefacts
-    if flags and spoken_of and not all(each is True for each in said):
+    answers_flags = isinstance(value, dict) or not artefacts
+    if flags and answers_flags and not all(each is True for each in said):
         return f"{flags[0]} is so or not: only `true` gives it"
     if isinstance(value, dict):
         strange = [key for key in value if key not in facts]

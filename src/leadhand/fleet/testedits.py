@@ -28,6 +28,7 @@ _SCRIPT_REACH = re.compile(
 _RUNNERS = frozenset({"_pytest", "atexit", "gc", "ctypes", "builtins", "pluggy", "marshal"})
 _ENDS = frozenset({"_exit", "abort", "kill", "execv", "execve", "execl", "execlp"})
 _LITERALS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SPECIAL = re.compile(
     r"set_?up.*|tear_?down.*|pytest_.*|load_tests|__.*__|collect_ignore.*|test", re.IGNORECASE
@@ -131,8 +132,10 @@ class _Edit:
                 more = {(each.name, each.asname) for each in new.names} - mine
                 same = _place(old) == _place(new) and len(new.names) == len(mine) + len(more)
                 return same and not {alias or name for name, alias in more} & self._used
-            case ((ast.FunctionDef() | ast.AsyncFunctionDef()), _) if type(old) is type(new):
-                return self._def_stays(old, new)  # type: ignore[arg-type]
+            case ast.FunctionDef(), ast.FunctionDef():
+                return self._def_stays(old, new)
+            case ast.AsyncFunctionDef(), ast.AsyncFunctionDef():
+                return self._def_stays(old, new)
             case ast.ClassDef(), ast.ClassDef():
                 heads = [(each.name, *map(ast.dump, each.bases)) for each in (old, new)]
                 same = heads[0] == heads[1] and not new.keywords and not old.keywords
@@ -144,7 +147,7 @@ class _Edit:
             case _:
                 return False
 
-    def _def_stays(self, old: ast.FunctionDef, new: ast.FunctionDef) -> bool:
+    def _def_stays(self, old: _Function, new: _Function) -> bool:
         same = old.name == new.name and ast.dump(old.args) == ast.dump(new.args)
         marks = old.decorator_list, new.decorator_list
         same = same and len(marks[0]) == len(marks[1])

@@ -110,7 +110,7 @@ class Distant:
         self.asleep: dict[str, Any] = {}
         """None: what sleeps, sleeps in its workflow."""
         self.guests = Guests(self)  # type: ignore[arg-type]
-        """Nobody: each run has its workflow, and no process drives one beside it."""
+        """Always empty: each run has its workflow, and no process drives one beside it."""
         self.claim_approval: Callable[[Approval, str], None] | None = None
         """Notes outside of the database that a run uses an approval; raises when another has."""
         self.failed: BaseException | None = None

@@ -148,7 +148,7 @@ class World:
         named = random.choice(self.scenario.workers).name
         newer = {named: f"{process}"} if process > 1 and random.random() < faults.newer else {}
         if not self.healed and self._is_strict(process):
-            host.approvers = {"stranger": "the key of nobody in this world"}
+            host.approvers = {"stranger": "a key that no person of this world holds"}
         try:
             await host.open()
             host.ready = True
@@ -158,7 +158,7 @@ class World:
             host.fail(error)
 
     def _is_strict(self, process: int) -> bool:
-        """Whether a host comes up with settings in which nobody here may approve. Has own dice.
+        """Whether a host's settings name none of the world's people as approvers. Has own dice.
 
         It finds no approval in a log that holds, and takes none, until the world is healed.
         """
