@@ -185,7 +185,9 @@ def test_verify_in_python_sees_a_change(folder):
     found = lead.verify(outcome.run)
     assert found["valid"] is False
     assert found["violations"]
-    with pytest.raises(UsageError, match=r"no\.pub: the key cannot be read"):
+    with pytest.raises(
+        UsageError, match=r"no\.pub: the public key cannot be read.*Fix: name the \.pub file"
+    ):
         lead.verify(outcome.run, key=folder.path / "no.pub")
 
 
