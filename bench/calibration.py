@@ -14,9 +14,9 @@ import sys
 from collections import Counter
 
 from leadhand.core.catalog import Catalog
-from leadhand.core.check import lint
-from leadhand.core.plan import Doc
-from leadhand.core.rules import RULES
+from leadhand.core.lint.plan import lint
+from leadhand.core.lint.rules import RULES
+from leadhand.core.plan.model import Doc
 from tests.external import howto, planbench, taskbench, worfbench
 
 Plans = list[tuple[Catalog | None, Doc]]

@@ -16,7 +16,7 @@ from time import perf_counter
 from frame import arguments, emit
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.plan import Goal
+from leadhand.core.plan.model import Goal
 from leadhand.core.report import PlannerView, Propose
 from leadhand.planners.goal.planner import GoalPlanner
 

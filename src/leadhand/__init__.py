@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leadhand.app import Lead, Outcome
-    from leadhand.core.approval import Approval
-    from leadhand.core.plan import Goal, Plan, Step
+    from leadhand.core.plan.model import Goal, Plan, Step
     from leadhand.core.policy import Policy, Rule
     from leadhand.core.report import (
         Ask,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         Report,
         Wait,
     )
+    from leadhand.core.review.approval import Approval
     from leadhand.errors import (
         Ambiguous,
         Conflict,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Agent": "workers.agent",
     "Ambiguous": "errors",
-    "Approval": "core.approval",
+    "Approval": "core.review.approval",
     "Ask": "core.report",
     "CommandTool": "workers.agent",
     "Conflict": "errors",
@@ -62,7 +62,7 @@ _HOMES = {
     "Failure": "core.report",
     "Finish": "core.report",
     "GiveUp": "core.report",
-    "Goal": "core.plan",
+    "Goal": "core.plan.model",
     "GoalPlanner": "planners.goal.planner",
     "Human": "workers.human",
     "Hybrid": "planners.hybrid",
@@ -75,7 +75,7 @@ _HOMES = {
     "NotAllowed": "errors",
     "Outcome": "app",
     "Permanent": "errors",
-    "Plan": "core.plan",
+    "Plan": "core.plan.model",
     "PlanInvalid": "errors",
     "PlannerView": "core.report",
     "Policy": "core.policy",
@@ -84,7 +84,7 @@ _HOMES = {
     "Report": "core.report",
     "Rule": "core.policy",
     "ScriptPlanner": "planners.script",
-    "Step": "core.plan",
+    "Step": "core.plan.model",
     "TooComplex": "errors",
     "Transient": "errors",
     "Unavailable": "errors",

@@ -6,7 +6,7 @@ the run and words that say why; the log verifies, and nobody is left waiting.
 
 import pytest
 
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 from tests.support.cli import Folder
 
 pytestmark = pytest.mark.real

@@ -136,7 +136,7 @@ def test_a_bug_says_so_and_shows_its_place_only_when_asked(folder):
     folder.write("leadhand.toml", "[project]\nworkers = ['evil.py']\n")
     broken = (
         "import sys; sys.argv = ['leadhand', 'schema']\n"
-        "import leadhand.core.schema as schema; schema.PLAN_SCHEMA = {1: {2: object}}\n"
+        "import leadhand.core.plan.schema as schema; schema.PLAN_SCHEMA = {1: {2: object}}\n"
         "schema.PLAN_SCHEMA[1][(3,)] = 4\n"
         "from leadhand.cli.main import main; main()\n"
     )

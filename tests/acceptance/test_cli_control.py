@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 from tests.support.cli import WORKERS, Folder, finished
 
 pytestmark = pytest.mark.real

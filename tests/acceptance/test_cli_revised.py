@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 from tests.support.cli import Folder
 
 WORKERS = """\

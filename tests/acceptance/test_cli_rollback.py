@@ -4,7 +4,7 @@ import pytest
 
 from leadhand.cli.group import LazyGroup
 from leadhand.cli.options import RUNS
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 from tests.support.cli import Folder
 
 WORKERS = """\

@@ -10,9 +10,9 @@ from leadhand.cli.text import clean, clean_lines, gist, hanging, moment, table
 from leadhand.cli.views import Plain
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
-from leadhand.core.evolve import evolve
 from leadhand.core.policy import Policy
-from leadhand.core.state import State
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
 from tests.support.cli import Folder
 
 SECOND = 1_000_000

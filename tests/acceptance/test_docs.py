@@ -29,12 +29,12 @@ from leadhand import errors
 from leadhand.cli.group import group
 from leadhand.cli.main import COMMANDS
 from leadhand.codec.documents import read_document
-from leadhand.core.check import lint
+from leadhand.core.decide.recovery import LADDER
 from leadhand.core.jsonschema import problems
-from leadhand.core.plan import FAILURE_CLASSES
-from leadhand.core.recovery import LADDER
-from leadhand.core.rules import RESERVED, RULES
-from leadhand.core.schema import STEP_SCHEMA
+from leadhand.core.lint.plan import lint
+from leadhand.core.lint.rules import RESERVED, RULES
+from leadhand.core.plan.model import FAILURE_CLASSES
+from leadhand.core.plan.schema import STEP_SCHEMA
 from leadhand.models.names import ModelName
 from leadhand.ports import Context
 from leadhand.settings import KEYS, load_settings

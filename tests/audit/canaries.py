@@ -27,7 +27,7 @@ from leadhand.app.exporting import export_run
 from leadhand.app.people import finish
 from leadhand.audit.anchors import Anchoring
 from leadhand.audit.redaction import forms
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.workers.declared import declared_workers
 
 PER_RUN = 20
@@ -155,7 +155,7 @@ async def one_run(store, values, heard):
                 choice = "done" if "done" in question.choices else question.choices[-1]
                 said = next(answers, values[0])
                 await run.said(
-                    lambda state, now, q=question, c=choice, s=said: control.answer(
+                    lambda state, now, q=question, c=choice, s=said: commands.answer(
                         state, q.id, c, "a person", now, text=f"it is {s}"
                     )
                 )

@@ -33,10 +33,10 @@ from leadhand.audit.chain import GENESIS, link, link_batch
 from leadhand.audit.keys import PrivateKey
 from leadhand.audit.unbundle import _parts, _unpacked, verify_bundle
 from leadhand.codec.events import decode
-from leadhand.core.evolve import evolve
 from leadhand.core.host import HOST_STREAM, HostOpened
-from leadhand.core.state import State
-from leadhand.core.views import summary
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.run import summary
 from leadhand.ports import Entry
 
 TABLES = {

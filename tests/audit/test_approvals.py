@@ -18,8 +18,8 @@ from leadhand.audit.anchors import Anchoring
 from leadhand.audit.approvals import Signatures
 from leadhand.audit.keys import PrivateKey
 from leadhand.audit.unbundle import verify_bundle
-from leadhand.core.approval import plan_binding
 from leadhand.core.events import ApprovalGiven
+from leadhand.core.review.approval import plan_binding
 from leadhand.engine import approvals
 from leadhand.errors import Conflict, NotAllowed
 

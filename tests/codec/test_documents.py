@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from leadhand.codec import documents
 from leadhand.codec.documents import read_document, write_json, write_yaml
-from leadhand.core.plan import Plan
+from leadhand.core.plan.model import Plan
 from leadhand.errors import DocumentError, NotAllowed
 
 SEED_TEXT = (Path(__file__).parents[1] / "support/seed_plan.json").read_text()

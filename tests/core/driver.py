@@ -11,16 +11,15 @@ again on the way (no aliasing), and is kept in `log`.
 import msgspec
 
 from leadhand.codec.events import decode, encode
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
-from leadhand.core.decide import UNLIMITED, decide
-from leadhand.core.effects import StartAttempt, StartProbe
-from leadhand.core.evolve import evolve
-from leadhand.core.moves import Move
+from leadhand.core.decide.decide import UNLIMITED, decide
+from leadhand.core.decide.effects import Move, StartAttempt, StartProbe
+from leadhand.core.decide.planner_answer import answered
 from leadhand.core.policy import Policy
-from leadhand.core.revise import answered
-from leadhand.core.state import Now, State
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import Now, State
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -204,7 +203,7 @@ class Drive:
         epoch = self.state.in_flight.get(ident, 0) if epoch is None else epoch
         attempt = known.attempts if attempt is None else attempt
         reported = ev.AttemptReported(ident, attempt, epoch, met, **more)
-        return self.hear(control.report(self.state, reported))
+        return self.hear(commands.report(self.state, reported))
 
     def done(self, *idents, data=None, **more):
         """Steps report success, one after the other."""
@@ -225,11 +224,11 @@ class Drive:
         """A person answers a question, the only open one unless named."""
         if ident is None:
             (ident,) = self.state.questions
-        return self.hear(control.answer(self.state, ident, choice, actor, self.now, **more))
+        return self.hear(commands.answer(self.state, ident, choice, actor, self.now, **more))
 
     def cancel(self, reason=""):
         """A person cancels the run."""
-        return self.hear(control.cancel(self.state, "ann", reason, self.now))
+        return self.hear(commands.cancel(self.state, "ann", reason, self.now))
 
     def later(self, seconds, wall=None):
         """Time passes on both clocks (or by `wall` seconds on the calendar); then decide."""

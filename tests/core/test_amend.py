@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from leadhand.codec.edits import amended, editable, edited, split, typed
 from leadhand.core import events as ev
-from leadhand.core.amend import MISSING, amendment, changes, edit, look, parts_of
 from leadhand.core.catalog import ANY_ACTION, Catalog, Offer, WorkerSpec
-from leadhand.core.diff import diff
-from leadhand.core.graph import order
-from leadhand.core.invariants import check
-from leadhand.core.meaning import follow
-from leadhand.core.revise import findings, revision_hash
-from leadhand.core.revisions import plan_of, revisions, standalone
+from leadhand.core.decide.planner_answer import findings, revision_hash
+from leadhand.core.logcheck.checker import check
+from leadhand.core.plan.amend import MISSING, amendment, changes, edit, look, parts_of
+from leadhand.core.plan.canonical import follow
+from leadhand.core.plan.diff import diff
+from leadhand.core.plan.graph import order
+from leadhand.core.plan.revisions import plan_of, revisions, standalone
 from leadhand.errors import DocumentError, UsageError
 from tests.core.driver import Drive, failure, finished, step
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.answers import NOBODY
 from leadhand.core.durations import SECONDS_MAX
-from leadhand.core.views import run_status
+from leadhand.core.review.decisions import NOBODY
+from leadhand.core.views.run import run_status
 from leadhand.errors import Conflict, UsageError
 from tests.core.driver import SECOND, WORKERS, Drive, fold, propose, spec, step
 
@@ -56,7 +56,7 @@ def test_who_answers_in_time_is_heard():
     assert (answered.choice, answered.actor) == ("right", "ann")
     run = asking("left", "right", default="left", within_s=5).later(5)
     with pytest.raises(Conflict, match="is not open"):
-        control.answer(run.state, "q1", "right", "ann", run.now)
+        commands.answer(run.state, "q1", "right", "ann", run.now)
 
 
 def test_the_time_survives_a_restart():
@@ -105,9 +105,9 @@ def test_a_time_without_end_has_one():
 def test_a_pause_does_not_stop_the_time():
     """The question is answered; what follows waits for the pause to end."""
     run = asking("a", default="a", within_s=5)
-    run.hear(control.pause(run.state, "ann")).news_start().later(5)
+    run.hear(commands.pause(run.state, "ann")).news_start().later(5)
     assert run.news == ["QuestionAnswered"]
-    assert run.hear(control.resume(run.state, "ann")).news == ["RunResumed", "consult answer"]
+    assert run.hear(commands.resume(run.state, "ann")).news == ["RunResumed", "consult answer"]
 
 
 def test_a_run_that_is_over_has_no_questions():
@@ -181,7 +181,7 @@ def test_abort_of_a_run_that_stops_already_adds_nothing():
     run.cancel()
     run.tell()
     question = run.state.questions["q1"]
-    found = control.answer(run.state, question.id, "abort", "bob", run.now)
+    found = commands.answer(run.state, question.id, "abort", "bob", run.now)
     assert [type(event).__name__ for event in found.events] == ["QuestionAnswered"]
 
 

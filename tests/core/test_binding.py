@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand.core.binding import bind_workers, workers_of
-from leadhand.core.params import bind_texts
+from leadhand.core.plan.parameters import bind_texts
 
 PLAN = {
     "limits": {"concurrency": 2, "workers": {"a": 1}},

@@ -4,7 +4,7 @@ import pytest
 
 from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
-from leadhand.core.breaker import (
+from leadhand.core.decide.circuit_breaker import (
     FAILURES,
     HOLD_MAX_S,
     OPEN_MAX_S,
@@ -20,7 +20,7 @@ from leadhand.core.breaker import (
     open_for_s,
 )
 from leadhand.core.host import CircuitClosed, CircuitOpened, HostOpened, HostState, evolve_host
-from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.plan.model import FAILURE_CLASSES
 
 
 def test_the_constants_are_those_of_the_documentation():

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core import findings
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.check import RULES, Finding, proposal
-from leadhand.core.check import lint as full_lint
-from leadhand.core.plan import Plan
+from leadhand.core.lint import findings
+from leadhand.core.lint.findings import Finding
+from leadhand.core.lint.plan import lint as full_lint
+from leadhand.core.lint.proposal import proposal
+from leadhand.core.lint.rules import RULES
+from leadhand.core.plan.model import Plan
 
 
 def lint(doc, catalog, **more):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from leadhand.core.check import lint
-from leadhand.core.check_later import later
+from leadhand.core.lint.later import later
+from leadhand.core.lint.plan import lint
 
 
 def plan(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:

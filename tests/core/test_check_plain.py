@@ -8,9 +8,9 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core import check
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.check_plain import Plain
+from leadhand.core.lint import plan as check
+from leadhand.core.lint.step import Plain
 
 CATALOG = Catalog(
     [

@@ -2,12 +2,11 @@
 
 import pytest
 
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
-from leadhand.core.effects import StopAttempt
-from leadhand.core.invariants import check
-from leadhand.core.moves import Move
+from leadhand.core.decide.effects import Move, StopAttempt
+from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
 from leadhand.errors import Conflict, PlanInvalid, UsageError
 from tests.core.driver import (
@@ -28,8 +27,8 @@ def test_a_current_report_is_taken_as_it_is():
     """The epoch in flight is the only one that counts."""
     run = Drive(step("a"))
     report = ev.AttemptReported("a", 1, 2, True, data=5)
-    assert control.report(run.state, report) == Move([report], [])
-    assert control.is_current(run.state, "a", 2)
+    assert commands.report(run.state, report) == Move([report], [])
+    assert commands.is_current(run.state, "a", 2)
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 3, 99])
@@ -38,8 +37,8 @@ def test_a_stale_report_leaves_only_its_cost(epoch):
     run = Drive(step("a"))
     report = ev.AttemptReported("a", 7, epoch, True, data=5, cost=0.5)
     expected = Move([ev.ReportIgnored("a", 7, epoch, 0.5)], [])
-    assert control.report(run.state, report) == expected
-    assert not control.is_current(run.state, "a", epoch)
+    assert commands.report(run.state, report) == expected
+    assert not commands.is_current(run.state, "a", epoch)
     before = snapshot(run.state)
     run.hear(expected)
     after = snapshot(run.state)
@@ -54,7 +53,7 @@ def test_a_report_after_the_end_is_nothing():
     """The last event of a run is its end."""
     run = Drive(step("a", worker="safe", retry=1, timeout=5, failure_action="abort")).later(5)
     assert run.ended == "failed"
-    assert control.report(run.state, ev.AttemptReported("a", 1, 2, True)) == Move([], [])
+    assert commands.report(run.state, ev.AttemptReported("a", 1, 2, True)) == Move([], [])
 
 
 # Pause, resume, cancel.
@@ -63,12 +62,12 @@ def test_a_report_after_the_end_is_nothing():
 def test_pause_and_resume_say_so_once():
     """Saying it again changes nothing."""
     run = Drive(step("a"))
-    assert control.resume(run.state, "ann") == Move([], [])
-    assert control.pause(run.state, "ann", "lunch") == Move([ev.RunPaused("ann", "lunch")], [])
-    run.hear(control.pause(run.state, "ann"))
+    assert commands.resume(run.state, "ann") == Move([], [])
+    assert commands.pause(run.state, "ann", "lunch") == Move([ev.RunPaused("ann", "lunch")], [])
+    run.hear(commands.pause(run.state, "ann"))
     assert run.last(ev.RunPaused) == ev.RunPaused("ann", "")
-    assert control.pause(run.state, "ann") == Move([], [])
-    assert control.resume(run.state, "bob") == Move([ev.RunResumed("bob")], [])
+    assert commands.pause(run.state, "ann") == Move([], [])
+    assert commands.resume(run.state, "bob") == Move([ev.RunResumed("bob")], [])
 
 
 def test_cancel_tells_everything_in_flight_to_stop():
@@ -76,7 +75,7 @@ def test_cancel_tells_everything_in_flight_to_stop():
     run = Drive(bare=True, replans=True, policy=Policy(cancel_grace_s=4.0, jitter=0.0)).go()
     steps = (step("a"), step("b", worker="probed", timeout=3), step("z"))
     run.answer(propose(*steps, final=False)).done("z", surprise="odd").later(3)
-    assert control.cancel(run.state, "ann", "late", run.now) == Move(
+    assert commands.cancel(run.state, "ann", "late", run.now) == Move(
         [ev.CancelRequested("ann", 7 * SECOND, "late")],
         [
             StopAttempt("a", 1, 2, "cancelled"),
@@ -92,19 +91,19 @@ def test_cancel_is_said_once_and_wins_over_a_stop():
     run.tell(ev.StopDecided("failed", "x"))
     run.cancel()
     assert run.state.stopping.status == "cancelled"
-    assert control.cancel(run.state, "bob", "", run.now) == Move([], [])
+    assert commands.cancel(run.state, "bob", "", run.now) == Move([], [])
 
 
 def test_nothing_is_said_to_a_run_that_ended():
     """The one who says it is told."""
     run = Drive(step("a")).done("a")
     for say in (
-        lambda: control.pause(run.state, "ann"),
-        lambda: control.resume(run.state, "ann"),
-        lambda: control.cancel(run.state, "ann", "", run.now),
-        lambda: control.answer(run.state, "q1", "x", "ann", run.now),
-        lambda: control.hold(run.state, ["a"], "ann"),
-        lambda: control.release(run.state, ["a"], "ann", run.now),
+        lambda: commands.pause(run.state, "ann"),
+        lambda: commands.resume(run.state, "ann"),
+        lambda: commands.cancel(run.state, "ann", "", run.now),
+        lambda: commands.answer(run.state, "q1", "x", "ann", run.now),
+        lambda: commands.hold(run.state, ["a"], "ann"),
+        lambda: commands.release(run.state, ["a"], "ann", run.now),
     ):
         with pytest.raises(Conflict, match=r"run r1 has ended \(succeeded\)"):
             say()
@@ -335,8 +334,8 @@ def test_a_review_of_another_revision():
 def test_held_steps_are_released_by_their_names():
     """What was held together goes on together; each is told to be held or not."""
     run = Drive(step("a"), step("b", "a"), step("c", "a"), step("d", "a"))
-    run.hear(control.hold(run.state, ["b", "c"], "ann")).hear(
-        control.hold(run.state, ["d"], "bob", "lunch")
+    run.hear(commands.hold(run.state, ["b", "c"], "ann")).hear(
+        commands.hold(run.state, ["d"], "bob", "lunch")
     )
     assert run.all(ev.StepsHeld) == [
         ev.StepsHeld(["b", "c"], "ann said so", "ann", "q1"),
@@ -350,11 +349,11 @@ def test_held_steps_are_released_by_their_names():
         ([], UsageError, "name the steps to release"),
     ]:
         with pytest.raises(refused, match=said):
-            control.release(run.state, names, "ann", run.now)
-    run.hear(control.release(run.state, ["c", "b"], "cid", run.now))
+            commands.release(run.state, names, "ann", run.now)
+    run.hear(commands.release(run.state, ["c", "b"], "cid", run.now))
     assert run.last(ev.StepsReleased) == ev.StepsReleased(["b", "c"], "cid", "")
     assert run.running == ["b", "c"]
-    run.hear(control.release(run.state, ["d"], "cid", run.now, "eaten"))
+    run.hear(commands.release(run.state, ["d"], "cid", run.now, "eaten"))
     assert run.last(ev.QuestionAnswered).text == "eaten"
     assert run.running == ["b", "c", "d"]
     assert run.state.questions == {}
@@ -363,7 +362,7 @@ def test_held_steps_are_released_by_their_names():
 def test_a_hold_is_answered_with_the_end():
     """As failed, with who said so and why."""
     run = Drive(step("a"), step("b", "a"))
-    run.hear(control.hold(run.state, ["b"], "ann")).done("a").reply("abort", text="too late")
+    run.hear(commands.hold(run.state, ["b"], "ann")).done("a").reply("abort", text="too late")
     assert (run.ended, run.state.ended.reason) == ("failed", "it was held; ann said so: too late")
 
 
@@ -376,7 +375,7 @@ def broken(*more, **action):
 
 def redo(run, ident, why="the disk was full"):
     """A person has a step done again."""
-    return run.hear(control.redo(run.state, ident, "ann", why, run.now))
+    return run.hear(commands.redo(run.state, ident, "ann", why, run.now))
 
 
 def test_a_run_that_failed_goes_on_where_it_stood():
@@ -458,7 +457,7 @@ def test_two_steps_are_done_again_before_anybody_hosts_the_run():
     run.fail("a", "permanent").fail("x", "permanent")
     run.reply("abort") if run.ended is None else None
     for ident in ("x", "a"):
-        run.take(control.redo(run.state, ident, "ann", "so", run.now))
+        run.take(commands.redo(run.state, ident, "ann", "so", run.now))
     run.go().done("x", "a", "b", "c")
     assert run.ended == "succeeded"
     assert check(run.log) == []
@@ -467,7 +466,7 @@ def test_two_steps_are_done_again_before_anybody_hosts_the_run():
 def test_a_hold_that_was_answered_with_the_end_is_asked_about_anew():
     """What was held stays held, whoever reopens the run."""
     run = Drive(step("a", failure_action="continue"), step("b"), step("c", "b"))
-    run.hear(control.hold(run.state, ["c"], "bob")).fail("a", "permanent").reply("abort")
+    run.hear(commands.hold(run.state, ["c"], "bob")).fail("a", "permanent").reply("abort")
     assert run.ended is None  # b is under way
     run.done("b")
     redo(run, "a").done("a")
@@ -593,8 +592,8 @@ def test_an_amendment_is_of_what_was_read():
     run = Drive(step("a"), step("b", "a"))
     asked = {"steps": [step("c")], "cancel": ["b"], "final": True}
     with pytest.raises(Conflict, match="the plan has changed since it was read"):
-        control.amend(run.state, {**asked, "base": "other"}, "ann", run.now)
-    run.hear(control.amend(run.state, {**asked, "base": run.state.head}, "ann", run.now))
+        commands.amend(run.state, {**asked, "base": "other"}, "ann", run.now)
+    run.hear(commands.amend(run.state, {**asked, "base": run.state.head}, "ann", run.now))
     assert (run.state.revision, run.state.final) == (2, True)
     assert run.status("b", "c") == ["cancelled", "running"]
 
@@ -603,14 +602,14 @@ def test_an_amendment_may_say_that_nothing_follows():
     """Also when nothing is under way; but it must say something."""
     run = Drive(bare=True, replans=True).go().answer(propose(step("a"), final=False)).done("a")
     with pytest.raises(PlanInvalid, match="it proposes nothing, and nothing is under way"):
-        control.amend(run.state, {"final": False}, "ann", run.now)
-    assert run.hear(control.amend(run.state, {"final": True}, "ann", run.now)).state.final
+        commands.amend(run.state, {"final": False}, "ann", run.now)
+    assert run.hear(commands.amend(run.state, {"final": True}, "ann", run.now)).state.final
 
 
 def test_an_amendment_takes_the_place_of_what_waits():
     """Which is rejected by whoever amends it, and so it is in the log."""
     run = Drive(step("a", worker="risky"))
-    run.hear(control.amend(run.state, {"steps": [step("b")], "final": True}, "ann", run.now))
+    run.hear(commands.amend(run.state, {"steps": [step("b")], "final": True}, "ann", run.now))
     rejected = run.last(ev.RevisionRejected)
     assert (rejected.number, rejected.actor, rejected.reason) == (1, "ann", "amended")
     assert run.running == ["b"]
@@ -621,10 +620,10 @@ def test_an_amendment_that_does_not_fit_changes_nothing():
     run = Drive(step("a"))
     for answer in ({"steps": [step("a")]}, {"cancel": ["nobody"]}, {"cancel": ["a"]}):
         with pytest.raises(PlanInvalid, match="the amended plan does not fit"):
-            control.amend(run.state, answer, "ann", run.now)
+            commands.amend(run.state, answer, "ann", run.now)
     ended = Drive(step("a")).done("a")
     with pytest.raises(Conflict, match="has ended"):
-        control.amend(ended.state, {"steps": [step("b")]}, "ann", ended.now)
+        commands.amend(ended.state, {"steps": [step("b")]}, "ann", ended.now)
 
 
 # What is given.

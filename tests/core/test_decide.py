@@ -2,11 +2,12 @@
 
 import pytest
 
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.decide import decide, next_wake
-from leadhand.core.effects import (
+from leadhand.core.decide.decide import decide, next_wake
+from leadhand.core.decide.effects import (
     CallPlanner,
+    Move,
     Notify,
     StartAttempt,
     StartProbe,
@@ -14,11 +15,10 @@ from leadhand.core.effects import (
     VerifyGoal,
 )
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.invariants import check
-from leadhand.core.moves import Move
+from leadhand.core.logcheck.checker import check
+from leadhand.core.plan.references import Artifact
 from leadhand.core.policy import Policy
-from leadhand.core.refs import Artifact
-from leadhand.core.state import Now, State
+from leadhand.core.state.model import Now, State
 from tests.core.driver import (
     MINUTE,
     SECOND,
@@ -1139,7 +1139,7 @@ def test_an_amendment_answers_a_planner_without_ideas():
     run = Drive(bare=True, replans=True, policy=Policy(planner_rounds_max=1)).go()
     run.answer({"kind": "nonsense"})
     amended = {"steps": [step("a")], "final": True}
-    run.take(control.amend(run.state, amended, "ann", run.now)).go().done("a")
+    run.take(commands.amend(run.state, amended, "ann", run.now)).go().done("a")
     assert (run.ended, run.state.questions) == ("succeeded", {})
     assert check(run.log) == []
 

@@ -8,9 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from leadhand.codec.documents import read_document, write_json, write_yaml
-from leadhand.core.diff import Change, apply, diff, differences, lines, path_text
 from leadhand.core.hashing import canonical
-from leadhand.core.meaning import document, normal
+from leadhand.core.plan.canonical import document, normal
+from leadhand.core.plan.diff import Change, apply, diff, differences, lines, path_text
 from tests.core.driver import step
 
 

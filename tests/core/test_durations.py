@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core.check import lint
 from leadhand.core.durations import SECONDS_MAX, seconds, text, too_short
+from leadhand.core.lint.plan import lint
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,16 @@ import copy
 import msgspec
 import pytest
 
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.decide import next_wake
-from leadhand.core.evolve import HANDLERS, evolve, evolve_all
+from leadhand.core.decide.decide import next_wake
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.host import HostOpened
+from leadhand.core.plan.references import Artifact, find
 from leadhand.core.policy import Policy
-from leadhand.core.ready import Group, uses_of
-from leadhand.core.records import Calls, Cut, Permits
-from leadhand.core.refs import Artifact, find
-from leadhand.core.state import (
+from leadhand.core.state.evolve import HANDLERS, evolve, evolve_all
+from leadhand.core.state.model import (
     IN_FLIGHT,
     MOVABLE,
     REPLACEABLE,
@@ -27,6 +25,8 @@ from leadhand.core.state import (
     State,
     StepState,
 )
+from leadhand.core.state.ready import Group, uses_of
+from leadhand.core.state.records import Calls, Cut, Permits
 from tests.core.driver import (
     MINUTE,
     SECOND,
@@ -463,7 +463,7 @@ def test_a_superseded_question_is_closed():
     """Nobody needs to answer for a step that is gone."""
     run = planned(step("a", failure_action="escalate"), step("z")).fail("a", "permanent")
     assert run.status("a") == ["asking"]
-    run.take(control.amend(run.state, {"steps": [step("a2", supersedes="a")]}, "ann", run.now))
+    run.take(commands.amend(run.state, {"steps": [step("a2", supersedes="a")]}, "ann", run.now))
     assert run.state.questions == {}
     assert (run.state.steps["a"].question, run.state.unsettled) == ("", 2)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core.expressions import FUNCTIONS, NAMES, is_check_name, parse
+from leadhand.core.plan.expressions import FUNCTIONS, NAMES, is_check_name, parse
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Offer
 from leadhand.core.facts import broken_promises, is_flag, misgiven, missing, true_facts
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.invariants import check
-from leadhand.core.plan import Goal
+from leadhand.core.logcheck.checker import check
+from leadhand.core.plan.model import Goal
 from leadhand.core.policy import Policy
 from leadhand.core.promises import given, names
-from leadhand.core.views import goal_of
+from leadhand.core.views.run import goal_of
 from leadhand.errors import UsageError
 from tests.core.driver import WORKERS, Drive, propose, spec, step
 

@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.fault import fault
+from leadhand.core.views.failure_origin import fault
 
 
 def failed(kind, message="m", step="a"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core import graph
+from leadhand.core.plan import graph
 
 DEEP = 100_000
 

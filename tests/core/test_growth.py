@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.decide import decide, next_wake
-from leadhand.core.evolve import evolve
+from leadhand.core.decide.decide import decide, next_wake
+from leadhand.core.decide.planner_answer import answered
 from leadhand.core.policy import Policy
-from leadhand.core.revise import answered
-from leadhand.core.state import Now
-from leadhand.core.views import planner_view, run_status
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import Now
+from leadhand.core.views.run import planner_view, run_status
 from tests.core.driver import Drive, failure, finished, propose, spec, step
 
 SMALL, LARGE = 100, 5_000
@@ -93,7 +93,7 @@ def report(ident, met=True, kind="transient"):
     def make(state):
         known = state.steps[ident]
         told = None if met else failure(kind)
-        return control.report(
+        return commands.report(
             state, ev.AttemptReported(ident, known.attempts, known.epoch, met, failure=told)
         )
 
@@ -172,7 +172,7 @@ def deadlines(size):
     def make(state):
         at, _ = next_wake(state)
         run.now = Now(at, at)
-        return control.resume(state, "ann")
+        return commands.resume(state, "ann")
 
     return cost_of(run, [make] * size, size // 2)
 
@@ -190,7 +190,7 @@ def step_by_step(size):
         assert len(view.results) == number
         after = [f"s{number - 1}"] if number else []
         doc = propose(step(f"s{number}", *after), final=False)
-        return control.Move(*answered(state, planner.calls, planner.epoch, doc, run.now))
+        return commands.Move(*answered(state, planner.calls, planner.epoch, doc, run.now))
 
     return cost_of(run, [make] * (2 * size), size)
 

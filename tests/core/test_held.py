@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadhand.core import control, holds, words
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.inbox import inbox_row
-from leadhand.core.invariants import check
-from leadhand.core.moves import Move
+from leadhand.core.decide.effects import Move
+from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy, Rule
+from leadhand.core.review import holds
+from leadhand.core.views.inbox import inbox_row
 from leadhand.engine.approvals import refuse_unsigned
 from leadhand.errors import Conflict, LeadhandError, NotAllowed
 from tests.core.driver import MINUTE, SECOND, Drive, propose, spec, step
@@ -71,13 +72,13 @@ def no_approval(rule):
 
 def held_by_hand_then_expired(rule):
     run = allowed(rule)
-    run.hear(control.hold(run.state, ["b"], "eve", "mine"))
+    run.hear(commands.hold(run.state, ["b"], "eve", "mine"))
     return run.later(61).done("a")
 
 
 def held_by_hand_then_changed(rule):
     run = allowed(rule)
-    run.hear(control.hold(run.state, ["b"], "eve", "mine"))
+    run.hear(commands.hold(run.state, ["b"], "eve", "mine"))
     return changed(run).done("a")
 
 
@@ -147,14 +148,14 @@ SURFACES = {
 
 def test_the_table_has_every_word_that_a_run_understands():
     """A new one is denied by this table until it stands there."""
-    known = set(re.findall(r'case "(\w+)"', inspect.getsource(words.move_of)))
+    known = set(re.findall(r'case "(\w+)"', inspect.getsource(commands.move_of)))
     assert known == set(SURFACES)
 
 
 def speak(run, actor, verb, details):
     """Say something as the engine hears it; whether it was taken."""
     try:
-        move = words.move_of(verb, actor, details)(run.state, run.now)
+        move = commands.move_of(verb, actor, details)(run.state, run.now)
         refuse_unsigned(run.state, move.events)
     except LeadhandError:
         return False
@@ -206,14 +207,14 @@ def test_two_people_let_it_go(held):
     """The first is told that another must; the second may not be the first again."""
     run = held("two")
     before = starts(run)
-    run.hear(control.release(run.state, ["b"], "ann", run.now, "seen"))
+    run.hear(commands.release(run.state, ["b"], "ann", run.now, "seen"))
     assert starts(run) == before
     assert run.last(ev.QuestionAsked).people == 2
     assert "2 different people must release it" in run.last(ev.QuestionAsked).text
     for again in ("ann", "Ann", "\uff41\uff4e\uff4e", "\u0430nn"):
         with pytest.raises(Conflict, match="it needs 2 different people"):
-            control.release(run.state, ["b"], again, run.now)
-    run.hear(control.release(run.state, ["b"], "bob", run.now))
+            commands.release(run.state, ["b"], again, run.now)
+    run.hear(commands.release(run.state, ["b"], "bob", run.now))
     assert starts(run) == [*before, "b"]
     assert run.last(ev.StepsReleased).actor == "ann, bob"
     assert [str(each) for each in check(run.log)] == []
@@ -230,13 +231,13 @@ def test_what_the_first_released_is_what_the_second_releases():
     """A worker that changes in between makes the first word count for nothing."""
     run = other_worker("two")
     before = starts(run)
-    run.hear(control.release(run.state, ["b"], "ann", run.now))
+    run.hear(commands.release(run.state, ["b"], "ann", run.now))
     assert leads_to(run) == "may start: b"
     changed(run, "3")
     assert leads_to(run) == "counts as one of 2; 1 more must release b"
-    run.hear(control.release(run.state, ["b"], "bob", run.now))
+    run.hear(commands.release(run.state, ["b"], "bob", run.now))
     assert starts(run) == before
-    run.hear(control.release(run.state, ["b"], "ann", run.now))
+    run.hear(commands.release(run.state, ["b"], "ann", run.now))
     assert starts(run) == [*before, "b"]
 
 
@@ -248,7 +249,7 @@ def test_a_release_ends_as_an_approval_does():
     run.take_room()
     run.room = 0
     for actor in ("ann", "bob"):
-        run.hear(control.release(run.state, ["b"], actor, run.now))
+        run.hear(commands.release(run.state, ["b"], actor, run.now))
     assert run.state.steps["b"].expires == run.now.at + 60 * SECOND
     run.later(61)
     run.take_room()
@@ -258,8 +259,8 @@ def test_a_release_ends_as_an_approval_does():
 def test_a_hold_by_hand_is_lifted_by_one_while_the_approval_counts():
     """It stands for no rule; the approval keeps the time that it had."""
     run = allowed("two")
-    run.hear(control.hold(run.state, ["b"], "eve", "lunch")).done("a")
-    run.hear(control.release(run.state, ["b"], "eve", run.now))
+    run.hear(commands.hold(run.state, ["b"], "eve", "lunch")).done("a")
+    run.hear(commands.release(run.state, ["b"], "eve", run.now))
     assert (starts(run), run.state.steps["b"].expires) == (["b"], WALL + MINUTE)
 
 
@@ -270,7 +271,7 @@ def test_what_the_policy_refuses_is_released_by_nobody():
     pays = spec("risky", risk="high", version="2", effects=("pay",))
     run.hear(Move(*holds.workers_changed(run.state, [pays])))
     with pytest.raises(NotAllowed, match="the policy refuses it"):
-        control.release(run.state, ["b"], "ann", run.now)
+        commands.release(run.state, ["b"], "ann", run.now)
 
 
 # The checker, on logs that an engine without the rule would have written.

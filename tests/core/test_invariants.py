@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.approval import bind
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.invariants import RULES, check
+from leadhand.core.logcheck.checker import RULES, check
 from leadhand.core.policy import Policy
+from leadhand.core.review.approval import bind
 
 SECOND = 1_000_000
 

@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
 from tests.core.test_invariants import SECOND, A, B, Log
 

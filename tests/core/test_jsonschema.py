@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leadhand.core import jsonschema
 from leadhand.core.jsonschema import Hole, PartText, possible, problems, unusable
-from leadhand.core.schema import PLAN_SCHEMA
+from leadhand.core.plan.schema import PLAN_SCHEMA
 
 OBJECT = {
     "type": "object",

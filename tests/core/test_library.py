@@ -4,7 +4,6 @@ import pytest
 
 from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
-from leadhand.core.check import lint
 from leadhand.core.library import (
     LIBRARY_EVENTS,
     LIBRARY_STREAM,
@@ -19,6 +18,7 @@ from leadhand.core.library import (
     save,
     spoken,
 )
+from leadhand.core.lint.plan import lint
 from leadhand.errors import Bug, Conflict, UsageError
 
 PLAN = {"goal": "Deploy", "steps": [{"id": "a", "worker": "w"}]}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.check import lint
-from leadhand.core.rules import RESERVED, RULES
+from leadhand.core.lint.plan import lint
+from leadhand.core.lint.rules import RESERVED, RULES
 from leadhand.core.wording import shown
 
 TEXT = {"type": "string"}

@@ -4,7 +4,7 @@ import pytest
 
 from leadhand.audit.page import _e
 from leadhand.cli.text import clean, clean_lines
-from leadhand.core.reviewed import lookalikes
+from leadhand.core.review.view import lookalikes
 from leadhand.core.visible import marked, visible, visible_key
 
 ESCAPED = (

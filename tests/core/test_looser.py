@@ -3,8 +3,8 @@
 import pytest
 from msgspec import structs
 
-from leadhand.core.looser import MOST, PACE, POOLS, WORD, limits_of, looser, unusual
 from leadhand.core.policy import Policy, Rule
+from leadhand.core.review.limits import MOST, PACE, POOLS, WORD, limits_of, looser, unusual
 
 TWO, ONE, ALLOW = (
     Rule(risk="high", then="two"),

@@ -3,11 +3,11 @@
 import pytest
 
 from leadhand.core import events as ev
+from leadhand.core.decide.recovery import LADDER, Recovery, alternative, choose
 from leadhand.core.durations import SECONDS_MAX
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
-from leadhand.core.recovery import LADDER, Recovery, alternative, choose
-from leadhand.core.views import goes_on, run_status
+from leadhand.core.views.run import goes_on, run_status
 from tests.core.driver import SECOND, WORKERS, Drive, failure, fold, propose, spec, step
 
 PARKS = ("transient", "rate_limited", "unavailable")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadhand.core.check import bind_params, bind_texts, parse_param
+from leadhand.core.plan.parameters import bind_params, bind_texts, parse_param
 
 DECLARED = {
     "version": {"type": "string", "description": "what to deploy"},

@@ -3,8 +3,8 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.effects import Notify
-from leadhand.core.views import run_status, task_text
+from leadhand.core.decide.effects import Notify
+from leadhand.core.views.run import run_status, task_text
 from leadhand.errors import UsageError
 from tests.core.driver import SECOND, WORKERS, Drive, fold, propose, spec, step
 

@@ -3,18 +3,19 @@
 import pytest
 from msgspec import structs
 
-from leadhand.core import control, holds
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.approval import parts_of, plan_binding
 from leadhand.core.catalog import Catalog
-from leadhand.core.diff import diff
+from leadhand.core.decide.effects import Move
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.invariants import check
-from leadhand.core.looser import limits_of
-from leadhand.core.moves import Move
+from leadhand.core.logcheck.checker import check
+from leadhand.core.plan.diff import diff
+from leadhand.core.plan.revisions import plan_of
 from leadhand.core.policy import Policy, Rule
-from leadhand.core.review import reach
-from leadhand.core.revisions import plan_of
+from leadhand.core.review import holds
+from leadhand.core.review.approval import parts_of, plan_binding
+from leadhand.core.review.limits import limits_of
+from leadhand.core.review.ruling import reach
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid
 from tests.core.driver import SECOND, WORKERS, Drive, propose, spec, step
 
@@ -39,7 +40,7 @@ def change(run, specs=NEWER):
 def amend(run, *steps):
     """Ann's own revision."""
     answer = {"steps": list(steps), "cancel": [], "final": run.state.final}
-    return run.hear(control.amend(run.state, answer, "ann", run.now))
+    return run.hear(commands.amend(run.state, answer, "ann", run.now))
 
 
 def instead(ident, old, **more):
@@ -53,10 +54,10 @@ def instead(ident, old, **more):
 def test_whoever_takes_the_place_of_a_held_step_is_held():
     """By a person's amendment or a planner's; the same question lets it go."""
     run = allowed(step("a", worker="risky"), step("b", "a", worker="risky"))
-    run.hear(control.hold(run.state, ["b"], "ann", "not yet"))
+    run.hear(commands.hold(run.state, ["b"], "ann", "not yet"))
     amend(run, instead("b.2", "b", timeout=5)).reply("approve", "review-2").done("a")
     assert (run.running, run.state.held, list(run.state.questions)) == ([], {"b.2"}, ["q1"])
-    run.hear(control.release(run.state, ["b"], "ann", run.now))
+    run.hear(commands.release(run.state, ["b"], "ann", run.now))
     assert run.running == ["b.2"]
     assert check(run.log) == []
 
@@ -64,7 +65,7 @@ def test_whoever_takes_the_place_of_a_held_step_is_held():
 def test_a_forged_log_in_which_an_heir_is_not_held_is_found():
     """The checker follows the hold on its own."""
     run = allowed(step("a", "z", worker="risky"), step("z", worker="risky"))
-    run.hear(control.hold(run.state, ["a"], "ann", ""))
+    run.hear(commands.hold(run.state, ["a"], "ann", ""))
     amend(run, instead("a.2", "a")).reply("approve", "review-2")
     started = ev.AttemptStarted("a.2", 1, run.state.epoch + 1, "risky", run.now.at + SECOND, "x")
     found = check([*run.log, (run.now.at, started)])
@@ -87,7 +88,7 @@ def test_a_fresh_approval_lifts_what_the_policy_held_and_no_more():
 def test_older_logs_let_go_of_a_step_that_was_replaced():
     """They are folded as they were written."""
     run = allowed(step("a", worker="risky"), step("b", "a", worker="risky"), decide_version=5)
-    run.hear(control.hold(run.state, ["b"], "ann", ""))
+    run.hear(commands.hold(run.state, ["b"], "ann", ""))
     amend(run, instead("b.2", "b")).reply("approve", "review-2")
     assert run.state.held == set()
     assert check(run.log) == []
@@ -251,11 +252,11 @@ def test_a_plan_cannot_be_emptied_into_a_success():
     nothing = {"steps": [], "cancel": [], "final": True}
     waiting = Drive(step("a", worker="risky"))
     with pytest.raises(PlanInvalid, match="no step left"):
-        control.amend(waiting.state, nothing, "ann", waiting.now)
+        commands.amend(waiting.state, nothing, "ann", waiting.now)
     held = Drive(step("a"), step("b"), room=0)
     with pytest.raises(PlanInvalid, match="no step left"):
-        control.amend(held.state, {**nothing, "cancel": ["a", "b"]}, "ann", held.now)
-    assert control.amend(held.state, {**nothing, "cancel": ["a"]}, "ann", held.now).events
+        commands.amend(held.state, {**nothing, "cancel": ["a", "b"]}, "ann", held.now)
+    assert commands.amend(held.state, {**nothing, "cancel": ["a"]}, "ann", held.now).events
 
 
 @pytest.mark.parametrize("approvers", [{}, {"ann": "ed25519:k"}])
@@ -267,8 +268,8 @@ def test_no_envelope_covers_an_amendment(approvers):
     answer = {"steps": [instead("b.2", "b", parameters={"v": 2})], "cancel": [], "final": False}
     for name in ("test", "policy", "Policy", "N0body", ""):
         with pytest.raises(NotAllowed, match="is no person"):
-            control.amend(run.state, answer, name, run.now)
-    run.hear(control.amend(run.state, answer, "eve", run.now)).done("a")
+            commands.amend(run.state, answer, name, run.now)
+    run.hear(commands.amend(run.state, answer, "eve", run.now)).done("a")
     assert run.running == ["b"]
     assert "what ann allowed is not this" in run.state.questions["review-2"].text
     run = allowed(*steps, policy=signing).done("a", "b")

@@ -13,17 +13,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadhand.codec.events import decode, encode
-from leadhand.core import control, views
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.decide import decide, next_wake
-from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe
-from leadhand.core.evolve import evolve
-from leadhand.core.invariants import check
-from leadhand.core.moves import Move
-from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.decide.decide import decide, next_wake
+from leadhand.core.decide.effects import CallPlanner, Move, StartAttempt, StartProbe
+from leadhand.core.decide.planner_answer import answered
+from leadhand.core.logcheck.checker import check
+from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.policy import Policy
-from leadhand.core.revise import answered
-from leadhand.core.state import STARTABLE, Now, State
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import STARTABLE, Now, State
+from leadhand.core.views import run
 from tests.core.driver import (
     SECOND,
     Drive,
@@ -131,7 +131,7 @@ class Story(Drive):
             cost=self.pick([0.0, 0.25]),
             surprise=self.pick(["", "", "odd"]),
         )
-        return control.report(self.state, told)
+        return commands.report(self.state, told)
 
     def failure(self):
         effect = self.pick(["none", "done", "unknown"])
@@ -173,19 +173,19 @@ class Story(Drive):
     def person(self):
         question = self.pick(list(self.state.questions.values()))
         choice = self.pick(question.choices[::-1] or ["words"])
-        return control.answer(self.state, question.id, choice, "ann", self.now, data=5)
+        return commands.answer(self.state, question.id, choice, "ann", self.now, data=5)
 
     def judge(self):
         met = self.pick([True, False])
         return Move([ev.GoalChecked(met, [] if met else ["no"])], [])
 
     def resume(self):
-        return control.resume(self.state, "ann")
+        return commands.resume(self.state, "ann")
 
     def stop(self):
         if self.chance(6):
-            return control.cancel(self.state, "ann", "", self.now)
-        return control.pause(self.state, "ann") if self.chance(4) else None
+            return commands.cancel(self.state, "ann", "", self.now)
+        return commands.pause(self.state, "ann") if self.chance(4) else None
 
     def new_host(self):
         if self.chance(3):
@@ -201,7 +201,7 @@ class Story(Drive):
         if self.state.in_flight.get(ident) == epoch:
             return None
         told = ev.AttemptReported(ident, 1, epoch, True, cost=0.25)
-        return control.report(self.state, told)
+        return commands.report(self.state, told)
 
     def wait(self):
         """Time passes until something is due, or a little."""
@@ -255,7 +255,7 @@ def test_replay_is_live(tape):
     assert snapshot(folded) == snapshot(story.state)
     room = story.room - len(story.state.in_flight)
     assert decide(folded, story.now, room) is None
-    assert views.run_status(folded) == views.run_status(story.state)
+    assert run.run_status(folded) == run.run_status(story.state)
     if story.state.ended is not None:
         return
     assert due(folded) == due(story.state)
@@ -340,7 +340,7 @@ def test_stale_reports_change_nothing_but_the_cost(tape):
             continue
         before = snapshot(story.state)
         late = ev.AttemptReported(event.step, event.attempt, event.epoch, True, {"y": 9}, cost=1.0)
-        story.take(control.report(story.state, late))
+        story.take(commands.report(story.state, late))
         after = snapshot(story.state)
         assert after.pop("spent") == before.pop("spent") + 1.0
         assert after.pop("seq") == before.pop("seq") + 1
@@ -436,10 +436,10 @@ def test_folding_changes_no_event_and_views_change_no_state(tape):
     before = copy.deepcopy(events)
     state = fold(story.log)
     known = snapshot(state)
-    views.outcome_doc(state)
-    views.summary(state)
-    views.progress(state)
-    view = views.planner_view(state, 1, "x")
+    run.outcome_doc(state)
+    run.summary(state)
+    run.progress(state)
+    view = run.planner_view(state, 1, "x")
     for ident in view.steps:
         assert view.steps[ident].id == ident
     assert list(view.results.items()) is not None

@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
-from leadhand.core import control, holds, protected_change
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.invariants import check
-from leadhand.core.moves import Move
+from leadhand.core.decide.effects import Move
+from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy, Rule
+from leadhand.core.review import holds, protected_change
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from tests.core.driver import Drive, step
 
@@ -84,7 +85,7 @@ def test_who_is_not_listed_decides_nothing():
     run.state.policy = policy
     for choice in ("approve", "drop"):
         with pytest.raises(NotAllowed, match="ben"):
-            control.answer(run.state, "q1", choice, "ann", run.now, **SEEN)
+            commands.answer(run.state, "q1", choice, "ann", run.now, **SEEN)
 
 
 @pytest.mark.parametrize("choice", ["approve", "send_back", "drop"])
@@ -224,7 +225,7 @@ def test_a_void_approval_of_a_change_does_not_count_for_the_open_question():
     run = clean(voided(held(TWO).reply("approve", **SEEN)))
     (question,) = [each for each in run.state.questions.values() if each.kind != "hold"]
     assert question.approvals == []
-    run.hear(control.release(run.state, ["a"], "ann", run.now))
+    run.hear(commands.release(run.state, ["a"], "ann", run.now))
     run.reply("approve", actor="bob", **SEEN)
     assert run.state.steps["a"].status == "asking"  # One of two.
     clean(run.reply("approve", **SEEN))

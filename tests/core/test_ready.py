@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core.ready import Group, Ready
+from leadhand.core.state.ready import Group, Ready
 
 A = Group("a", ())
 B = Group("b", ())

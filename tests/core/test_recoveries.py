@@ -4,10 +4,17 @@ import pytest
 from hypothesis import given
 
 from leadhand.core import events as ev
-from leadhand.core.metrics import Metrics
-from leadhand.core.recoveries import IN_THE_END, NEXT, Answer, rate_row, recoveries, win_rates
-from leadhand.core.spans import span_row, spans, timeline, waits
-from leadhand.core.state import SETTLED
+from leadhand.core.state.model import SETTLED
+from leadhand.core.views.metrics import Metrics
+from leadhand.core.views.recovery_stats import (
+    IN_THE_END,
+    NEXT,
+    Answer,
+    rate_row,
+    recoveries,
+    win_rates,
+)
+from leadhand.core.views.timeline import span_row, spans, timeline, waits
 from tests.core.driver import Drive, propose, step
 from tests.core.test_properties import Story, tapes
 

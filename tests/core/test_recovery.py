@@ -4,10 +4,7 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, WorkerSpec
-from leadhand.core.durations import text
-from leadhand.core.plan import FAILURE_CLASSES
-from leadhand.core.policy import Policy
-from leadhand.core.recovery import (
+from leadhand.core.decide.recovery import (
     LADDER,
     Recovery,
     Retry,
@@ -16,6 +13,9 @@ from leadhand.core.recovery import (
     idempotent,
     retry_policy,
 )
+from leadhand.core.durations import text
+from leadhand.core.plan.model import FAILURE_CLASSES
+from leadhand.core.policy import Policy
 from tests.core.driver import SECOND, WORKERS, Drive, failure, propose, spec, step
 
 ROWS = {

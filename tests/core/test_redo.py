@@ -2,24 +2,25 @@
 
 import pytest
 
-from leadhand.core import control, holds
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.decide import next_wake
-from leadhand.core.invariants import check
+from leadhand.core.decide.decide import next_wake
+from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
-from leadhand.core.state import IllegalEvent
+from leadhand.core.review import holds
+from leadhand.core.state.model import IllegalEvent
 from leadhand.errors import Conflict
 from tests.core.driver import SECOND, Drive, Move, fold, propose, snapshot, spec, step
 
 
 def redo(run, ident):
     """A person has a step done again."""
-    return run.hear(control.redo(run.state, ident, "ann", "so", run.now))
+    return run.hear(commands.redo(run.state, ident, "ann", "so", run.now))
 
 
 def held(run, *names):
     """A person holds steps."""
-    return run.hear(control.hold(run.state, list(names), "ann"))
+    return run.hear(commands.hold(run.state, list(names), "ann"))
 
 
 # Holds.
@@ -70,7 +71,7 @@ def test_a_step_done_again_starts_over():
     """With all its tries, not tolerated, and what went before forgiven."""
     run = Drive(step("a", failure_action="continue"), step("b")).later(5).fail("a", "permanent")
     assert run.state.steps["a"].tolerated
-    run.take(control.redo(run.state, "a", "ann", "so", run.now))
+    run.take(commands.redo(run.state, "a", "ann", "so", run.now))
     again = run.state.steps["a"]
     assert (again.status, again.tolerated, again.tries) == ("ready", False, None)
     assert (again.forgiven, again.ended) == (1, 0)
@@ -84,7 +85,7 @@ def test_a_step_that_has_not_failed_is_not_done_again():
         with pytest.raises(IllegalEvent):
             run.tell(ev.RedoRequested(ident, "ann", "so"))
     paused = Drive(step("a"), step("b", "a"))
-    paused.hear(control.pause(paused.state, "ann")).done("a")
+    paused.hear(commands.pause(paused.state, "ann")).done("a")
     with pytest.raises(IllegalEvent, match="step b has not failed"):
         paused.tell(ev.RedoRequested("b", "ann", "so"))
 
@@ -92,9 +93,9 @@ def test_a_step_that_has_not_failed_is_not_done_again():
 def test_a_step_that_may_start_again_already():
     """A person let it, while the run is paused: to have it done again changes nothing."""
     run = Drive(step("a")).fail("a", "permanent")
-    run.hear(control.pause(run.state, "ann")).reply("retry")
+    run.hear(commands.pause(run.state, "ann")).reply("retry")
     assert redo(run, "a").status() == ["ready"]
-    assert run.hear(control.resume(run.state, "ann")).running == ["a"]
+    assert run.hear(commands.resume(run.state, "ann")).running == ["a"]
     assert run.done("a").ended == "succeeded"
     assert check(run.log) == []
 
@@ -174,7 +175,7 @@ def test_the_planner_starts_over():
     for _ in range(3):
         run.answer(propose(step("a")))
     assert run.ended == "failed"
-    run.take(control.redo(run.state, "a", "ann", "so", run.now))
+    run.take(commands.redo(run.state, "a", "ann", "so", run.now))
     planner = run.state.planner
     assert (planner.rounds, planner.findings, planner.answer, planner.due) == (0, [], None, "")
     run.go().done("a").answer(propose(step("b"))).done("b")
@@ -214,7 +215,7 @@ def test_what_will_be_skipped_is_taken_back_too():
     run = Drive(*steps).fail("a", "permanent").fail("x", "permanent")
     assert (run.ended, run.status()) == ("failed", ["cancelled", "cancelled", "failed", "failed"])
     for ident in ("x", "a"):
-        run.take(control.redo(run.state, ident, "ann", "so", run.now))
+        run.take(commands.redo(run.state, ident, "ann", "so", run.now))
     assert list(run.state.doomed) == []
     assert snapshot(fold(run.log)) == snapshot(run.state)
     assert run.go().done("a", "x", "b", "c").ended == "succeeded"
@@ -270,7 +271,7 @@ def test_another_version_holds_what_people_allowed_of_it():
         step("d", "a", **risky),
         step("e", "a"),
     ).reply("approve")
-    held(run, "d").hear(control.pause(run.state, "ann")).done("a")
+    held(run, "d").hear(commands.pause(run.state, "ann")).done("a")
     changed = [spec("risky", risk="high", version="2")]
     run.hear(Move(*holds.workers_changed(run.state, changed)))
     found = run.last(ev.StepsHeld)

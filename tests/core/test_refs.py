@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.core.hashing import canonical
-from leadhand.core.refs import DEPTH_MAX, MARK, Artifact, Unresolved, find, resolve
+from leadhand.core.plan.references import DEPTH_MAX, MARK, Artifact, Unresolved, find, resolve
 
 DATA = {
     "x": [1, {"y": "z"}],

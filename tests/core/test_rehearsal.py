@@ -5,9 +5,9 @@ from heapq import heappop, heappush
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core import rehearsal
-from leadhand.core.graph import tails
+from leadhand.core.plan.graph import tails
 from leadhand.core.policy import Policy
+from leadhand.core.state import rehearsal
 
 
 def urgency(docs, resources, limits=None, **policy):

@@ -5,15 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from leadhand.core import control, holds
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.approval import plan_binding
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.effects import Notify
-from leadhand.core.invariants import check
-from leadhand.core.ledger import describe
+from leadhand.core.decide.effects import Notify
+from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy, Rule
-from leadhand.core.review import Reach, outside, reach, widened
+from leadhand.core.review import holds
+from leadhand.core.review.approval import plan_binding
+from leadhand.core.review.ruling import Reach, outside, reach, widened
+from leadhand.core.views.ledger import describe
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 from tests.core.driver import SECOND, Drive, propose, step
 
@@ -255,7 +256,7 @@ def test_changes_go_back_to_the_planner():
     assert run.running == ["a"]
     written = drive(step("a", worker="risky"), replans=False)
     with pytest.raises(UsageError, match="no answer"):
-        control.answer(written.state, "review-1", "request_changes", "ann", written.now)
+        commands.answer(written.state, "review-1", "request_changes", "ann", written.now)
 
 
 def test_a_person_amends_what_waits():
@@ -265,13 +266,13 @@ def test_a_person_amends_what_waits():
         "steps": [step("a", worker="risky", not_before="1970-01-01T02:00:00Z")],
         "final": True,
     }
-    run.hear(control.amend(run.state, changed, "ann", run.now))
+    run.hear(commands.amend(run.state, changed, "ann", run.now))
     assert [e.author for e in run.all(ev.RevisionProposed)] == ["test", "ann"]
     assert list(run.state.questions) == ["review-2"]
     run.reply("approve")
     assert run.state.steps["a"].not_before == 7200 * SECOND
     with pytest.raises(PlanInvalid, match="does not fit"):
-        control.amend(run.state, {"steps": [step("b", worker="nobody")]}, "ann", run.now)
+        commands.amend(run.state, {"steps": [step("b", worker="nobody")]}, "ann", run.now)
 
 
 def test_an_approval_ends():
@@ -302,7 +303,7 @@ def test_a_changed_worker_voids_what_people_allowed():
     run = drive(step("a", worker="risky"), step("b", "a"), step("c", "a", worker="risky"))
     run.reply("approve").host_again()
     newer = WorkerSpec(name="risky", version="2", offers={"": Offer(risk="high")})
-    run.take(control.Move(*holds.workers_changed(run.state, [newer]))).go()
+    run.take(commands.Move(*holds.workers_changed(run.state, [newer]))).go()
     assert run.state.catalog.workers["risky"].version == "2"
     assert run.state.held == {"a", "c"}
     quiet = drive(step("a"), step("b", "a"))
@@ -346,20 +347,20 @@ def test_a_binding_speaks_of_exactly_one_plan(changed):
 def test_a_person_holds_a_step_and_lets_it_go():
     """Nothing else is in its way, and it does not start."""
     run = drive(step("a"), step("b", "a"), step("c"))
-    run.hear(control.hold(run.state, ["b"], "ann", "not before lunch"))
+    run.hear(commands.hold(run.state, ["b"], "ann", "not before lunch"))
     run.done("a", "c")
     assert run.running == []
     assert "not before lunch" in next(iter(run.state.questions.values())).text
     run.reply("release")
     assert run.running == ["b"]
     with pytest.raises(Conflict, match="only what has not started"):
-        control.hold(run.state, ["b"], "ann")
+        commands.hold(run.state, ["b"], "ann")
 
 
 def test_a_hold_survives_a_new_host_and_a_retry():
     """A step that waits for its next try is held as well."""
     run = drive(step("a"), policy=Policy(backoff_s=5.0, jitter=0.0)).fail("a")
-    run.hear(control.hold(run.state, ["a"], "ann")).host_again().later(60)
+    run.hear(commands.hold(run.state, ["a"], "ann")).host_again().later(60)
     assert run.running == []
     assert run.reply("release").running == ["a"]
 
@@ -367,7 +368,7 @@ def test_a_hold_survives_a_new_host_and_a_retry():
 def test_a_hold_ends_with_the_step():
     """Nobody is asked to release what will not run."""
     run = drive(step("a", failure_action="continue"), step("b", "a"), step("c"), replans=False)
-    run.hear(control.hold(run.state, ["b"], "ann"))
+    run.hear(commands.hold(run.state, ["b"], "ann"))
     run.fail("a", "permanent")
     assert run.status("b") == ["skipped"]
     assert not run.state.questions
@@ -377,7 +378,7 @@ def test_a_hold_ends_with_the_step():
 def test_a_hold_may_end_the_run():
     """Abort means what it says."""
     run = drive(step("a"), step("b", "a"))
-    run.hear(control.hold(run.state, ["b"], "ann")).reply("abort").done("a")
+    run.hear(commands.hold(run.state, ["b"], "ann")).reply("abort").done("a")
     assert run.ended == "failed"
 
 
@@ -393,10 +394,10 @@ def test_a_failed_step_is_done_again_by_a_persons_word():
     run.fail("a", "permanent")
     assert run.status() == ["failed", "skipped", "skipped", "running"]
     with pytest.raises(UsageError, match="say why"):
-        control.redo(run.state, "a", "ann", "", run.now)
+        commands.redo(run.state, "a", "ann", "", run.now)
     with pytest.raises(Conflict, match="it is running"):
-        control.redo(run.state, "d", "ann", "so", run.now)
-    run.hear(control.redo(run.state, "a", "ann", "the disk is there now", run.now))
+        commands.redo(run.state, "d", "ann", "so", run.now)
+    run.hear(commands.redo(run.state, "a", "ann", "the disk is there now", run.now))
     assert run.status() == ["running", "waiting", "waiting", "running"]
     run.done("a", "b", "c", "d")
     assert run.ended == "succeeded"
@@ -406,28 +407,28 @@ def test_reviewers_look_before_anybody_decides():
     """What they find, or that they could not look, is up to a person."""
     found = drive(step("a"), policy=Policy(reviewers=("style",)))
     assert (found.running, found.state.pending.examined) == ([], False)
-    found.hear(control.examined(found.state, 1, ["too large"], "", found.now))
+    found.hear(commands.examined(found.state, 1, ["too large"], "", found.now))
     assert "too large" in found.last(ev.ReviewRequested).reason
     clean = drive(step("a"), policy=Policy(reviewers=("style",)))
-    clean.hear(control.examined(clean.state, 1, [], "", clean.now))
+    clean.hear(commands.examined(clean.state, 1, [], "", clean.now))
     assert clean.running == ["a"]
     broken = drive(step("a"), policy=Policy(reviewers=("style",)))
-    broken.hear(control.examined(broken.state, 1, [], "it raised", broken.now))
+    broken.hear(commands.examined(broken.state, 1, [], "it raised", broken.now))
     assert "a reviewer failed: it raised" in broken.last(ev.ReviewRequested).reason
-    assert control.examined(clean.state, 1, ["late"], "", clean.now).events == []
+    assert commands.examined(clean.state, 1, ["late"], "", clean.now).events == []
 
 
 def test_reviewers_who_come_too_late_change_nothing():
     """The run has ended, or what they looked at no longer fits the plan."""
     over = drive(step("a"), policy=Policy(reviewers=("style",))).cancel()
     assert over.ended == "cancelled"
-    assert control.examined(over.state, 1, [], "", over.now).events == []
+    assert commands.examined(over.state, 1, [], "", over.now).events == []
     policy = Policy(jitter=0.0, reviewers=("style",))
     run = Drive(policy=policy, replans=True, consult="every_report", bare=True).go()
     run.answer(propose(step("x"), step("a"), step("b", "a"), final=False))
-    run.hear(control.examined(run.state, 1, [], "", run.now)).done("x")
+    run.hear(commands.examined(run.state, 1, [], "", run.now)).done("x")
     run.answer(propose(step("c"), cancel=["b"])).done("a", "b")
-    run.hear(control.examined(run.state, 2, [], "", run.now))
+    run.hear(commands.examined(run.state, 2, [], "", run.now))
     assert "no longer fits" in run.last(ev.RevisionRejected).reason
     assert run.last(ev.RevisionRejected).actor == "policy"
     assert run.last(ev.ProposalRefused).findings == ["it cancels b, which is succeeded"]

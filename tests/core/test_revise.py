@@ -4,12 +4,12 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
-from leadhand.core.effects import Notify
+from leadhand.core.decide.effects import Notify
+from leadhand.core.decide.planner_answer import _Heirs, answered, findings, revision_hash
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Policy
-from leadhand.core.reviewing import instants
-from leadhand.core.revise import _Heirs, answered, findings, revision_hash
-from leadhand.core.state import Now
+from leadhand.core.review.decisions import instants
+from leadhand.core.state.model import Now
 from tests.core.driver import (
     MINUTE,
     SECOND,

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.check import lint
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.invariants import check
+from leadhand.core.lint.plan import lint
+from leadhand.core.logcheck.checker import check
 from leadhand.core.rollback import rollback_id, rollback_of
 from leadhand.errors import Conflict, UsageError
 from tests.core.driver import Drive, propose, step

@@ -2,11 +2,11 @@
 
 import pytest
 
-from leadhand.core import refs
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.check import bind_params, bind_texts, lint
-from leadhand.core.params import with_secrets
-from leadhand.core.refs import Secret, SecretText
+from leadhand.core.lint.plan import lint
+from leadhand.core.plan import references
+from leadhand.core.plan.parameters import bind_params, bind_texts, with_secrets
+from leadhand.core.plan.references import Secret, SecretText
 
 TEXT = {"type": "object", "properties": {"t": {"type": "string"}}, "required": ["t"]}
 CATALOG = Catalog(
@@ -108,12 +108,12 @@ def test_references_become_placeholders():
     secret = Secret("token", "env:API_TOKEN")
     assert params == {"token": secret, "plain": "env:API_TOKEN"}
     value = {"a": "${{ params.token }}", "b": ["x ${{ params.token }} ${{ params.plain }}"]}
-    found = refs.resolve(value, lambda ref: params[ref.name])
+    found = references.resolve(value, lambda ref: params[ref.name])
     assert found == {"a": secret, "b": [SecretText(("x ", secret, " ", "env:API_TOKEN"))]}
-    shown = refs.load_apart(found, lambda _: None, lambda each: f"<{each.name}>")
+    shown = references.load_apart(found, lambda _: None, lambda each: f"<{each.name}>")
     assert shown == {"a": "<token>", "b": ["x <token> env:API_TOKEN"]}
-    with pytest.raises(refs.Unresolved, match="a secret has no parts"):
-        refs.resolve("${{ params.token[0] }}", lambda ref: params[ref.name])
+    with pytest.raises(references.Unresolved, match="a secret has no parts"):
+        references.resolve("${{ params.token[0] }}", lambda ref: params[ref.name])
 
 
 def test_data_that_looks_like_a_secret_is_data():

@@ -3,7 +3,6 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core import views
 from leadhand.core.catalog import WorkerSpec
 from leadhand.core.host import (
     HOST_EVENTS,
@@ -17,12 +16,13 @@ from leadhand.core.host import (
     TemporalLeft,
     TemporalOpened,
 )
-from leadhand.core.ledger import LINES, describe, ledger_of
 from leadhand.core.library import LIBRARY_EVENTS, PlanRemoved, PlanSaved
-from leadhand.core.plan import Goal
+from leadhand.core.plan.model import Goal
 from leadhand.core.policy import Policy
 from leadhand.core.report import FailedAttempt, Failure, StepView
-from leadhand.core.state import State
+from leadhand.core.state.model import State
+from leadhand.core.views import run as views
+from leadhand.core.views.ledger import LINES, describe, ledger_of
 from tests.core.driver import MINUTE, Drive, failure, finished, fold, propose, spec, step
 
 # One word.
@@ -347,8 +347,8 @@ def test_the_outcome_of_a_run_that_goes_on():
 
 def test_every_choice_that_is_offered_says_where_it_leads():
     """Of all questions of the recorded histories; a planner's own choices go back to it."""
-    from leadhand.core.evolve import evolve
-    from leadhand.core.state import State
+    from leadhand.core.state.evolve import evolve
+    from leadhand.core.state.model import State
     from tests.golden.test_replay import NAMES, events
 
     seen = set()
@@ -702,8 +702,8 @@ def test_the_planner_is_told_who_is_left_alone():
 
 def test_what_a_fleets_planner_offers_says_where_it_leads():
     """To give up ends the run, and to drop leaves the task out: neither is a question again."""
-    from leadhand.core.inbox import leads_to
-    from leadhand.core.records import Question
+    from leadhand.core.state.records import Question
+    from leadhand.core.views.inbox import leads_to
     from leadhand.fleet.planning.planner import AGAIN, DROP, GIVE_UP
 
     question = Question("q1", "planner", "What now?", [AGAIN, DROP, GIVE_UP], "", 1)

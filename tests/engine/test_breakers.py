@@ -7,13 +7,13 @@ import pytest
 
 from leadhand import Lead, Permanent, RateLimited, Transient
 from leadhand.codec.events import decode
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.breaker import left_alone
+from leadhand.core.decide.circuit_breaker import left_alone
 from leadhand.core.host import HOST_STREAM, CircuitClosed, CircuitOpened
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
-from leadhand.core.views import run_status
+from leadhand.core.views.run import run_status
 from leadhand.errors import StoreFull
 from leadhand.stores.memory import MemoryDisk
 from leadhand.testing import HANG, after, scripted
@@ -180,7 +180,7 @@ def test_a_success_in_between_starts_the_count_again(benches):
 
 async def cancel(bench, run):
     """A person cancels a run."""
-    await bench.host.runs[run].said(lambda state, now: control.cancel(state, "ann", "", now))
+    await bench.host.runs[run].said(lambda state, now: commands.cancel(state, "ann", "", now))
 
 
 @pytest.mark.parametrize("outcome", [Permanent("no such thing"), "ok"])

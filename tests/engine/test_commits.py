@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
+from leadhand.core.decide.effects import Move
 from leadhand.core.host import StopAllRequested
-from leadhand.core.moves import Move
 from leadhand.core.policy import Policy
 from leadhand.engine.host import Host
 from leadhand.errors import Bug, Fenced, StoreFull
@@ -51,11 +51,11 @@ async def settle(store, work):
 
 
 def pause(state, _now):
-    return control.pause(state, "me")
+    return commands.pause(state, "me")
 
 
 def resume(state, _now):
-    return control.resume(state, "me")
+    return commands.resume(state, "me")
 
 
 def kinds(store):
@@ -157,7 +157,7 @@ async def test_an_ended_run_is_settled_at_once():
     """Resuming what has ended returns."""
     store = MemoryStore(auto=False)
     host, run = await hosted(store)
-    await settle(store, run.said(lambda state, now: control.cancel(state, "me", "", now)))
+    await settle(store, run.said(lambda state, now: commands.cancel(state, "me", "", now)))
     assert await settle(store, run.settled()) == "cancelled"
     await host.close()
     again = Host(store.beside(), clock=ManualClock())

@@ -11,8 +11,8 @@ import pytest
 from leadhand import Finish, Goal, GoalPlanner, Human, Lead, Permanent, Propose, Report, worker
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer
-from leadhand.core.inbox import answers_of
 from leadhand.core.policy import Policy
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.testing import HANG, ScriptedPlanner, scripted, simulate
 from leadhand.testing.scripted import ScriptedWorker

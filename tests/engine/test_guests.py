@@ -16,9 +16,9 @@ from leadhand import Lead, worker
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
+from leadhand.core.commands import Word
 from leadhand.core.events import RunHosted
 from leadhand.core.host import HOST_STREAM, RunJoined
-from leadhand.core.words import Word
 from leadhand.engine.guests import FORMS
 from leadhand.engine.line import Line
 from leadhand.engine.service import socket_path

@@ -21,7 +21,7 @@ import pytest
 
 from leadhand.app.reader import Reader
 from leadhand.audit.chain import verify
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from tests.support import warm
 from tests.support.cli import SOURCE
 

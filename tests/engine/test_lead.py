@@ -33,9 +33,9 @@ from leadhand import (
 )
 from leadhand.app.limits import plan_policy
 from leadhand.app.reader import Reader
-from leadhand.core import control
-from leadhand.core.inbox import answers_of
+from leadhand.core import commands
 from leadhand.core.policy import Policy
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from tests.support.need import need
 
@@ -251,7 +251,9 @@ def test_escalation_waits_and_answers_continue(tmp_path: Path) -> None:
         allow.append(True)
         async with lead.hosting() as host:
             hosted = await host.adopt(outcome.run, lead.registry, None)
-            said = hosted.say(lambda s, now: control.answer(s, "q1", "retry", "me", now), wait=True)
+            said = hosted.say(
+                lambda s, now: commands.answer(s, "q1", "retry", "me", now), wait=True
+            )
             await said
             assert await hosted.settled() == "succeeded"
 
@@ -277,7 +279,7 @@ def test_answers_that_end_a_step(tmp_path: Path, choice: str, status: str, secon
         outcome = await lead.run(plan)
         async with lead.hosting() as host:
             hosted = await host.adopt(outcome.run, lead.registry, None)
-            await hosted.say(lambda s, now: control.answer(s, "q1", choice, "me", now), wait=True)
+            await hosted.say(lambda s, now: commands.answer(s, "q1", choice, "me", now), wait=True)
             assert await hosted.settled() == status
             assert hosted.state.steps["b"].status == second
 
@@ -556,7 +558,7 @@ def test_planner_asks_a_person(tmp_path: Path) -> None:
         assert outcome.waiting_for[0]["text"] == "Which one?"
         async with lead.hosting() as host:
             hosted = await host.adopt(outcome.run, lead.registry, lead.planner)
-            await hosted.say(lambda s, now: control.answer(s, "q1", "left", "me", now), wait=True)
+            await hosted.say(lambda s, now: commands.answer(s, "q1", "left", "me", now), wait=True)
             assert await hosted.settled() == "succeeded"
             assert hosted.state.ended.result == "left"
 
@@ -718,14 +720,14 @@ def test_pause_resume_and_cancel(tmp_path: Path) -> None:
         async with lead.hosting() as host:
             hosted = await lead.begin(host, steps(step("a", 0.1), step("b", 60, "a")))
             await asyncio.sleep(0.03)
-            await hosted.say(lambda s, _now: control.pause(s, "me"), wait=True)
+            await hosted.say(lambda s, _now: commands.pause(s, "me"), wait=True)
             assert await hosted.settled() == "paused"
             assert hosted.state.steps["a"].status == "succeeded"
             assert started == ["a"]
-            await hosted.say(lambda s, _now: control.resume(s, "me"), wait=True)
+            await hosted.say(lambda s, _now: commands.resume(s, "me"), wait=True)
             await asyncio.sleep(0.05)
             assert started == ["a", "b"]
-            await hosted.say(lambda s, now: control.cancel(s, "me", "enough", now), wait=True)
+            await hosted.say(lambda s, now: commands.cancel(s, "me", "enough", now), wait=True)
             assert await hosted.settled() == "cancelled"
 
     asyncio.run(story())

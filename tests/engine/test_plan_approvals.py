@@ -20,7 +20,7 @@ from leadhand import Approval, Lead, LeadhandError, PlanInvalid, Policy, Rule, w
 from leadhand.app.people import approval_of
 from leadhand.audit.keys import PrivateKey
 from leadhand.codec.documents import read_document, write_yaml
-from leadhand.core.check import lint
+from leadhand.core.lint.plan import lint
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.declared import declared_workers

@@ -14,8 +14,8 @@ import pytest
 from leadhand import Finish, Goal, Hybrid, Lead, ModelPlanner, Policy, Propose
 from leadhand.codec.events import decode
 from leadhand.core import promises
-from leadhand.core.plan import Step
-from leadhand.core.views import step_view
+from leadhand.core.plan.model import Step
+from leadhand.core.views.run import step_view
 from leadhand.errors import Conflict, UsageError
 from leadhand.planners.goal.world import promised
 from leadhand.planners.model.answers import SCHEMA

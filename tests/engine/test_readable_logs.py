@@ -23,10 +23,10 @@ from leadhand.cli.group import execute
 from leadhand.codec.events import decode, encode, refuse_unreadable, unreadable
 from leadhand.core import events as ev
 from leadhand.core.catalog import ANY_ACTION, Offer, WorkerSpec
-from leadhand.core.check import lint
+from leadhand.core.lint.plan import lint
+from leadhand.core.plan.schema import PLAN_SCHEMA
 from leadhand.core.policy import Policy
 from leadhand.core.report import Failure
-from leadhand.core.schema import PLAN_SCHEMA
 from leadhand.errors import UsageError
 
 QUICK = Policy(backoff_s=0.0, backoff_max_s=0.0)

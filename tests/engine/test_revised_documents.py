@@ -5,7 +5,7 @@ import pytest
 from leadhand import Goal, Lead, Permanent, Plan, Policy, Propose, ScriptPlanner, worker
 from leadhand.app.reader import Reader
 from leadhand.core import events as ev
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.testing import ScriptedModel, simulate
 

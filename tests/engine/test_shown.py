@@ -18,12 +18,12 @@ from leadhand.app.reader import Reader
 from leadhand.audit.anchors import Anchoring
 from leadhand.cli.group import execute
 from leadhand.core import events as ev
-from leadhand.core.approval import allowed, digests
-from leadhand.core.evolve import evolve
-from leadhand.core.inbox import answers_of
-from leadhand.core.invariants import check
-from leadhand.core.refs import Artifact, Secret, resolve_known
-from leadhand.core.state import State
+from leadhand.core.logcheck.checker import check
+from leadhand.core.plan.references import Artifact, Secret, resolve_known
+from leadhand.core.review.approval import allowed, digests
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import Conflict, UsageError
 
 

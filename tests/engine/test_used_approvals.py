@@ -8,7 +8,7 @@ import pytest
 
 from leadhand import Lead, Policy, worker
 from leadhand.app.used_approvals import UsedApprovals, used_file
-from leadhand.core import approval as approvals
+from leadhand.core.review import approval as approvals
 from leadhand.errors import Conflict, UsageError
 from leadhand.settings import load_settings
 

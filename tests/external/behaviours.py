@@ -28,7 +28,7 @@ from unittest.mock import patch
 from leadhand import Context, Goal, Hybrid, Lead, Permanent, Policy, RateLimited, worker
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing.endpoint import (

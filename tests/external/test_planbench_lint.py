@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadhand.core.check import lint
+from leadhand.core.lint.plan import lint
 from tests.external import data, planbench
 from tests.support.need import need
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from leadhand.core.catalog import Catalog
-from leadhand.core.check import lint
+from leadhand.core.lint.plan import lint
 from tests.external import data, howto, taskbench, worfbench
 from tests.support.need import need
 

@@ -6,7 +6,7 @@ import sys
 import textwrap
 
 from leadhand.app.fleet import Fleet, FleetConfig
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
 from leadhand.fleet.coder.template import TemplateCoder
@@ -127,7 +127,7 @@ async def settled(fleet, path):
 async def say(run, question, choice, text=""):
     """What a person answers."""
     await run.said(
-        lambda state, now: control.answer(state, question.id, choice, "ann", now, text=text)
+        lambda state, now: commands.answer(state, question.id, choice, "ann", now, text=text)
     )
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from leadhand.app.fleet_submitting import data_of, run_of, submit
 from leadhand.app.inputs import RUN_ID
-from leadhand.core.check import lint
-from leadhand.core.graph import Order, dependencies
+from leadhand.core.lint.plan import lint
+from leadhand.core.plan.graph import Order, dependencies
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Boundaries, clash
 from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic, plan_of, read_epic

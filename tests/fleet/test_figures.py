@@ -6,7 +6,7 @@ import random
 import shutil
 
 from leadhand.app.fleet_evidence import Evidence
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.fleet.facts import EpicFacts, TaskFacts
 from leadhand.fleet.figures import figures, intervals, peak
 from leadhand.fleet.sources import HOUR, SECOND, Landing, Sources
@@ -252,7 +252,7 @@ async def test_a_real_fleets_figures_are_the_same_after_a_restart(tmp_path, user
     assert after == before
     async with opened() as fleet:
         (run,) = fleet._runs.values()
-        await run.said(lambda state, now: control.cancel(state, "ann", "enough", now))
+        await run.said(lambda state, now: commands.cancel(state, "ann", "enough", now))
         async with asyncio.timeout(60):
             await fleet.idle()
     ended = await Evidence(tmp_path / "fleet").document()

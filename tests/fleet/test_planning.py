@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.state import State, StepState
+from leadhand.core.state.model import State, StepState
 from leadhand.fleet.facts import facts_of
 from leadhand.fleet.ladder import ladder as counted_ladder
 from leadhand.fleet.ladder import totals

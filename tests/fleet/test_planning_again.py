@@ -13,7 +13,7 @@ from leadhand.app.fleet_submitting import run_of
 from leadhand.app.reader import Reader
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
-from leadhand.core.state import State
+from leadhand.core.state.model import State
 from leadhand.fleet.git import GitFailed
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.standing import read_notes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.fleet.coder.base import CoderEvent
 from leadhand.fleet.coder.claude import ClaudeReading
 from leadhand.fleet.coder.codex import CodexReading

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from leadhand.app.fleet_evidence import Evidence
-from leadhand.core import control
-from leadhand.core.inbox import answers_of, inbox_row
+from leadhand.core import commands
 from leadhand.core.policy import Policy, Rule
+from leadhand.core.views.inbox import answers_of, inbox_row
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.fleet import journal, transcripts
 from leadhand.fleet.changes import Change, Landed
@@ -39,7 +39,7 @@ async def answer(fleet, ident, choice, text="", *, actor="ann", shown=None):
     if choice == "approve":
         said["approval"] = {"shown": row(fleet, ident)["commit"] if shown is None else shown}
     await run.said(
-        lambda state, now: control.answer(state, question.id, choice, actor, now, **said)
+        lambda state, now: commands.answer(state, question.id, choice, actor, now, **said)
     )
 
 

@@ -6,19 +6,19 @@ field that is renamed or kept elsewhere changes this file, never a digest.
 
 import msgspec
 
-from leadhand.core import views
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.views import run
 
 SUMMARY = ("status", "goal", "plan", "steps", "settled", "waiting", "cost")
 
 
 def meaning(state):
     """Everything that a reader of the log may rely on."""
-    summary = {key: value for key, value in views.summary(state).items() if key in SUMMARY}
+    summary = {key: value for key, value in run.summary(state).items() if key in SUMMARY}
     return {
         "outcome": outcome_meaning(state),
         "summary": summary,
-        "exit_code": views.exit_code(state),
+        "exit_code": run.exit_code(state),
         "run": {
             "events": state.seq,
             "owner": state.owner,
@@ -42,7 +42,7 @@ def meaning(state):
 
 
 def outcome_meaning(state):
-    found = views.outcome_doc(state)
+    found = run.outcome_doc(state)
     found.pop("money")
     if "waiting_for" in found:
         found["waiting_for"] = [question_meaning(state, each) for each in state.questions.values()]

@@ -19,10 +19,11 @@ sys.path[:0] = [str(FOLDER.parents[1])]
 
 from leadhand.audit.chain import GENESIS, link  # noqa: E402 - found by the line above
 from leadhand.codec.events import encode  # noqa: E402
-from leadhand.core import control, holds  # noqa: E402
+from leadhand.core import commands  # noqa: E402
 from leadhand.core import events as ev  # noqa: E402
-from leadhand.core.moves import Move  # noqa: E402
+from leadhand.core.decide.effects import Move  # noqa: E402
 from leadhand.core.policy import Policy, Rule  # noqa: E402
+from leadhand.core.review import holds  # noqa: E402
 from tests.core.driver import Drive, finished, propose, spec, step  # noqa: E402
 from tests.golden.meaning import digest_of  # noqa: E402
 
@@ -201,17 +202,17 @@ def control_story():
     )
     run = Drive(bare=True, replans=True, policy=policy).go()
     run.answer(propose(step("a", worker="risky")))
-    run.hear(control.examined(run.state, 1, ["too large"], "", run.now))
+    run.hear(commands.examined(run.state, 1, ["too large"], "", run.now))
     run.reply("request_changes", text="smaller, please")
     plan = (step("a", worker="risky"), step("b", "a", failure_action="continue"))
     run.answer(propose(*plan, step("c", worker="safe")))
-    run.hear(control.examined(run.state, 2, [], "", run.now))
+    run.hear(commands.examined(run.state, 2, [], "", run.now))
     run.reply("approve", text="fine").reply("approve", actor="bob")
-    run.hear(control.hold(run.state, ["b"], "ann", "not yet")).later(5).done("a").host_again()
+    run.hear(commands.hold(run.state, ["b"], "ann", "not yet")).later(5).done("a").host_again()
     run.hear(Move(*holds.workers_changed(run.state, [spec("w", version="2")])))
     run.reply("release").reply("release", actor="bob").later(5).fail("b", "permanent")
     why = "the disk is there now"
-    run.hear(control.redo(run.state, "b", "ann", why, run.now)).done("b", "c")
+    run.hear(commands.redo(run.state, "b", "ann", why, run.now)).done("b", "c")
     return run
 
 
@@ -220,7 +221,7 @@ def reopened():
     steps = (step("a"), step("b", "a"), step("c"), step("d", "c", failure_action="abort"))
     run = Drive(*steps).fail("a", "permanent").done("c").later(5).fail("d", "permanent")
     run.later(60)
-    run.hear(control.redo(run.state, "d", "ann", "the disk was full", run.now))
+    run.hear(commands.redo(run.state, "d", "ann", "the disk was full", run.now))
     return run.done("d").reply("retry").done("a", "b")
 
 
@@ -247,13 +248,13 @@ def ended_permits():
     run.answer(propose(step("a", worker="risky"), step("b", "a", worker="risky"), final=False))
     until = run.now.wall + 60_000_000
     run.reply("approve", approval={"expires": until})
-    run.hear(control.hold(run.state, ["b"], "ann", "not yet"))
+    run.hear(commands.hold(run.state, ["b"], "ann", "not yet"))
     ours = step("b.2", "a", worker="risky", timeout=5, supersedes="b")
     amended = {"steps": [ours], "cancel": [], "final": False}
-    run.hear(control.amend(run.state, amended, "ann", run.now))
+    run.hear(commands.amend(run.state, amended, "ann", run.now))
     said = {"approval": {"expires": until}}
-    run.hear(control.answer(run.state, "review-2", "approve", "ann", run.now, **said)).done("a")
-    run.hear(control.release(run.state, ["b"], "ann", run.now)).done("b.2")
+    run.hear(commands.answer(run.state, "review-2", "approve", "ann", run.now, **said)).done("a")
+    run.hear(commands.release(run.state, ["b"], "ann", run.now)).done("b.2")
     run.later(61).answer(propose(step("c", worker="risky"), final=False))
     newer = [spec("risky", risk="high", version="2")]
     run.hear(Move(*holds.workers_changed(run.state, newer, run.now.wall)))

@@ -13,10 +13,10 @@ import pytest
 from leadhand.audit.chain import GENESIS, link, verify
 from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
-from leadhand.core.decide import decide
-from leadhand.core.evolve import evolve
-from leadhand.core.invariants import check
-from leadhand.core.state import Now, State
+from leadhand.core.decide.decide import decide
+from leadhand.core.logcheck.checker import check
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import Now, State
 from leadhand.ports import Entry
 from tests.golden import record
 from tests.golden.meaning import digest_of, meaning

@@ -16,7 +16,7 @@ from leadhand import (
     worker,
 )
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.plan import Goal
+from leadhand.core.plan.model import Goal
 from leadhand.core.report import Failure, PlannerView, StepView
 from leadhand.errors import UsageError
 from leadhand.planners.model import answers, telling

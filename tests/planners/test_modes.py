@@ -17,7 +17,7 @@ from leadhand import (
     method,
     worker,
 )
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import UsageError
 from leadhand.stores.memory import MemoryStore
 from tests.support.cli import Folder

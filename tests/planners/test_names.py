@@ -6,7 +6,7 @@ from leadhand import Finish, Goal, Lead, Propose, worker
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 
 NAMES = ("document", "direct", "goal", "hybrid", "model")
 GOAL = Goal(text="g", want=["b"])

@@ -7,9 +7,9 @@ import pytest
 from leadhand import Goal, Lead, Permanent, Policy, worker
 from leadhand.app.reader import Reader
 from leadhand.core import events as ev
-from leadhand.core.invariants import check
-from leadhand.core.refusals import refusals
+from leadhand.core.logcheck.checker import check
 from leadhand.core.report import GiveUp, Propose
+from leadhand.core.views.failure_origin import refusals
 from leadhand.models import record
 from leadhand.models.cassette import recording
 from leadhand.planners.model.planner import ModelPlanner

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import StoreError
 from leadhand.server.people import People
 from leadhand.server.routes import pages

@@ -12,26 +12,17 @@ import re
 import msgspec
 import pytest
 
-from leadhand.core import (
-    approval,
-    control,
-    decide,
-    evolve,
-    evolve_plan,
-    evolve_steps,
-    facts,
-    holds,
-    promises,
-    recovery,
-    reviewing,
-    revise,
-    state,
-)
+from leadhand.core import commands, facts, promises
 from leadhand.core import events as ev
-from leadhand.core.moves import Move
-from leadhand.core.recovery import Recovery
+from leadhand.core.decide import decide, planner_answer, recovery
+from leadhand.core.decide.effects import Move
+from leadhand.core.decide.recovery import Recovery
 from leadhand.core.report import Propose
-from leadhand.core.review import Ruling
+from leadhand.core.review import approval, decisions, holds
+from leadhand.core.review.ruling import Ruling
+from leadhand.core.state import evolve, model
+from leadhand.core.state import evolve as evolve_plan
+from leadhand.core.state import evolve as evolve_steps
 from leadhand.engine import breakers, host, perform, run
 from leadhand.engine.verdict import Verdict
 from leadhand.errors import Conflict
@@ -70,7 +61,7 @@ def handle(monkeypatch, event, handler):
 @bug("IllegalEvent|I12")
 def a_late_report_is_accepted(patch):
     """The fence at the door is gone."""
-    patch.setattr(control, "report", lambda _state, reported: Move([reported], []))
+    patch.setattr(commands, "report", lambda _state, reported: Move([reported], []))
 
 
 @bug("I12|I10|I17|IllegalEvent")
@@ -80,7 +71,7 @@ def no_fence_at_all(patch):
     def current(of, ident, _epoch, _status):
         return of.steps[ident]
 
-    patch.setattr(control, "report", lambda _state, reported: Move([reported], []))
+    patch.setattr(commands, "report", lambda _state, reported: Move([reported], []))
     patch.setattr(evolve_steps, "_current", current)
 
 
@@ -240,7 +231,7 @@ def a_document_is_revised(patch):
 @bug("I21.*not to be taken back")
 def a_rollback_that_was_asked_for_is_forgotten(patch):
     """The answer ends the run, and nothing is taken back."""
-    real = control.answer_events
+    real = commands.answer_events
 
     def answered(*args, **more):
         return [
@@ -250,7 +241,7 @@ def a_rollback_that_was_asked_for_is_forgotten(patch):
             for event in real(*args, **more)
         ]
 
-    patch.setattr(control, "answer_events", answered)
+    patch.setattr(commands, "answer_events", answered)
 
 
 # Time.
@@ -491,7 +482,7 @@ def every_claim_is_believed(patch):
 @bug("L5")
 def failures_are_forgiven(patch):
     """A step that failed does not keep the run from succeeding."""
-    patch.setattr(state.State, "is_bad", lambda _self, _step: False)
+    patch.setattr(model.State, "is_bad", lambda _self, _step: False)
 
 
 @bug("L5")
@@ -526,13 +517,13 @@ def planners_widen_what_people_approve(patch):
 @bug("L13: .* nobody saw")
 def nobody_need_be_shown_what_is_widened(patch):
     """Widened promise: an approval counts as seen without anything having been shown."""
-    patch.setattr(reviewing, "was_shown", lambda _state, _revision, _shown: True)
+    patch.setattr(decisions, "was_shown", lambda _state, _revision, _shown: True)
 
 
 @bug("L13|IllegalEvent")
 def the_policy_widens(patch):
     """Widened promise: what runs without a person counts for what it claims."""
-    real = reviewing.ruled
+    real = decisions.ruled
 
     def ruled(of, revision, *args):
         events, effects = real(of, revision, *args)
@@ -544,8 +535,8 @@ def the_policy_widens(patch):
             for event in events
         ], effects
 
-    patch.setattr(reviewing, "ruled", ruled)
-    patch.setattr(revise, "ruled", ruled)
+    patch.setattr(decisions, "ruled", ruled)
+    patch.setattr(planner_answer, "ruled", ruled)
 
 
 @bug("L5.*after lie")
@@ -565,7 +556,7 @@ def criteria_replace_the_workers_check(patch):
 def a_finish_is_believed(patch):
     """Early finish: the planner says that it is done, and nothing is looked at."""
     patch.setattr(
-        revise, "_finished", lambda of, _answer: ([ev.FinishAccepted(of.planner.calls)], [])
+        planner_answer, "_finished", lambda of, _answer: ([ev.FinishAccepted(of.planner.calls)], [])
     )
 
 
@@ -607,7 +598,7 @@ def an_answer_is_forgotten(patch):
 @bug("L15.*is open")
 def an_open_question_is_forgotten(patch):
     """A planner that gives up ends the run, though a person was asked."""
-    real = revise.answer_moves
+    real = planner_answer.answer_moves
 
     def moves(of, now):
         answer = of.planner.answer or {}
@@ -627,7 +618,7 @@ def a_wanted_fact_is_not_looked_for(patch):
 @bug("I24")
 def nobody_reviews(patch):
     """The policy lets everything through."""
-    real = revise.ruled
+    real = planner_answer.ruled
 
     def ruled(of, revision, wanted, findings, now):
         events, effects = real(of, revision, wanted, findings, now)
@@ -635,7 +626,7 @@ def nobody_reviews(patch):
             events = [ev.RevisionApproved(revision.number, revision.hash, "policy", "why not")]
         return events, effects
 
-    patch.setattr(revise, "ruled", ruled)
+    patch.setattr(planner_answer, "ruled", ruled)
 
 
 @bug("I28")
@@ -653,7 +644,7 @@ def an_ended_approval_is_used(patch):
 @bug("I27")
 def a_clock_that_is_set_back_revives_approvals(patch):
     """Ends are compared with the calendar alone."""
-    patch.setattr(state.Now, "latest", property(lambda now: now.wall))
+    patch.setattr(model.Now, "latest", property(lambda now: now.wall))
 
 
 # Control and limits.
@@ -693,7 +684,7 @@ def reservations_are_not_counted(patch):
 @bug("I16")
 def one_more_of_each_resource(patch):
     """The limit of a resource is off by one."""
-    real = state.State.full
+    real = model.State.full
 
     def full(self, group):
         limit = real(self, group)
@@ -703,13 +694,13 @@ def one_more_of_each_resource(patch):
         most = self.policy.resources[name]
         return "" if self.busy_resources.get(name, 0) <= most else limit
 
-    patch.setattr(state.State, "full", full)
+    patch.setattr(model.State, "full", full)
 
 
 @bug("I16")
 def workers_have_no_limit(patch):
     """How many attempts a worker may have at once is not looked at."""
-    patch.setattr(state.State, "worker_limit", lambda _self, _worker: None)
+    patch.setattr(model.State, "worker_limit", lambda _self, _worker: None)
 
 
 @bug("did not end|nothing is left")

@@ -96,7 +96,7 @@ def test_the_command_line_says_what_it_found(capsys):
 
 def test_the_command_line_repeats_a_failing_seed(capsys, monkeypatch):
     """The violation, the one command that repeats it, and exit code 1."""
-    monkeypatch.setattr("leadhand.core.control.is_current", lambda *_: True)
+    monkeypatch.setattr("leadhand.core.commands.is_current", lambda *_: True)
     assert main(["--seeds", "300", "--jobs", "1"]) == 1
     out = capsys.readouterr().out
     assert "repeat it: make sim SEED=" in out

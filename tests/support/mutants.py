@@ -2,7 +2,7 @@
 
     python tests/support/mutants.py                        every mutant of every file
     python tests/support/mutants.py --sample 40 --seed 7   some, always the same
-    python tests/support/mutants.py --file decide --show   one file, with every mutant's fate
+    python tests/support/mutants.py --file decide.decide --show   one file, with every mutant's fate
 
 A mutant is the module with one thing changed: a comparison, a boolean operator, a constant, a
 sum, a `not`, a returned value, a statement left out, a condition turned round. It is killed
@@ -37,20 +37,16 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "leadhand.core"
 FILES = (
-    "state",
-    "evolve",
-    "evolve_plan",
-    "evolve_steps",
-    "evolve_people",
-    "holds",
-    "decide",
-    "overdue",
-    "recovery",
-    "revise",
-    "control",
-    "ready",
-    "answers",
-    "breaker",
+    "state.model",
+    "state.evolve",
+    "state.ready",
+    "decide.decide",
+    "decide.recovery",
+    "decide.planner_answer",
+    "decide.circuit_breaker",
+    "review.decisions",
+    "review.holds",
+    "commands",
     "facts",
     "host",
 )
@@ -86,28 +82,28 @@ FAILED = "whoever comes here has failed, so there is a failure"
 UNREAD = "a type, or a number nobody compares: nothing that runs depends on it"
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {
-    ("ready", "if not heap:", "heappop(heads)  →  pass"): STALE,
-    ("ready", "return heap[0][2]", "heappop(heads)  →  pass"): STALE,
+    ("state.ready", "if not heap:", "heappop(heads)  →  pass"): STALE,
+    ("state.ready", "return heap[0][2]", "heappop(heads)  →  pass"): STALE,
     (
-        "breaker",
+        "decide.circuit_breaker",
         '"""How long a circuit stays open that opens for the nth time in a row."""',
         "30  →  31",
     ): "either is far beyond the longest time",
     ("host", "", "True  →  False"): "nobody writes to an event, frozen or not",
-    ("state", "", "False  →  True"): UNREAD,
-    ("revise", "", "'StepState'  →  'XXStepState'"): UNREAD,
+    ("state.model", "", "False  →  True"): UNREAD,
+    ("decide.planner_answer", "", "'StepState'  →  'XXStepState'"): UNREAD,
     (
-        "decide",
+        "decide.decide",
         "move = _recover(state, now)",
         "move is None and state.doomed  →  move is None",
     ): "`_skip` finds nothing in an empty list",
     (
-        "overdue",
+        "decide.decide",
         "ident, epoch = state.orphans[0]",
         "not ident and state.planner.epoch == epoch  →  state.planner.epoch == epoch",
     ): "an epoch is given out once, to the planner or to a step",
     (
-        "overdue",
+        "decide.decide",
         "step = state.steps.get(ident)",
         (
             "step is not None and state.in_flight.get(ident) == epoch"
@@ -115,47 +111,47 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ),
     ): "what is in flight is in the plan",
     (
-        "overdue",
+        "decide.decide",
         "step = state.steps[heappop(calendar)[1]]",
         "step.status in STARTABLE and (not step.ticket)  →  step.status in STARTABLE",
     ): "queued again, a step gets a new ticket, and its old entry no longer counts",
     (
-        "overdue",
+        "decide.decide",
         "timers = state.timers",
         "timers and timers[0][0] <= now.at  →  timers",
     ): "it only saves the tidying",
     (
-        "overdue",
+        "decide.decide",
         "return _expire(state, kind, ident, epoch)",
         "heappop(timers)  →  pass",
     ): "a step in the queue has a ticket, and its timer no longer counts",
     (
-        "decide",
+        "decide.decide",
         "step = state.steps[state.undecided[0]]",
         "step.failure or {}  →  step.failure",
     ): FAILED,
     (
-        "decide",
+        "decide.decide",
         "def _over_budget(state: State, step: StepState, budget: float) -> bool:",
         "9  →  10",
     ): "costs have fewer digits",
     (
-        "decide",
+        "decide.decide",
         "committed = round(state.spent + state.reserved, 9)  # Three times 0.1 is within 0.3.",
         "9  →  10",
     ): "costs have fewer digits",
     (
-        "decide",
+        "decide.decide",
         "offer = spec.offer(step.action) if spec else None",
         "spec is None or offer is None  →  offer is None",
     ): "without a worker there is no offer",
     (
-        "decide",
+        "decide.decide",
         "stopping = state.stopping",
         "stopping is None or state.in_flight  →  state.in_flight",
     ): "it is called only for a run that stops",
     (
-        "decide",
+        "decide.decide",
         "planner = state.planner",
         (
             "state.in_flight or planner.epoch or state.pending is not None"
@@ -163,37 +159,37 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ),
     ): "a revision that waits has an open review, and that keeps the run open",
     (
-        "decide",
+        "decide.decide",
         "return _stalled(state, now, room)",
         "state.questions or not state.revision  →  state.questions",
     ): "without a revision the planner is asked, due, or has asked",
     (
-        "evolve",
+        "state.evolve",
         "state.goal_findings = event.findings",
         (
             "event.met or state.started is None or (not state.started.replans)"
             "  →  event.met or not state.started.replans"
         ),
     ): NEVER,
-    ("evolve_plan", "state.planner.epoch = 0", "''  →  'XX'"): LAZY,
+    ("state.evolve", "state.planner.epoch = 0", "''  →  'XX'"): LAZY,
     (
-        "evolve_plan",
+        "state.evolve",
         'if state.orphans and state.orphans[0] == ("", epoch):',
         "state.orphans.popleft()  →  pass",
     ): LAZY,
     (
-        "evolve_steps",
+        "state.evolve",
         "if state.orphans and state.orphans[0] == (step.id, epoch):",
         "state.orphans.popleft()  →  pass",
     ): LAZY,
-    ("evolve_steps", "return", "step.failure or {}  →  step.failure"): FAILED,
+    ("state.evolve", "return", "step.failure or {}  →  step.failure"): FAILED,
     (
-        "recovery",
+        "decide.recovery",
         "wait = backoff(state.run, step.id, step.attempts, tries, retry, state.policy.jitter)",
         "step.failure or {}  →  step.failure",
     ): FAILED,
     (
-        "recovery",
+        "decide.recovery",
         "def _simplify(state: State, step: StepState, message: str) -> Recovery | None:",
         (
             "state.started is None or not state.started.splits or "
@@ -202,22 +198,22 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ),
     ): NEVER,
     (
-        "recovery",
+        "decide.recovery",
         'action = failure_action_of(step.doc.get("failure_action"))',
         "state.started is not None and state.started.replans  →  state.started.replans",
     ): NEVER,
     (
-        "decide",
+        "decide.decide",
         'if "window" not in step.doc:',
         "return 0  →  return None",
     ): "either means: it is not too early",
     (
-        "evolve_plan",
+        "state.evolve",
         "for doc in docs:",
         "''  →  'XX'",
     ): "an action that a worker does not name is answered by its unnamed offer",
     (
-        "recovery",
+        "decide.recovery",
         (
             "def _unseen(state: State, step: StepState, message: str, offer: Offer | None)"
             " -> Recovery:"
@@ -225,32 +221,32 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "step.failure or {}  →  step.failure",
     ): FAILED,
     (
-        "recovery",
+        "decide.recovery",
         'if failure_action_of(step.doc.get("failure_action")) in HARMLESS:',
         "'class'  →  'XXclass'",
     ): "none of these actions speaks of the class",
     (
-        "recovery",
+        "decide.recovery",
         'if failure_action_of(step.doc.get("failure_action")) in HARMLESS:',
         "''  →  'XX'",
     ): "none of these actions speaks of the class",
     (
-        "recovery",
+        "decide.recovery",
         "if action is None:",
         "'escalate'  →  'XXescalate'",
     ): "whatever is no other action escalates",
     (
-        "revise",
+        "decide.planner_answer",
         'kept: Doc = {key: answer[key] for key in ("kind", "notes") if key in answer}',
         "0  →  1",
     ): "the second event speaks of the same revision",
     (
-        "control",
+        "commands",
         "revision = state.pending",
         "state.ended is not None or revision is None  →  state.ended is not None",
     ): "there is nothing to have looked at, and `reviewing` says so too",
     (
-        "control",
+        "commands",
         ")",
         (
             "state.started is not None and state.started.decide_version < REOPENS_SINCE"
@@ -258,12 +254,12 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ),
     ): NEVER,
     (
-        "revise",
+        "decide.planner_answer",
         '"""What follows from the planner\'s last answer."""',
         "state.planner.answer or {}  →  state.planner.answer",
     ): "it is called only when there is an answer",
     (
-        "revise",
+        "decide.planner_answer",
         'return ["it proposes nothing, and nothing is under way"]',
         (
             "add and (not state.steps) and state.started and (digest(canonical(add)) == "
@@ -412,7 +408,7 @@ def worth_breaking(parent, field, index, node):
 
 
 def source_of(file):
-    return ROOT / "src" / Path(*PACKAGE.split(".")) / f"{file}.py"
+    return (ROOT / "src" / Path(*PACKAGE.split("."), *file.split("."))).with_suffix(".py")
 
 
 def mutants_of(file):
@@ -646,7 +642,7 @@ def run(mutants, cases, reached, seconds, *, jobs, limit_s):
 
 def report(fates, *, show, keys):
     """Print a table and the survivors; gives back the score."""
-    print(f"{'file':<14}{'mutants':>8}{'killed':>8}{'hangs':>7}{'lives':>7}{'score':>8}")
+    print(f"{'file':<24}{'mutants':>8}{'killed':>8}{'hangs':>7}{'lives':>7}{'score':>8}")
     total = dead = 0
     for file in FILES:
         of_file = {mutant: fate for mutant, fate in fates.items() if mutant.file == file}
@@ -660,10 +656,10 @@ def report(fates, *, show, keys):
         total, dead = total + len(of_file), dead + gone
         share = 100 * gone / len(of_file)
         print(
-            f"{file:<14}{len(of_file):>8}{counts['killed']:>8}{counts['hangs']:>7}{lives:>7}{share:>7.1f}%"
+            f"{file:<24}{len(of_file):>8}{counts['killed']:>8}{counts['hangs']:>7}{lives:>7}{share:>7.1f}%"
         )
     score = 100 * dead / total if total else 100.0
-    print(f"{'all':<14}{total:>8}{dead:>8}{'':>7}{total - dead:>7}{score:>7.1f}%")
+    print(f"{'all':<24}{total:>8}{dead:>8}{'':>7}{total - dead:>7}{score:>7.1f}%")
     for mutant, fate in sorted(fates.items()):
         if show or fate in ("lives", "not reached"):
             print(f"{fate:<11} {mutant.file}:{mutant.line} {mutant.kind}: {mutant.after}")

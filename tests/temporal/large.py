@@ -20,7 +20,7 @@ from leadhand import worker
 from leadhand.audit.chain import verify
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from tests.support.temporal import ROOT, Server, on_temporal
 
 

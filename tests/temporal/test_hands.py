@@ -9,7 +9,7 @@ import pytest
 from leadhand import Agent, Context, Goal, Lead, Policy, worker
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from leadhand.engine import perform
 from leadhand.errors import StoreError
 from leadhand.models.talk import Usage

@@ -16,8 +16,8 @@ from leadhand.audit.chain import link
 from leadhand.cli.signals import first_of
 from leadhand.codec.events import encode
 from leadhand.core import events as ev
+from leadhand.core.commands import Word
 from leadhand.core.host import TemporalLeft, TemporalOpened
-from leadhand.core.words import Word
 from leadhand.engine.host import Host
 from leadhand.errors import Conflict, StoreBroken, Unreachable
 from leadhand.ports import Entry

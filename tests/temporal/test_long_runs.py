@@ -9,7 +9,7 @@ from leadhand import worker
 from leadhand.audit.chain import GENESIS, link, verify
 from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
 from leadhand.errors import StoreError
 from leadhand.ports import Entry
 from leadhand.temporal.looking import workflow_id

@@ -15,10 +15,10 @@ from leadhand import Agent, Context, Goal, Lead, Policy, worker
 from leadhand.app.distributed import engine_of
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
-from leadhand.core.effects import StartAttempt
-from leadhand.core.refs import Artifact
-from leadhand.core.state import State, StepState
-from leadhand.core.words import Word
+from leadhand.core.commands import Word
+from leadhand.core.decide.effects import StartAttempt
+from leadhand.core.plan.references import Artifact
+from leadhand.core.state.model import State, StepState
 from leadhand.stores.memory import MemoryStore
 from leadhand.temporal.activities import Engine, Machine
 from leadhand.temporal.flow import RunFlow

@@ -14,8 +14,8 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
-from leadhand.core import recovery
-from leadhand.core.state import State
+from leadhand.core.decide import recovery
+from leadhand.core.state.model import State
 from leadhand.temporal.flow import RunFlow
 from leadhand.temporal.orders import Ways
 from leadhand.temporal.payloads import converter

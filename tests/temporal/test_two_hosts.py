@@ -28,7 +28,7 @@ from leadhand import (
 )
 from leadhand.codec.events import decode
 from leadhand.core.host import ApprovalUsed
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import Conflict
 from leadhand.stores.sqlite import SqliteStore
 from leadhand.temporal.client import Distant

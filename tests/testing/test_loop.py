@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from leadhand.core.events import RunStarted
-from leadhand.core.evolve import evolve
 from leadhand.core.policy import Policy
-from leadhand.core.state import State
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
 from leadhand.testing import Deadlock, Escaped, SimLoop, difference, snapshot
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from leadhand.app.graphs import graph_document
 from leadhand.codec.events import decode
-from leadhand.core.evolve import evolve
-from leadhand.core.moments import iso
-from leadhand.core.state import State
-from leadhand.core.views import run_status, summary
+from leadhand.core.calendar import iso
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.run import run_status, summary
 from leadhand.ports import Entry
 from leadhand.server.stream import Board
 from leadhand.server.vendor import ready

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from leadhand import Context, Goal, Lead, Permanent, Policy, Report, worker
-from leadhand.core.graph import dependencies
+from leadhand.core.plan.graph import dependencies
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.models.failures import ModelFailure
 from leadhand.models.talk import Result, Told

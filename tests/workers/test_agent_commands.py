@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadhand import Agent, CommandTool, Lead, Policy
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.errors import UsageError
 from leadhand.models.talk import Result
 from leadhand.stores.memory import MemoryStore
@@ -78,7 +78,7 @@ async def test_a_cancelled_attempt_leaves_no_command_behind(tmp_path):
         async with asyncio.timeout(30):
             while not (mark.exists() and mark.read_text()):
                 await asyncio.sleep(0.02)
-            await run.said(lambda s, now: control.cancel(s, "ada", "enough", now))
+            await run.said(lambda s, now: commands.cancel(s, "ada", "enough", now))
             assert await run.settled() == "cancelled"
     assert not _runs(int(mark.read_text()))
 

@@ -150,9 +150,9 @@ async def test_cancelling_in_the_middle_of_an_answer_ends_the_call():
             async with asyncio.timeout(20):
                 while not endpoint.requests:
                     await asyncio.sleep(0.02)
-                from leadhand.core import control
+                from leadhand.core import commands
 
-                await hosted.said(lambda s, now: control.cancel(s, "ada", "enough", now))
+                await hosted.said(lambda s, now: commands.cancel(s, "ada", "enough", now))
                 assert await hosted.settled() == "cancelled"
             async with asyncio.timeout(60):
                 while endpoint.connections:

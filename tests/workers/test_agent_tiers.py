@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from leadhand import Agent, Lead, Policy, Rule, worker
 from leadhand.codec.events import decode
-from leadhand.core.approval import versions
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec, doers
-from leadhand.core.review import reach
+from leadhand.core.review.approval import versions
+from leadhand.core.review.ruling import reach
 from leadhand.models.failures import ModelFailure
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import check

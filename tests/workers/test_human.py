@@ -7,9 +7,9 @@ import pytest
 
 from leadhand import Goal, Human, Lead, Permanent, ScriptPlanner, Transient, worker
 from leadhand.core import events as ev
-from leadhand.core.inbox import answers_of
 from leadhand.core.policy import Policy
 from leadhand.core.report import Propose
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import UsageError
 from leadhand.ports import Task
 from leadhand.testing import simulate

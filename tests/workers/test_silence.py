@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand import Goal, Human, Lead, worker
-from leadhand.core.answers import NOBODY
+from leadhand.core.review.decisions import NOBODY
 from leadhand.errors import UsageError
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import simulate

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import events as ev
-from leadhand.core.diff import Change, differences, lines
-from leadhand.core.revisions import revisions
+from leadhand.core.plan.diff import Change, differences, lines
+from leadhand.core.plan.revisions import revisions
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.plan import Doc
-    from leadhand.core.revisions import Revised
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.plan.revisions import Revised
 
 
 class Compared(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.app.opening import host_folded, host_state, open_store, own_names
 from leadhand.app.used_approvals import UsedApprovals
 from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
-from leadhand.core.state import Now
+from leadhand.core.state.model import Now
 from leadhand.engine import shelf
 from leadhand.errors import UsageError
 from leadhand.stores.places import need_driver, there
@@ -20,7 +20,7 @@ from leadhand.temporal.cluster import require
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.engine.host import Host
     from leadhand.ports import Entry, Store
     from leadhand.stores.log import KeptStore

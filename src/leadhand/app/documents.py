@@ -14,17 +14,24 @@ from msgspec import to_builtins
 
 from leadhand.app.reader import Reader, summary_of
 from leadhand.audit.anchors import file_of
-from leadhand.core.approval import allowed
+from leadhand.core.calendar import iso
 from leadhand.core.catalog import NOT_DECLARED
-from leadhand.core.fault import fault, fault_doc
-from leadhand.core.inbox import inbox_row
-from leadhand.core.moments import iso
-from leadhand.core.recoveries import Answer, rate_row, recoveries, win_rates
-from leadhand.core.refusals import refusals
-from leadhand.core.reviewed import review_doc
+from leadhand.core.review.approval import allowed
+from leadhand.core.review.view import review_doc
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
-from leadhand.core.spans import span_row, timeline
-from leadhand.core.views import ENDED, fresh, outcome_doc, run_status, step_money, summary, worked_s
+from leadhand.core.views.failure_origin import fault, fault_doc, refusals
+from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.recovery_stats import Answer, rate_row, recoveries, win_rates
+from leadhand.core.views.run import (
+    ENDED,
+    fresh,
+    outcome_doc,
+    run_status,
+    step_money,
+    summary,
+    worked_s,
+)
+from leadhand.core.views.timeline import span_row, timeline
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings import DATABASE
@@ -38,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leadhand.core.events import Process
-    from leadhand.core.plan import Doc
-    from leadhand.core.records import Question
-    from leadhand.core.state import Now, State
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import Now, State
+    from leadhand.core.state.records import Question
     from leadhand.ports import RunHeader
     from leadhand.settings import Settings
     from leadhand.stores.places import Place

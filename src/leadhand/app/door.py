@@ -24,7 +24,7 @@ from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, Us
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.ports import Workers
     from leadhand.stores.places import Place
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.app.documents import run_row
-from leadhand.core.metrics import Metrics
-from leadhand.core.moments import iso
-from leadhand.core.recoveries import rate_row, win_rates
-from leadhand.core.views import ENDED
+from leadhand.core.calendar import iso
+from leadhand.core.views.metrics import Metrics
+from leadhand.core.views.recovery_stats import rate_row, win_rates
+from leadhand.core.views.run import ENDED
 from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
     from leadhand.app.documents import Driver
     from leadhand.app.reader import Reader
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 Counted = dict[str, tuple[int, Metrics]]
 """What was counted of runs that have ended, and how long their logs were then."""

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.events import Event
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.fleet.coder.base import Coder

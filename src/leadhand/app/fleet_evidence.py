@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.app.opening import host_info
 from leadhand.app.reader import Reader
-from leadhand.core.evolve import evolve_all
-from leadhand.core.moments import iso
-from leadhand.core.state import State
-from leadhand.core.views import run_status
+from leadhand.core.calendar import iso
+from leadhand.core.state.evolve import evolve_all
+from leadhand.core.state.model import State
+from leadhand.core.views.run import run_status
 from leadhand.errors import UsageError
 from leadhand.fleet import journal
 from leadhand.fleet.facts import EpicFacts, facts_of

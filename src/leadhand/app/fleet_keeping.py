@@ -17,7 +17,7 @@ from leadhand.fleet.sources import DONE, REPLACED
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.fleet.coder.base import Coder
     from leadhand.fleet.hub import Hub
 

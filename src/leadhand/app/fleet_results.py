@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.fleet.hub import Hub
     from leadhand.workers.processes import Processes
 

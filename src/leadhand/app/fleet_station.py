@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.fleet_evidence import Evidence, live_of, write_live
 from leadhand.app.fleet_watching import watch
-from leadhand.core.moments import iso
+from leadhand.core.calendar import iso
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet import transcripts
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core import events as ev
-from leadhand.core.evolve import evolve
-from leadhand.core.graph import dependencies
+from leadhand.core.calendar import iso
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.inbox import inbox_row
-from leadhand.core.moments import iso
-from leadhand.core.refs import Artifact, Secret, SecretText, Unresolved, resolve
-from leadhand.core.spans import timeline
-from leadhand.core.state import State
-from leadhand.core.views import fresh, paid_in_money, shown_status, step_money
+from leadhand.core.plan.graph import dependencies
+from leadhand.core.plan.references import Artifact, Secret, SecretText, Unresolved, resolve
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.run import fresh, paid_in_money, shown_status, step_money
+from leadhand.core.views.timeline import timeline
 from leadhand.engine.results import data_of
 from leadhand.errors import StoreError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.plan import Doc, Json
-    from leadhand.core.state import StepState
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import StepState
     from leadhand.ports import Entry
 
 TRIES_SHOWN = 50

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.app.reader import summary_of
 from leadhand.core import events as ev
-from leadhand.core.moments import iso
+from leadhand.core.calendar import iso
 from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.core.library import Saved
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.ports import RunHeader
 
 

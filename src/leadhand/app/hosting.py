@@ -13,7 +13,7 @@ from leadhand.temporal.cluster import require
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.settings import Settings
     from leadhand.temporal.cluster import Cluster
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from leadhand.app.opening import Listening
     from leadhand.audit.anchors import Anchoring
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
     from leadhand.ports import Reviewer, Store
     from leadhand.stores.log import KeptStore, Lock

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.documents import read_document
 from leadhand.codec.values import plain
-from leadhand.core.plan import Goal, Plan
+from leadhand.core.plan.model import Goal, Plan
 from leadhand.core.rollback import SUFFIX
 from leadhand.errors import Conflict, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.check import Finding
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.lint.findings import Finding
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.engine.host import Host
 
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

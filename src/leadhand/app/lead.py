@@ -48,17 +48,18 @@ from leadhand.app.planning import (
 from leadhand.app.reader import reading
 from leadhand.app.rollback import roll_back
 from leadhand.audit.anchors import Anchoring
-from leadhand.core.check import bind_params, lint
+from leadhand.core.commands import Word
 from leadhand.core.events import DECIDE_VERSION, RunStarted
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.plan import Goal, Plan
+from leadhand.core.lint.plan import lint
+from leadhand.core.plan.model import Goal, Plan
+from leadhand.core.plan.parameters import bind_params
 from leadhand.core.policy import Policy
 from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
 from leadhand.core.rollback import to_roll_back
-from leadhand.core.state import State
-from leadhand.core.views import goal_of, planner_view
+from leadhand.core.state.model import State
+from leadhand.core.views.run import goal_of, planner_view
 from leadhand.core.wording import shown
-from leadhand.core.words import Word
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import new_run_id
 from leadhand.engine.secrets import check_secrets
@@ -75,11 +76,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.audit.keys import PrivateKey
-    from leadhand.core.approval import Approval
-    from leadhand.core.findings import Finding
-    from leadhand.core.plan import Doc
+    from leadhand.core.lint.findings import Finding
+    from leadhand.core.lint.rules import Level
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import Decision
-    from leadhand.core.rules import Level
+    from leadhand.core.review.approval import Approval
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.models.book import Named

@@ -18,7 +18,7 @@ from leadhand.core.policy import MODEL_BUDGET, Policy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.ports import Planner
 
 

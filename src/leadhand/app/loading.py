@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.catalog import Catalog
-from leadhand.core.plan import GOAL_PLANNER
+from leadhand.core.plan.model import GOAL_PLANNER
 from leadhand.core.wording import closest, shown
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, source_of
@@ -21,8 +21,8 @@ from leadhand.stores.permissions import kept_by
 from leadhand.stores.places import home
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-    from leadhand.core.rules import Level
+    from leadhand.core.lint.rules import Level
+    from leadhand.core.plan.model import Doc
     from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.registry import Registry
 

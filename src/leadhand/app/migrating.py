@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leadhand.audit.anchors import Anchoring
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.stores.log import Copy, Log
     from leadhand.stores.places import Place
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from leadhand.core.plan import MODES
+from leadhand.core.plan.model import MODES
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.planners.direct import DirectPlanner, able, agents_of, asked, one_step
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan import Doc, Goal
+    from leadhand.core.plan.model import Doc, Goal
     from leadhand.ports import Planner
     from leadhand.workers.registry import Registry
 

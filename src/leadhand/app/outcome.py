@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.inbox import inbox_row
 from leadhand.core.report import StepView
-from leadhand.core.views import dropped_rows, duration_s, money_of, run_status
+from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.run import dropped_rows, duration_s, money_of, run_status
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.results import result_of, step_views
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.engine.run import Run
 
 

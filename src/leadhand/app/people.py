@@ -16,15 +16,15 @@ from leadhand.app.house import House
 from leadhand.app.inputs import as_plain
 from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.audit.keys import PrivateKey
-from leadhand.core.amend import amendment, edit
-from leadhand.core.approval import Approval, parts_of, plan_binding
+from leadhand.core.commands import Word
+from leadhand.core.decide.effects import Move
 from leadhand.core.durations import seconds
-from leadhand.core.holds import released
-from leadhand.core.looser import limits_of
-from leadhand.core.moves import Move
-from leadhand.core.revisions import plan_of
-from leadhand.core.state import Now
-from leadhand.core.words import Word
+from leadhand.core.plan.amend import amendment, edit
+from leadhand.core.plan.revisions import plan_of
+from leadhand.core.review.approval import Approval, parts_of, plan_binding
+from leadhand.core.review.holds import released
+from leadhand.core.review.limits import limits_of
+from leadhand.core.state.model import Now
 from leadhand.engine.approvals import signed, signed_releases, words_with
 from leadhand.errors import NotAllowed, UsageError
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan import Doc, Json, Plan
+    from leadhand.core.plan.model import Doc, Json, Plan
     from leadhand.core.policy import Policy
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.engine.run import Run
     from leadhand.ports import Reviewer
 
@@ -95,8 +95,8 @@ class People(House):
     async def inbox(self) -> list[Doc]:
         """Everything that waits for a person, oldest first: as `leadhand inbox --json`."""
         from leadhand.app.reader import summary_of
-        from leadhand.core.inbox import inbox_row
-        from leadhand.core.views import ENDED
+        from leadhand.core.views.inbox import inbox_row
+        from leadhand.core.views.run import ENDED
         from leadhand.engine.fold import fold
 
         async with self.hosting() as host:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
     from leadhand.settings.contexts import Context
     from leadhand.workers.registry import Registry

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.plan import Goal
+from leadhand.core.plan.model import Goal
 from leadhand.errors import UsageError
 from leadhand.planners.direct import DirectPlanner
 from leadhand.planners.document import DocumentPlanner
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leadhand.core.catalog import Method
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.models.book import Book
     from leadhand.ports import Planner
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.events import Event
     from leadhand.core.library import LibraryState
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.ports import Entry, RunHeader
     from leadhand.stores.places import Place
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.refs import load_apart
+from leadhand.core.plan.references import load_apart
 from leadhand.core.rollback import rollback_id, rollback_of
 from leadhand.engine.results import decoded
 from leadhand.engine.shelf import find
@@ -12,8 +12,8 @@ from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
-    from leadhand.core.plan import Doc
-    from leadhand.core.refs import Secret
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.plan.references import Secret
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
 

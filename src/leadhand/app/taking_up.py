@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadhand.core.catalog import Method
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.settings import Settings
     from leadhand.workers.registry import Registry
 
@@ -95,7 +95,7 @@ def _registry(
 def needed(state: State) -> set[str]:
     """The workers that steps which have not ended may use."""
     from leadhand.core.catalog import doers
-    from leadhand.core.state import SETTLED
+    from leadhand.core.state.model import SETTLED
 
     names: set[str] = set()
     for step in state.steps.values():

@@ -21,7 +21,7 @@ from leadhand.settings.trust import state_folder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leadhand.core.approval import Approval
+    from leadhand.core.review.approval import Approval
 
 FILE = "approvals.used"
 

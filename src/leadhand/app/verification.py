@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from leadhand.audit.anchors import Anchor, Anchoring
     from leadhand.audit.chain import Batch
     from leadhand.audit.keys import PublicKey
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry, RunHeader
     from leadhand.stores.places import Place
 

@@ -21,14 +21,9 @@ from typing import TYPE_CHECKING
 from leadhand.audit.chain import Problem
 from leadhand.audit.keys import PublicKey, name_of, raw_key
 from leadhand.core import events as ev
-from leadhand.core.approval import (
-    Approval,
-    plan_digest,
-    refuse_other,
-    signed_text,
-)
-from leadhand.core.protected_change import to_sign
-from leadhand.core.revisions import head_of
+from leadhand.core.plan.revisions import head_of
+from leadhand.core.review.approval import Approval, plan_digest, refuse_other, signed_text
+from leadhand.core.review.protected_change import to_sign
 from leadhand.core.wording import listed
 from leadhand.errors import LeadhandError, UsageError
 

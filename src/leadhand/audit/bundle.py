@@ -32,18 +32,18 @@ import msgspec
 from leadhand.audit.page import render
 from leadhand.audit.story import tell
 from leadhand.codec.events import decode_all
-from leadhand.core.approval import allowed, digests
-from leadhand.core.events_review import REVIEW_EVENTS
-from leadhand.core.ledger import describe, ledger_of
-from leadhand.core.moments import iso
-from leadhand.core.revisions import revisions
+from leadhand.core.calendar import iso
+from leadhand.core.events import REVIEW_EVENTS
+from leadhand.core.plan.revisions import revisions
+from leadhand.core.review.approval import allowed, digests
+from leadhand.core.views.ledger import describe, ledger_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from leadhand.audit.anchors import Signer
     from leadhand.core.events import Event
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry
 
 FORMAT = 1

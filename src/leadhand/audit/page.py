@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.audit.story import Line, Permission, StepStory, Story, Try
-    from leadhand.core.spans import Span
+    from leadhand.core.views.timeline import Span
 
 STEPS_MAX = 500
 LINES_MAX = 1000

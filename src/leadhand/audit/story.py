@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.audit.anchors import Anchor, read_line
 from leadhand.core import events as ev
-from leadhand.core.approval import digests
 from leadhand.core.catalog import declared_risk
 from leadhand.core.durations import seconds
-from leadhand.core.evolve import evolve
-from leadhand.core.fault import Fault, fault
-from leadhand.core.ledger import describe, ledger_of
-from leadhand.core.recoveries import Answer, recoveries
-from leadhand.core.revisions import Revised, revisions
-from leadhand.core.spans import Span, timeline
-from leadhand.core.state import State
-from leadhand.core.views import (
+from leadhand.core.plan.revisions import Revised, revisions
+from leadhand.core.review.approval import digests
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.failure_origin import Fault, fault
+from leadhand.core.views.ledger import describe, ledger_of
+from leadhand.core.views.recovery_stats import Answer, recoveries
+from leadhand.core.views.run import (
     acceptance,
     goal_of,
     money_of,
@@ -26,12 +25,13 @@ from leadhand.core.views import (
     shown_status,
     worked_s,
 )
+from leadhand.core.views.timeline import Span, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadhand.audit.bundle import Parts
-    from leadhand.core.state import StepState
+    from leadhand.core.state.model import StepState
     from leadhand.ports import Entry
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.anchors import Anchor
     from leadhand.audit.keys import PublicKey
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 BYTES_MAX = 1 << 32
 

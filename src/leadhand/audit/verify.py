@@ -13,10 +13,10 @@ import msgspec
 from leadhand.audit import chain
 from leadhand.audit.chain import Problem
 from leadhand.codec.events import decode
-from leadhand.core import invariants
-from leadhand.core.evolve import evolve
-from leadhand.core.state import State
-from leadhand.core.views import run_status, summary
+from leadhand.core.logcheck import checker
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.run import run_status, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ def check_log(run: str, entries: Sequence[Entry]) -> list[Problem]:
     try:
         found += chain.verify(entries)
         events = [(entry.at, decode(entry.version, entry.body)) for entry in entries]
-        found += [Problem(run, seq, rule, text) for rule, seq, text in invariants.check(events)]
+        found += [Problem(run, seq, rule, text) for rule, seq, text in checker.check(events)]
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
         found.append(unreadable(run, error))
     return found

@@ -16,7 +16,7 @@ from leadhand.cli.hosting import print_end
 from leadhand.cli.signals import Signals
 from leadhand.cli.watch import Follower
 from leadhand.core.rollback import rollback_id, to_roll_back
-from leadhand.core.views import ENDED, exit_code, run_status
+from leadhand.core.views.run import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
     from leadhand.cli.hosting import Job
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.settings import Settings
 
 LOOK_S = 0.1

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, clean_lines
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 

@@ -16,7 +16,7 @@ from leadhand.cli.text import count
 from leadhand.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
 
 WITHDRAWN = "withdrawn"

@@ -27,7 +27,7 @@ from leadhand.stores.permissions import create_private, tighten
 from leadhand.stores.places import home, public
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.stores.places import Place
 
 LOG_TAIL_BYTES = 2000
@@ -187,7 +187,7 @@ def _run_job(request: Doc) -> Any:
     from leadhand.app.loading import registry_of
     from leadhand.app.places import goal_registry
     from leadhand.cli.run import Prepared, job_of
-    from leadhand.core.plan import Goal
+    from leadhand.core.plan.model import Goal
 
     settings = _settings(request)
     sources = tuple(request["workers"])

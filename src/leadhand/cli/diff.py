@@ -12,7 +12,7 @@ from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.plans import find_plan, in_library
 from leadhand.cli.text import count
-from leadhand.core.diff import Change
+from leadhand.core.plan.diff import Change
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def diff(
 
 def print_changes(console: Console, changes: list[Change]) -> None:
     """Changes as data, a line each, in colour where that is wanted."""
-    from leadhand.core.diff import lines
+    from leadhand.core.plan.diff import lines
 
     for line in lines(changes):
         console.out(console.paint_data(f"{line.mark} {line.text}", COLOURS[line.mark]))
 
 
 def _plans(console: Console, settings: Settings, a: str, b: str) -> Compared:
-    from leadhand.core.diff import differences
+    from leadhand.core.plan.diff import differences
 
     if a == b == "-":
         raise UsageError("only one of the two plans can come from standard input")

@@ -27,7 +27,7 @@ from leadhand.settings import Settings
 from leadhand.settings.trust import entries_of
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.stores.places import Place
     from leadhand.workers.registry import Registry
 
@@ -99,7 +99,7 @@ def _told(console: Console, looks: list[Look], settings: Settings | None) -> int
 def _plan(plan: str, settings: Settings) -> Iterator[Look]:
     """What a plan takes; what is wrong with the plan itself comes first."""
     from leadhand.cli.fitness import fitness
-    from leadhand.core.check import lint
+    from leadhand.core.lint.plan import lint
 
     doc = read_plan(plan)
     check = functools.partial(planner_problem, settings=settings)

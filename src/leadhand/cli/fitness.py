@@ -13,7 +13,7 @@ from leadhand.workers.requirements import program_path
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
     from leadhand.workers.registry import Registry
     from leadhand.workers.requirements import Requirement

@@ -18,7 +18,7 @@ from leadhand.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 
 LABELS = {"lost": "tasks lost", "twice": "landed twice"}

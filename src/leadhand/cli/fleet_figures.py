@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from leadhand.app.fleet_evidence import Evidence
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 WATCH_S = 2.0
 

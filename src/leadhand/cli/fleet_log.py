@@ -16,7 +16,7 @@ from leadhand.cli.text import clean, clean_lines
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 
 @command("log", "leadhand fleet log query -f")

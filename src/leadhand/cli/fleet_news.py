@@ -16,7 +16,7 @@ from leadhand.fleet.sources import DONE, REPLACED
 if TYPE_CHECKING:
     from leadhand.app.fleet import Fleet
     from leadhand.cli.console import Console
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
 
 EVERY_S = 2.0
 

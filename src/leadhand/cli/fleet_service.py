@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadhand.app.fleet import Fleet
     from leadhand.app.fleet_station import Station
     from leadhand.cli.fleet_news import News
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.server.serving import Running
     from leadhand.settings import Settings
 

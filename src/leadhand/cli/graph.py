@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from leadhand.cli.text import clean
-from leadhand.core import graph
-from leadhand.core.plan import Doc
+from leadhand.core.plan import graph
+from leadhand.core.plan.model import Doc
 
 LABEL_MAX = 60
 

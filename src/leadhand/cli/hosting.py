@@ -22,7 +22,7 @@ from leadhand.cli.text import clean, count
 from leadhand.cli.views import View, view_for
 from leadhand.codec.events import decode
 from leadhand.core.rollback import to_roll_back
-from leadhand.core.views import ENDED, exit_code, run_status
+from leadhand.core.views.run import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, NotAllowed, Queued
 from leadhand.settings import Settings
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.audit.keys import PrivateKey
     from leadhand.cli.console import Console
-    from leadhand.core.plan import Doc, Json
-    from leadhand.core.state import State
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
 

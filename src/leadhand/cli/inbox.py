@@ -16,8 +16,8 @@ from leadhand.cli.options import fleet_store, reading, settings_of, store_option
 from leadhand.cli.outcome import answer_line, still_held, still_needs
 from leadhand.cli.text import clean, clean_lines, hanging
 from leadhand.codec.documents import read_value
-from leadhand.core.inbox import answers_of
-from leadhand.core.protected_change import KIND as PROTECTED
+from leadhand.core.review.protected_change import KIND as PROTECTED
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import StoreError, UsageError
 from leadhand.stores.places import there
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 
 INBOX_LINES = 200

@@ -24,7 +24,7 @@ PLANNERS = ("goal", "hybrid", "model")
 
 if TYPE_CHECKING:
     from leadhand.core.library import LibraryState, Saved
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
 
 
@@ -190,8 +190,8 @@ def import_(console: Console, file: str, store: str | None) -> int:
 
     Where the name is there already, what changed is shown, and it becomes the next version.
     """
-    from leadhand.core.diff import differences
     from leadhand.core.library import imported
+    from leadhand.core.plan.diff import differences
 
     settings = settings_of(store)
     name, doc = imported(read_plan(file), file)
@@ -218,7 +218,7 @@ for _each in (save, list_, show, remove, export, import_):
 def _plan_of_run(settings: Settings, run: str) -> tuple[Doc, str]:
     """The plan a run last had, as a document of its own."""
     from leadhand.core import events as ev
-    from leadhand.core.revisions import revisions, standalone
+    from leadhand.core.plan.revisions import revisions, standalone
 
     with reading(settings) as reader:
         ident = reader.resolve(run)
@@ -239,7 +239,7 @@ def _plan_of_run(settings: Settings, run: str) -> tuple[Doc, str]:
 
 
 def _save(settings: Settings, name: str, doc: Doc, source: str) -> Doc:
-    from leadhand.core.check import lint
+    from leadhand.core.lint.plan import lint
     from leadhand.settings.folders import make_store_folder
 
     errors = lint(doc, None, run_refs="warning", advice=False)

@@ -25,7 +25,7 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.plans import find_plan, library_plans, with_lines
 from leadhand.cli.text import clean, count
-from leadhand.core.check import Finding
+from leadhand.core.lint.findings import Finding
 from leadhand.settings import Settings
 
 SHOWN_MAX = 5
@@ -53,8 +53,8 @@ def lint(
     3; warnings and notes keep nothing from running. Without workers only the plan itself is
     checked. Values given with --set are checked too.
     """
-    from leadhand.core.check import lint as check
-    from leadhand.core.check_later import later
+    from leadhand.core.lint.later import later
+    from leadhand.core.lint.plan import lint as check
     from leadhand.workers.requirements import missing_programs
 
     settings = settings_of(workers=workers, context=context)

@@ -13,8 +13,8 @@ from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.text import clean_lines, clock, gist
 from leadhand.core import events as ev
-from leadhand.core.ledger import describe, ledger_of
-from leadhand.core.moments import iso
+from leadhand.core.calendar import iso
+from leadhand.core.views.ledger import describe, ledger_of
 from leadhand.errors import StoreError, UsageError
 
 if TYPE_CHECKING:

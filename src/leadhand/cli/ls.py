@@ -29,12 +29,12 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.text import clean, moment, table
 from leadhand.core.durations import text as duration
-from leadhand.core.views import ENDED
+from leadhand.core.views.run import ENDED
 from leadhand.settings.folders import FLEET_DATABASE, FOLDER
 from leadhand.stores.places import there
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
     from leadhand.workers.registry import Registry
 

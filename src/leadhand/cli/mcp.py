@@ -15,7 +15,7 @@ from leadhand.cli.text import clean, count, table
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
     from leadhand.workers.mcp.pins import Pins
     from leadhand.workers.mcp.server import Listing, McpServer

@@ -67,7 +67,7 @@ def _began(since: str | None) -> int:
 
 def _print(console: Console, told: Figures) -> None:
     from leadhand.cli.worth import print_rates, share
-    from leadhand.core.recoveries import win_rates
+    from leadhand.core.views.recovery_stats import win_rates
 
     found = told.found
     by_status = ", ".join(f"{number} {status}" for status, number in told.runs.items()) or "none"

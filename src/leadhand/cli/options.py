@@ -22,9 +22,9 @@ from leadhand.settings.trust import Trust, looking, remember_named, require, unt
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
-    from leadhand.core.findings import Finding
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import State
+    from leadhand.core.lint.findings import Finding
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import State
     from leadhand.settings.contexts import Context
     from leadhand.settings.trust import Entry
 
@@ -229,8 +229,7 @@ def values_of(
 ) -> tuple[Doc, list[Any]]:
     """The plan's parameters with `--set` and the context put in, and what is wrong with them."""
     from leadhand.codec.documents import is_json, read_value
-    from leadhand.core.check import bind_texts
-    from leadhand.core.params import is_text
+    from leadhand.core.plan.parameters import bind_texts, is_text
 
     declared = doc.get("params", {})
     declared = declared if isinstance(declared, dict) else {}

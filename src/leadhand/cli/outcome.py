@@ -13,20 +13,20 @@ from leadhand.cli.reviewed import allowed_line
 from leadhand.cli.rows import WAITED_MIN_S, header, planned_s, rows, title
 from leadhand.cli.text import clean, count, gist, hanging, table
 from leadhand.core.durations import text
-from leadhand.core.evolve_people import REOPENS_SINCE
-from leadhand.core.graph import dependencies
-from leadhand.core.inbox import inbox_row
-from leadhand.core.protected_change import KIND as PROTECTED
+from leadhand.core.plan.graph import dependencies
+from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
-from leadhand.core.views import ENDED, dropped_rows, exit_code, run_status, worked_s
+from leadhand.core.state.evolve import REOPENS_SINCE
+from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.run import ENDED, dropped_rows, exit_code, run_status, worked_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from leadhand.cli.console import Console
-    from leadhand.core.plan import Doc, Json
-    from leadhand.core.records import Question
-    from leadhand.core.state import State
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State
+    from leadhand.core.state.records import Question
 
 LISTED_MAX = 10
 ROWS_MAX = 200
@@ -144,7 +144,7 @@ def still_needs(state: State) -> str:
 
 def still_held(state: State, steps: Iterable[str]) -> str:
     """Who has released what holds some steps, and how many more people must."""
-    from leadhand.core.holds import people_for, questions, standing_releases
+    from leadhand.core.review.holds import people_for, questions, standing_releases
 
     for ident in questions(state, steps):
         question = state.questions[ident]

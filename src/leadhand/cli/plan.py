@@ -17,11 +17,11 @@ from leadhand.cli.group import command
 from leadhand.cli.options import context_option, json_pairs, settings_of, several, workers_option
 from leadhand.cli.taking import Taking, taking_document, taking_of, taking_rows
 from leadhand.cli.text import clean, count
-from leadhand.core.graph import dependencies
+from leadhand.core.plan.graph import dependencies
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 
 @command("plan", 'leadhand plan "Sum it up" --have topic=prices --want summary -o plan.json')
@@ -43,7 +43,7 @@ def plan(console: Console, goal: str, **options: Any) -> int:
     would give it, and ends with 1. `leadhand doctor PLAN` checks that all of it is there.
     """
     from leadhand.app.lead import Lead
-    from leadhand.core.plan import Goal
+    from leadhand.core.plan.model import Goal
 
     settings = settings_of(
         workers=options["workers"],

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.cli.console import Console
-    from leadhand.core.findings import Finding
     from leadhand.core.library import Saved
-    from leadhand.core.plan import Doc
+    from leadhand.core.lint.findings import Finding
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
 
 PLAN_ENDINGS = (".json", ".yaml", ".yml")

@@ -22,9 +22,9 @@ from leadhand.cli.options import (
     workers_option,
 )
 from leadhand.cli.outcome import outcome_document, print_outcome
+from leadhand.core.commands import Word
 from leadhand.core.rollback import to_roll_back
-from leadhand.core.views import ENDED, run_status
-from leadhand.core.words import Word
+from leadhand.core.views.run import ENDED, run_status
 from leadhand.errors import UsageError
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.stores.places import spelled
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.settings import Settings
 
 
@@ -191,7 +191,7 @@ def _to_take_back(reader: Reader, state: State) -> bool:
 
 def _ended(console: Console, reader: Reader, state: State) -> int:
     """Say that there is nothing to go on with; gives the exit code."""
-    from leadhand.core.views import exit_code
+    from leadhand.core.views.run import exit_code
     from leadhand.engine.results import result_of
 
     console.say(f"run {state.run} has ended; there is nothing to go on with")

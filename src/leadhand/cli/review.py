@@ -25,9 +25,9 @@ from leadhand.cli.text import clean
 from leadhand.errors import Conflict, LeadhandError, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-    from leadhand.core.records import Revision
-    from leadhand.core.state import State
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import State
+    from leadhand.core.state.records import Revision
     from leadhand.settings import Settings
 
 ACTIONS = ("approve", "reject", "request_changes", "amend")
@@ -114,7 +114,7 @@ def _document(state: State) -> Doc:
 
 
 def _show(console: Console, state: State) -> int:
-    from leadhand.core.inbox import answers_of
+    from leadhand.core.views.inbox import answers_of
 
     doc = _document(state)
     if console.json:
@@ -136,7 +136,7 @@ def _show(console: Console, state: State) -> int:
 
 
 def _decide(console: Console, settings: Settings, state: State, action: str, options: Doc) -> int:
-    from leadhand.core.approval import binding
+    from leadhand.core.review.approval import binding
 
     revision = state.pending
     question = f"review-{revision.number}" if revision else ""
@@ -177,8 +177,8 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
 def _say_too_early(console: Console, state: State, revision: Revision, expires: str | None) -> None:
     """Name the steps whose time comes only when an approval that is given now has ended."""
     from leadhand.app.people import ends
-    from leadhand.core.moments import utc
-    from leadhand.core.reviewing import ending, instants
+    from leadhand.core.calendar import utc
+    from leadhand.core.review.decisions import ending, instants
 
     now = _now(state)
     until = ending(state, ends(expires, now.latest), now)
@@ -216,7 +216,7 @@ def _confirmed(console: Console, state: State, options: Doc) -> str | None:
     Where nothing is shown (`--yes`, or no terminal), the hash leaves out what the plan claims
     beyond its workers: that counts only for a person who was shown it.
     """
-    from leadhand.core.approval import binding
+    from leadhand.core.review.approval import binding
 
     revision = state.pending
     assert revision is not None
@@ -228,7 +228,7 @@ def _confirmed(console: Console, state: State, options: Doc) -> str | None:
 
 def _bound(console: Console, state: State, revision: Revision, seen: str) -> str:
     """The hash that is approved; says what is not, since it was not shown."""
-    from leadhand.core.approval import binding, was_shown
+    from leadhand.core.review.approval import binding, was_shown
 
     if was_shown(state, revision, seen):
         return binding(state, revision, 0)
@@ -238,8 +238,8 @@ def _bound(console: Console, state: State, revision: Revision, seen: str) -> str
 
 def say_not_shown(console: Console, state: State) -> None:
     """Say what a plan claims beyond its workers: without its hash an approval does not cover it."""
-    from leadhand.core.approval import claimed_by
     from leadhand.core.promises import in_words
+    from leadhand.core.review.approval import claimed_by
 
     way = console.command(f"review {state.run} approve --hash …")
     for line in in_words(claimed_by(state, state.pending)) if state.pending else ():
@@ -272,8 +272,8 @@ def _way_on(console: Console, run: str, answer: Doc, what: str = "Go on with") -
 def _amend(console: Console, settings: Settings, state: State, options: Doc) -> int:
     from leadhand.app.people import revision_of
     from leadhand.codec.edits import amended
-    from leadhand.core.diff import differences
-    from leadhand.core.revisions import held_by, plan_of
+    from leadhand.core.plan.diff import differences
+    from leadhand.core.plan.revisions import held_by, plan_of
 
     before, heirs = plan_of(state)
     sets, unset = options["sets"], options["unset"]

@@ -14,14 +14,14 @@ from leadhand.app.loading import known_catalog
 from leadhand.cli.options import say_not_loaded
 from leadhand.cli.reviewed import print_parts
 from leadhand.cli.text import clean, count
-from leadhand.core.moments import iso, utc
+from leadhand.core.calendar import iso, utc
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
     from leadhand.cli.run import Prepared
-    from leadhand.core.approval import Approval
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.review.approval import Approval
     from leadhand.settings import Settings
 
 
@@ -70,10 +70,10 @@ def _context(prepared: Prepared) -> str:
 
 
 def _document(prepared: Prepared) -> Doc:
-    from leadhand.core.approval import plan_binding
-    from leadhand.core.looser import limits_of
-    from leadhand.core.reviewed import plan_doc
-    from leadhand.core.state import Now
+    from leadhand.core.review.approval import plan_binding
+    from leadhand.core.review.limits import limits_of
+    from leadhand.core.review.view import plan_doc
+    from leadhand.core.state.model import Now
 
     assert prepared.doc is not None
     wall = time.time_ns() // 1000
@@ -99,7 +99,7 @@ def _print(console: Console, doc: Doc, plan: str) -> None:
 
 
 def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options: Doc) -> int:
-    from leadhand.core.approval import refuse_short
+    from leadhand.core.review.approval import refuse_short
 
     wanted = (options["hash"] or "").lower()
     refuse_short(wanted)
@@ -161,7 +161,7 @@ def _made(prepared: Prepared, options: Doc, *, widens: bool) -> Approval:
 def read_approval(path: str) -> Any:
     """An approval from its file; UsageError when it is none."""
     from leadhand.codec.documents import Form, read_document
-    from leadhand.core.approval import Approval
+    from leadhand.core.review.approval import Approval
 
     fix = "`leadhand review PLAN approve -o FILE` writes one."
     doc = read_document(Path(path), form=Form("an approval is an object", fix))
@@ -177,7 +177,7 @@ def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int
     from leadhand.cli.plans import find_plan
     from leadhand.codec.documents import write_yaml
     from leadhand.codec.edits import amended
-    from leadhand.core.diff import differences
+    from leadhand.core.plan.diff import differences
 
     before = find_plan(console, settings, plan).doc
     catalog = registry_of(settings).catalog()
@@ -203,7 +203,7 @@ def _amend(console: Console, settings: Settings, plan: str, options: Doc) -> int
 
 def refuse_broken(before: Doc, after: Doc) -> None:
     """PlanInvalid when an edit puts errors into a plan; those it had are for `lint` to tell."""
-    from leadhand.core.check import lint
+    from leadhand.core.lint.plan import lint
 
     known = {str(each) for each in lint(before, None, advice=False)}
     found = [each for each in lint(after, None, advice=False) if each.level == "error"]
@@ -216,7 +216,7 @@ def refuse_broken(before: Doc, after: Doc) -> None:
 
 def print_warnings(console: Console, before: Doc, after: Doc) -> None:
     """What lint warns of since a plan was edited."""
-    from leadhand.core.check import lint
+    from leadhand.core.lint.plan import lint
 
     known = {str(each) for each in lint(before, None, advice=False)}
     for each in lint(after, None, advice=False):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, count
 from leadhand.core.catalog import NOT_DECLARED
-from leadhand.core.looser import unusual
-from leadhand.core.reviewed import lines_of
+from leadhand.core.review.limits import unusual
+from leadhand.core.review.view import lines_of
 from leadhand.core.visible import visible, visible_value
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
 

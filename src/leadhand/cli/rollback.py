@@ -13,13 +13,13 @@ from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, reading, settings_of, store_option, workers_option
 from leadhand.cli.outcome import outcome_document, print_outcome
 from leadhand.core.rollback import SUFFIX, can_roll_back, nothing_to_undo, rollback_id
-from leadhand.core.views import ENDED, exit_code, run_status
+from leadhand.core.views.run import ENDED, exit_code, run_status
 from leadhand.errors import Conflict
 from leadhand.stores.places import spelled
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.settings import Settings
 
 

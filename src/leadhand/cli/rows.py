@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from leadhand.cli.text import clean, count, moment
-from leadhand.core import graph
 from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds, text
-from leadhand.core.state import IN_FLIGHT, SETTLED, STARTABLE, State, StepState
-from leadhand.core.views import goal_of, money_of, run_status, shown_status, worked_s
+from leadhand.core.plan import graph
+from leadhand.core.state.model import IN_FLIGHT, SETTLED, STARTABLE, State, StepState
+from leadhand.core.views.run import goal_of, money_of, run_status, shown_status, worked_s
 
 Progress = Mapping[str, tuple[str, float | None]]
 """What workers say of how far they are: step to message and fraction."""

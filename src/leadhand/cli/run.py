@@ -36,7 +36,7 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.plans import find_plan, in_library, is_plan, library_plans, with_lines
 from leadhand.cli.text import clean
-from leadhand.core.plan import MODES
+from leadhand.core.plan.model import MODES
 from leadhand.core.wording import closest, listed
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.stores.places import spelled
@@ -44,7 +44,7 @@ from leadhand.stores.places import spelled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
     from leadhand.workers.registry import Registry
 
@@ -183,7 +183,7 @@ def prepare_plan(
     `running`: whether it is about to run, so that its planner must be there too. Without the
     workers of a folder that is not trusted only the plan itself is checked.
     """
-    from leadhand.core.check import lint
+    from leadhand.core.lint.plan import lint
     from leadhand.workers.requirements import missing_programs
 
     executes = None if running else options.get("approves", False)
@@ -262,7 +262,7 @@ def _facts(registry: Registry) -> str:
 
 
 def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Prepared:
-    from leadhand.core.plan import Goal
+    from leadhand.core.plan.model import Goal
     from leadhand.planners.direct import agents_of
 
     settings = _settings(console, options, executes=True)  # a planner of the folder is asked

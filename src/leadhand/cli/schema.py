@@ -9,6 +9,6 @@ from leadhand.cli.group import command
 @command("schema", "leadhand schema > plan.schema.json")
 def schema(console: Console) -> None:
     """Print the JSON Schema (2020-12) of plan documents, for editors and other tools."""
-    from leadhand.core.schema import PLAN_SCHEMA
+    from leadhand.core.plan.schema import PLAN_SCHEMA
 
     console.document(PLAN_SCHEMA)

@@ -37,9 +37,9 @@ from leadhand.stores.places import there
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
-    from leadhand.core.fault import Fault
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
+    from leadhand.core.views.failure_origin import Fault
     from leadhand.settings import Settings
 
 VALUE_MAX = 40
@@ -105,7 +105,7 @@ def show_plan(
     console: Console, settings: Settings, doc: Doc, sets: tuple[str, ...], form: str | None = None
 ) -> int:
     """A plan as it would run, once it was checked."""
-    from leadhand.core.check import lint
+    from leadhand.core.lint.plan import lint
 
     catalog, policy = known_catalog(settings, registry_of(settings)), settings.policy
     place = settings.context
@@ -151,9 +151,9 @@ def show_checked(
 
 def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
     """Each step in the order it would run, with everything that would hold for it."""
-    from leadhand.core import graph
     from leadhand.core.catalog import declared_risk, effective_risk
     from leadhand.core.durations import seconds
+    from leadhand.core.plan import graph
     from leadhand.core.promises import is_idempotent
 
     by_id = {step["id"]: step for step in doc["steps"]}
@@ -190,18 +190,18 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
 
 def put_in(value: Any, values: Doc) -> Any:
     """A value with the known parameters put in; what depends on steps stays as written."""
-    from leadhand.core import refs
+    from leadhand.core.plan import references
 
     if isinstance(value, dict):
         return {key: put_in(each, values) for key, each in value.items()}
     if isinstance(value, list):
         return [put_in(each, values) for each in value]
-    found = refs.find(value) if isinstance(value, str) else []
+    found = references.find(value) if isinstance(value, str) else []
     if not found or any(ref.kind != "params" or ref.name not in values for ref in found):
         return value
     try:
-        return refs.resolve(value, lambda ref: values[ref.name])
-    except refs.Unresolved:
+        return references.resolve(value, lambda ref: values[ref.name])
+    except references.Unresolved:
         return value
 
 
@@ -322,9 +322,8 @@ def _show_run(
     from leadhand.app.hosting import looked
     from leadhand.cli import worth
     from leadhand.cli.outcome import now_of, print_head, print_run
-    from leadhand.core.approval import allowed
-    from leadhand.core.fault import fault
-    from leadhand.core.refusals import refusals
+    from leadhand.core.review.approval import allowed
+    from leadhand.core.views.failure_origin import fault, refusals
     from leadhand.engine.results import result_of
 
     with reading(settings) as reader:
@@ -373,7 +372,7 @@ def _show_run(
 def _print_rollback(console: Console, run: str, status: str) -> None:
     """How the taking back of a run stands."""
     from leadhand.core.rollback import rollback_id
-    from leadhand.core.views import ENDED
+    from leadhand.core.views.run import ENDED
 
     if status in ENDED:
         console.out(f"Taken back in run {rollback_id(run)}: {status}")

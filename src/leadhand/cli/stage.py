@@ -17,7 +17,7 @@ from leadhand.settings.trust import VARIABLE
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 WAIT_S = 60.0
 

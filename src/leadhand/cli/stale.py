@@ -10,7 +10,7 @@ from leadhand.errors import Conflict
 from leadhand.stores.places import there
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
 
 RUNS_LOOKED_AT = 20

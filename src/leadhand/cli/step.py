@@ -12,7 +12,7 @@ from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
 
 VALUE_CHARS = 2000

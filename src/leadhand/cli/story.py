@@ -10,7 +10,7 @@ from typing import Final
 
 from leadhand.cli.text import gist
 from leadhand.core import events as ev
-from leadhand.core.ledger import describe
+from leadhand.core.views.ledger import describe
 
 LINE_MAX = 240
 NAMED_MAX = 5

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean
-from leadhand.core import graph
 from leadhand.core.durations import seconds, text
-from leadhand.core.ready import uses_of
+from leadhand.core.plan import graph
+from leadhand.core.state.ready import uses_of
 from leadhand.workers.requirements import Requirement, requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.workers.registry import Registry
 
 

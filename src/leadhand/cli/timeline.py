@@ -11,7 +11,7 @@ from leadhand.core.durations import text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadhand.core.spans import Span
+    from leadhand.core.views.timeline import Span
 
 ROWS_MAX = 40
 NAME_MAX = 24

@@ -15,7 +15,7 @@ from leadhand.settings import load_settings
 from leadhand.settings.trust import Trust, entries_of
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings.trust import Entry
 
 

@@ -13,7 +13,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.text import clean, count
-from leadhand.core.moments import iso
+from leadhand.core.calendar import iso
 from leadhand.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from leadhand.cli.rows import PART, Progress, Row, header, rows, title
 from leadhand.cli.story import line_of
 from leadhand.cli.text import clock, gist
 from leadhand.core import events as ev
-from leadhand.core.ledger import describe
-from leadhand.core.views import run_status
+from leadhand.core.views.ledger import describe
+from leadhand.core.views.run import run_status
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.ports import Entry
 
 HEARTBEAT_S = 30.0

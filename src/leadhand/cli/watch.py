@@ -19,9 +19,9 @@ from leadhand.cli.outcome import (
     print_result,
 )
 from leadhand.cli.views import view_for
-from leadhand.core.evolve import evolve
-from leadhand.core.state import State
-from leadhand.core.views import ENDED, exit_code, run_status
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.run import ENDED, exit_code, run_status
 from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, UsageError
 
@@ -202,8 +202,8 @@ async def _progress(settings: Settings, ident: str) -> dict[str, tuple[str, floa
 
 
 def _record(entry: Entry, event: Event) -> dict[str, Any]:
-    from leadhand.core.ledger import describe, ledger_of
-    from leadhand.core.moments import iso
+    from leadhand.core.calendar import iso
+    from leadhand.core.views.ledger import describe, ledger_of
 
     record = {"type": "event", "seq": entry.seq, "at": iso(entry.at)}
     return {**record, "ledger": ledger_of(event), "text": describe(event)}

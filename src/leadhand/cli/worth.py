@@ -6,17 +6,17 @@ import shutil
 from typing import TYPE_CHECKING
 
 from leadhand.cli.text import clean, gist, table
-from leadhand.core.ledger import proposed
-from leadhand.core.recoveries import Answer, WinRate, win_rates
-from leadhand.core.views import model_rows
+from leadhand.core.views.ledger import proposed
+from leadhand.core.views.recovery_stats import Answer, WinRate, win_rates
+from leadhand.core.views.run import model_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
-    from leadhand.core.refusals import Refusal
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
+    from leadhand.core.views.failure_origin import Refusal
 
 WORDS = {True: "won", False: "lost", None: "open"}
 LISTED_MAX = 20
@@ -126,7 +126,7 @@ def print_models(console: Console, state: State) -> None:
 def print_timeline(console: Console, reader: Reader, state: State) -> None:
     """When each step was worked on."""
     from leadhand.cli.timeline import timeline
-    from leadhand.core.spans import timeline as spans_of
+    from leadhand.core.views.timeline import timeline as spans_of
 
     found = spans_of((entry.at, event) for entry, event in reader.events(state.run))
     end = state.ended_at or state.last_at

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from leadhand.core.plan import Doc, Json
+from leadhand.core.plan.model import Doc, Json
 from leadhand.core.wording import closest, named
 from leadhand.errors import DocumentError, NotAllowed
 

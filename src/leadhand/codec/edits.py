@@ -10,17 +10,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.documents import is_json, read_document, read_value, write_yaml
-from leadhand.core.amend import MISSING, edit, look, step_at
 from leadhand.core.jsonschema import follow
-from leadhand.core.refs import find
-from leadhand.core.schema import PLAN_SCHEMA
+from leadhand.core.plan.amend import MISSING, edit, look, step_at
+from leadhand.core.plan.references import find
+from leadhand.core.plan.schema import PLAN_SCHEMA
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
 
 _SPLIT = re.compile(
     r"""((?:[^="'\[\]]|\[[^\]"']*\]|\["(?:[^"\\]|\\.)*"\]|\['[^']*'\])+)=(.*)""", re.DOTALL

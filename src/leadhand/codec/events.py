@@ -28,7 +28,7 @@ from leadhand.core.events import (
 )
 from leadhand.core.host import HOST_EVENTS
 from leadhand.core.library import LIBRARY_EVENTS
-from leadhand.core.plan import Doc
+from leadhand.core.plan.model import Doc
 from leadhand.core.report import decision_problem
 from leadhand.errors import StoreCorrupt, StoreError, UsageError
 

@@ -29,7 +29,7 @@ from simpleeval import (  # type: ignore[import-untyped]
     InvalidExpression,
 )
 
-from leadhand.core.expressions import FUNCTIONS, NAMES, parse
+from leadhand.core.plan.expressions import FUNCTIONS, NAMES, parse
 
 ITEMS_MAX = 100_000
 BITS_MAX = 4_096

@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 
 from leadhand.codec.documents import DEPTH_MAX, INTEGER_MAX, INTEGER_MIN, NODES_MAX
-from leadhand.core.plan import Json
-from leadhand.core.refs import join
+from leadhand.core.plan.model import Json
+from leadhand.core.plan.references import join
 
 PARTS_SHOWN = 12
 NOTE_CHARS_MAX = 500

@@ -31,7 +31,7 @@ from leadhand.errors import DocumentError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leadhand.core.plan import Json
+    from leadhand.core.plan.model import Json
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

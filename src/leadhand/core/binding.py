@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
 
 
 def workers_of(plan: Json) -> set[str]:

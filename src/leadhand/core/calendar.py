@@ -24,7 +24,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Json
+    from leadhand.core.plan.model import Json
+
+
+# Moments in microseconds, as machines and people read them.
+
+
+def iso(at: int) -> str:
+    """A moment for machines."""
+    return datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="microseconds")
+
+
+def utc(at: int) -> str:
+    """A moment for people who may be in different places: `2026-11-20 02:00:00 UTC`."""
+    return f"{datetime.fromtimestamp(at / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.core.plan import worst
+from leadhand.core.plan.model import worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.core.plan import Doc, Risk
+    from leadhand.core.plan.model import Doc, Risk
 
 ANY_ACTION = ""
 """The action name of a worker that offers a single unnamed one: it takes any."""

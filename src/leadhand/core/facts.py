@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.graph import dependencies
+from leadhand.core.plan.graph import dependencies
 from leadhand.core.promises import beside, given, joined
 from leadhand.core.wording import closest, shown
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.core.catalog import Offer
-    from leadhand.core.plan import Doc, Goal, Json
-    from leadhand.core.state import State, StepState
+    from leadhand.core.plan.model import Doc, Goal, Json
+    from leadhand.core.state.model import State, StepState
 
 HAVE = "have"
 """The giver of the facts a run was started with."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from leadhand.core.breaker import Circuit
+from leadhand.core.decide.circuit_breaker import Circuit
 from leadhand.core.events import Event
 from leadhand.errors import Bug, Conflict
 

@@ -25,7 +25,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.core import graph
+from leadhand.core.plan import graph
 from leadhand.core.wording import TYPE_WORDS, closest, kind_of, listed, named, shown
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from jsonschema_rs import ValidationError, Validator
 
-    from leadhand.core.plan import Json
+    from leadhand.core.plan.model import Json
 
 Schema = dict[str, Any] | bool
 

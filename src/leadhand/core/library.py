@@ -21,7 +21,7 @@ from leadhand.errors import Bug, Conflict, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leadhand.core.plan import Json
+    from leadhand.core.plan.model import Json
 
 LIBRARY_STREAM = "$library"
 FORMAT = 1

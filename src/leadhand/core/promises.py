@@ -13,8 +13,8 @@ The law: **a plan may narrow what a worker promises; only a person may widen it.
 
 A widening counts for a step whose state says `widened`, and only there: a person's document or
 amendment holds it, and everybody who had to approve that revision was shown it. The approval binds
-it (`core/approval.py`), `RevisionApproved.widens` records it, and the log checker follows it in
-its own words (`core/invariants_promises.py`). Planners never widen, whatever kind they are of.
+it (`core/review/approval.py`), `RevisionApproved.widens` records it, and the log checker follows it
+in its own words (`core/logcheck/plan.py`). Planners never widen, whatever kind they are of.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Catalog, Offer
     from leadhand.core.events import RevisionProposed, RunStarted
-    from leadhand.core.plan import Doc, Json
-    from leadhand.core.records import Revision
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.records import Revision
 
 DOCUMENT = "document"
 """The name of the planner that proposes a given plan."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from leadhand.core.catalog import Catalog
-from leadhand.core.plan import Doc, Json, Plan, Step
+from leadhand.core.plan.model import Doc, Json, Plan, Step
 
 Status = Literal["succeeded", "failed"]
 Effect = Literal["none", "done", "unknown"]
@@ -32,7 +32,8 @@ class Failure:
     retry_after_s: float | None = None
     details: Json = None
     change: Doc | None = None
-    """A change that a person must approve before it counts: see `core/protected_change.py`."""
+    """A change that a person must approve before it counts: see
+    `core/review/protected_change.py`."""
     exit_read_by: tuple[str, ...] | None = None
     """The worker's checks that read the exit code, "" for the check of every result.
 

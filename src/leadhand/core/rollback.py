@@ -14,17 +14,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.core.amend import ID_MAX
-from leadhand.core.refs import Ref, Secret, resolve
-from leadhand.core.revisions import with_references
-from leadhand.core.views import goal_of
+from leadhand.core.plan.amend import ID_MAX
+from leadhand.core.plan.references import Ref, Secret, resolve
+from leadhand.core.plan.revisions import with_references
+from leadhand.core.views.run import goal_of
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from leadhand.core.plan import Doc, Json
-    from leadhand.core.state import State, StepState
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State, StepState
 
 SUFFIX = "-rollback"
 _NO_PATH = re.compile(r"[^\w ,.:;'-]+")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.plan import Json
+    from leadhand.core.plan.model import Json
 
 _NAMES = {
     dict: "object",

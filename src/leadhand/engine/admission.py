@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.audit.approvals import Signatures
 from leadhand.codec.events import decode_all
 from leadhand.core import events as ev
-from leadhand.core import protected_change
-from leadhand.core.invariants import check
+from leadhand.core.logcheck.checker import check
+from leadhand.core.review import protected_change
 from leadhand.core.visible import visible_name
 from leadhand.errors import LeadhandError
 

@@ -11,8 +11,11 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Protocol
 
 from leadhand.audit.approvals import is_signed_by, words_of
-from leadhand.core import protected_change
-from leadhand.core.approval import (
+from leadhand.core.events import ApprovalGiven, ChangeApproved, ReleaseGiven
+from leadhand.core.host import ApprovalUsed, refuse_used
+from leadhand.core.plan.revisions import ORIGIN_KEYS
+from leadhand.core.review import protected_change
+from leadhand.core.review.approval import (
     Approval,
     binding,
     refuse_short,
@@ -20,12 +23,9 @@ from leadhand.core.approval import (
     signed_text,
     was_shown,
 )
-from leadhand.core.events import ApprovalGiven, ChangeApproved, ReleaseGiven
-from leadhand.core.holds import bound_release, questions
-from leadhand.core.host import ApprovalUsed, refuse_used
-from leadhand.core.identity import namesake
-from leadhand.core.reviewing import ending
-from leadhand.core.revisions import ORIGIN_KEYS
+from leadhand.core.review.decisions import ending
+from leadhand.core.review.holds import bound_release, questions
+from leadhand.core.review.identity import namesake
 from leadhand.core.visible import visible
 from leadhand.errors import NotAllowed, UsageError
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from leadhand.core.events import Event, RunStarted
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import Now, State
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import Now, State
     from leadhand.engine.host import Host
 
 

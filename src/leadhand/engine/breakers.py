@@ -1,8 +1,8 @@
 """The host's breakers: which workers are not called now, whoever wishes to.
 
-`core/breaker.py` has the rules. Runs ask `worker in breakers` when they look for a step to start,
-and tell what became of attempts. When a circuit's time is up, one attempt is let through (the
-trial); while it runs, and unless it ends well, everybody else goes on waiting.
+`core/decide/circuit_breaker.py` has the rules. Runs ask `worker in breakers` when they look for a
+step to start, and tell what became of attempts. When a circuit's time is up, one attempt is let
+through (the trial); while it runs, and unless it ends well, everybody else goes on waiting.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from leadhand.core.breaker import Record, asked_for_s, is_silent, is_trouble, open_for_s
+from leadhand.core.calendar import iso
+from leadhand.core.decide.circuit_breaker import (
+    Record,
+    asked_for_s,
+    is_silent,
+    is_trouble,
+    open_for_s,
+)
 from leadhand.core.host import CircuitClosed, CircuitOpened
-from leadhand.core.moments import iso
 
 if TYPE_CHECKING:
-    from leadhand.core.effects import StartAttempt
-    from leadhand.core.plan import Doc
+    from leadhand.core.decide.effects import StartAttempt
+    from leadhand.core.plan.model import Doc
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
 

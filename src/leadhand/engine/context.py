@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.values import progress_note
-from leadhand.core import control, graph, refs
+from leadhand.core import commands
 from leadhand.core import events as ev
+from leadhand.core.decide.effects import Move
 from leadhand.core.hashing import canonical
-from leadhand.core.moves import Move
-from leadhand.core.views import failure_of, fresh, goal_of
+from leadhand.core.plan import graph, references
+from leadhand.core.views.run import failure_of, fresh, goal_of
 from leadhand.engine.results import data_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.report import Failure
-    from leadhand.core.state import Now, State, StepState
+    from leadhand.core.state.model import Now, State, StepState
     from leadhand.engine.run import Run
     from leadhand.models.meter import Call
     from leadhand.ports import Spawned
@@ -94,7 +95,7 @@ class AttemptContext:
         return frozenset(
             name
             for name, value in planned.items()
-            if any(ref.kind == "steps" for ref in refs.find(value))
+            if any(ref.kind == "steps" for ref in references.find(value))
         )
 
     @property
@@ -168,7 +169,7 @@ class AttemptContext:
         event = ev.AttemptSpawned(step, epoch, *process)
 
         def spawned(state: State, _now: Now) -> Move:
-            current = control.is_current(state, step, epoch)
+            current = commands.is_current(state, step, epoch)
             return Move([event] if current else [], [])
 
         self._run.say(spawned)

@@ -9,15 +9,15 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core import control
-from leadhand.core.refs import Secret
-from leadhand.core.reviewed import resolved_steps
-from leadhand.core.views import fresh, goal_of
+from leadhand.core import commands
+from leadhand.core.plan.references import Secret
+from leadhand.core.review.view import resolved_steps
+from leadhand.core.views.run import fresh, goal_of
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import WorkerSpec
-    from leadhand.core.plan import Doc, Json
-    from leadhand.core.state import State
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State
     from leadhand.engine.run import Run
     from leadhand.ports import Reviewer, Workers
 
@@ -53,7 +53,7 @@ async def examine(run: Run, number: int) -> None:
     if revision is None or revision.number != number:
         return
     found, failed = await findings_of(run)
-    run.say(lambda state, now: control.examined(state, number, found, failed, now))
+    run.say(lambda state, now: commands.examined(state, number, found, failed, now))
 
 
 async def findings_of(run: Run) -> tuple[list[str], str]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from leadhand.codec.events import decode_all
 from leadhand.core.catalog import Catalog
-from leadhand.core.evolve import evolve_all
-from leadhand.core.state import State
+from leadhand.core.state.evolve import evolve_all
+from leadhand.core.state.model import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -40,7 +40,7 @@ from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.events import Event, Process
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.engine.run import Run
     from leadhand.ports import Entry, RunHeader, Store
 

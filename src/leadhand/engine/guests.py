@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
+from leadhand.core.commands import Word
 from leadhand.core.events import DECIDE_VERSION, EVENT_VERSION
-from leadhand.core.evolve import evolve
-from leadhand.core.state import IllegalEvent, State
-from leadhand.core.views import run_status
-from leadhand.core.words import Word
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import IllegalEvent, State
+from leadhand.core.views.run import run_status
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.line import Line, unpacked
 from leadhand.engine.run import Run
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.events import Event, Process
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.engine.host import Host
 
 TOLD = (hosting.ApprovalUsed, hosting.CircuitOpened, hosting.CircuitClosed)

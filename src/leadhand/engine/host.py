@@ -21,21 +21,22 @@ from leadhand.audit.chain import GENESIS, link, verify, verify_head
 from leadhand.codec.events import decode, encode, refuse_start, refuse_unreadable
 from leadhand.core import events as ev
 from leadhand.core import host as hosting
-from leadhand.core.decide import next_wake
-from leadhand.core.effects import (
+from leadhand.core.decide.decide import next_wake
+from leadhand.core.decide.effects import (
+    SECOND,
     CallPlanner,
     Examine,
+    Move,
     Notify,
     StartAttempt,
     StartProbe,
     StopAttempt,
     VerifyGoal,
 )
-from leadhand.core.holds import workers_changed
-from leadhand.core.moves import SECOND, Move
-from leadhand.core.revise import answered
-from leadhand.core.state import Now
-from leadhand.core.views import run_status
+from leadhand.core.decide.planner_answer import answered
+from leadhand.core.review.holds import workers_changed
+from leadhand.core.state.model import Now
+from leadhand.core.views.run import run_status
 from leadhand.engine import perform
 from leadhand.engine.approvals import admit
 from leadhand.engine.breakers import Breakers
@@ -60,9 +61,9 @@ from leadhand.ports import Entry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from leadhand.core.approval import Approval
-    from leadhand.core.effects import Effect
-    from leadhand.core.state import State
+    from leadhand.core.decide.effects import Effect
+    from leadhand.core.review.approval import Approval
+    from leadhand.core.state.model import State
     from leadhand.engine.secrets import Secrets
     from leadhand.ports import Machine, Planner, Reviewer, Store, Workers
 

@@ -22,7 +22,7 @@ from leadhand.ports import Entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 FRAME_BYTES_MAX = 1 << 30
 HEAD_BYTES = 4

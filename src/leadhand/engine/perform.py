@@ -17,15 +17,15 @@ import msgspec
 
 from leadhand.codec.events import unreadable
 from leadhand.codec.values import plain
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.holds import POLICY
+from leadhand.core.decide.effects import Move
+from leadhand.core.decide.planner_answer import answered
 from leadhand.core.jsonschema import problems
-from leadhand.core.moves import Move
-from leadhand.core.refs import Artifact, Unresolved, load_apart
+from leadhand.core.plan.references import Artifact, Unresolved, load_apart
 from leadhand.core.report import Report, decision_doc, decision_problem
-from leadhand.core.revise import answered
-from leadhand.core.views import acceptance, goal_of, planner_view
+from leadhand.core.review.holds import POLICY
+from leadhand.core.views.run import acceptance, goal_of, planner_view
 from leadhand.engine.context import AttemptContext
 from leadhand.engine.examine import changed_spec
 from leadhand.engine.purse import PlannerPays
@@ -39,9 +39,15 @@ from leadhand.ports import Task, ends_us
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe, StopAttempt, VerifyGoal
-    from leadhand.core.plan import Doc, Json
-    from leadhand.core.state import Now, State
+    from leadhand.core.decide.effects import (
+        CallPlanner,
+        StartAttempt,
+        StartProbe,
+        StopAttempt,
+        VerifyGoal,
+    )
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import Now, State
     from leadhand.engine.run import Run
     from leadhand.models.meter import Draft
     from leadhand.ports import Worker
@@ -339,7 +345,7 @@ async def probe(
     )
 
     def reported(state: State, _now: Now) -> Move:
-        current = control.is_current(state, effect.step, effect.epoch)
+        current = commands.is_current(state, effect.step, effect.epoch)
         return Move([event] if current else [], [])
 
     run.say(reported)

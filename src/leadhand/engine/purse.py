@@ -15,11 +15,11 @@ import math
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
-from leadhand.core.moves import Move
+from leadhand.core.decide.effects import Move
 from leadhand.models.failures import ModelFailure
 
 if TYPE_CHECKING:
-    from leadhand.core.state import Now, State
+    from leadhand.core.state.model import Now, State
     from leadhand.engine.run import Run
     from leadhand.models.meter import Call
 

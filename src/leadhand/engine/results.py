@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from leadhand.core.views import fresh, run_result, step_view
+from leadhand.core.views.run import fresh, run_result, step_view
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Json
+    from leadhand.core.plan.model import Json
     from leadhand.core.report import StepView
-    from leadhand.core.state import State, StepState
+    from leadhand.core.state.model import State, StepState
     from leadhand.ports import Artifacts
 
 

@@ -25,16 +25,15 @@ import msgspec
 
 from leadhand.audit.chain import GENESIS, link
 from leadhand.codec.events import encode, refuse_unreadable
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.breaker import UNHEARD
-from leadhand.core.decide import decide, next_wake
-from leadhand.core.effects import StartAttempt, StartProbe
-from leadhand.core.evolve import evolve
-from leadhand.core.holds import distrusted, workers_changed
-from leadhand.core.moves import Move
-from leadhand.core.state import Now, State
-from leadhand.core.views import run_status, summary
+from leadhand.core.decide.circuit_breaker import UNHEARD
+from leadhand.core.decide.decide import decide, next_wake
+from leadhand.core.decide.effects import Move, StartAttempt, StartProbe
+from leadhand.core.review.holds import distrusted, workers_changed
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import Now, State
+from leadhand.core.views.run import run_status, summary
 from leadhand.engine.admission import faults, names_people
 from leadhand.engine.alarm import Alarm
 from leadhand.engine.approvals import refuse_unsigned
@@ -47,7 +46,7 @@ from leadhand.ports import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leadhand.core.effects import Effect
+    from leadhand.core.decide.effects import Effect
     from leadhand.engine.host import Host
     from leadhand.engine.secrets import Secrets
     from leadhand.ports import Planner, Workers
@@ -192,7 +191,7 @@ class Run:
                 batch.inputs.append((what, None))
                 if not what.met or self.host.breakers.alert:
                     self._heard(what.step, what.epoch, what.failure)
-                self._apply(control.report(self.state, what), batch, entries, now)
+                self._apply(commands.report(self.state, what), batch, entries, now)
                 continue
             try:
                 move = what(self.state, now)
@@ -261,7 +260,7 @@ class Run:
 
     def _heard(self, ident: str, epoch: int, failure: Any) -> None:
         """What became of a current attempt, for the host's breakers."""
-        if control.is_current(self.state, ident, epoch):
+        if commands.is_current(self.state, ident, epoch):
             worker = self.state.steps[ident].worker
             loaded = self.workers.get(worker) is not None
             self.host.breakers.heard(self, ident, worker, failure if loaded else UNHEARD)

@@ -1,7 +1,7 @@
 """The secrets of a run: read where they are kept, handed to workers, kept out of everything else.
 
-The core knows a secret by its name (`core/refs.py`). Its value is read once, when a run is
-started or taken up, from the environment or a keyring; workers get it with their parameters.
+The core knows a secret by its name (`core/plan/references.py`). Its value is read once, when a run
+is started or taken up, from the environment or a keyring; workers get it with their parameters.
 Everything that enters a run's log passes `clean` first; reports pass `report` before they are
 judged, so that what is verified is what is stored. Variables that workers declare as secret
 (headers, `secrets`) are kept out too, and so are all others that a worker is given (`env`,
@@ -20,16 +20,15 @@ from leadhand.audit.redaction import GIVEN_MIN, LENGTH_MIN, SECRET_NAME, Redacto
 from leadhand.codec.events import encode
 from leadhand.codec.values import plain
 from leadhand.core import events as ev
-from leadhand.core.effects import Notify
-from leadhand.core.moves import Move
-from leadhand.core.params import with_secrets
-from leadhand.core.refs import Ref, Secret, Unresolved
+from leadhand.core.decide.effects import Move, Notify
+from leadhand.core.plan.parameters import with_secrets
+from leadhand.core.plan.references import Ref, Secret, Unresolved
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import Report
     from leadhand.ports import Workers
 

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core import host as hosting
+from leadhand.core.commands import move_of, told
 from leadhand.core.rollback import rollback_id
-from leadhand.core.views import run_status
+from leadhand.core.views.run import run_status
 from leadhand.core.wording import listed
-from leadhand.core.words import move_of, told
 from leadhand.engine import shelf
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.guests import GuestRun
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.moves import Move
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import Now, State
+    from leadhand.core.decide.effects import Move
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import Now, State
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
 

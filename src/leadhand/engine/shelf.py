@@ -15,7 +15,7 @@ from leadhand.ports import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.engine.host import Host
 
 VERBS = ("save_plan", "remove_plan")

@@ -27,7 +27,7 @@ from leadhand.ports import ends_us
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Offer
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Failure, Report
     from leadhand.ports import Worker
 

@@ -37,7 +37,7 @@ import msgspec
 from leadhand.codec.documents import Form, read_document
 from leadhand.core import paths
 from leadhand.core.durations import seconds
-from leadhand.core.graph import Order
+from leadhand.core.plan.graph import Order
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.ladder import CODER

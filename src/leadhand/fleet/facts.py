@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core import events as ev
-from leadhand.core.answers import NOBODY
-from leadhand.core.recoveries import Answer, recoveries
-from leadhand.core.views import run_status
+from leadhand.core.review.decisions import NOBODY
+from leadhand.core.views.recovery_stats import Answer, recoveries
+from leadhand.core.views.run import run_status
 from leadhand.fleet.ladder import CODER, ladder, roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leadhand.core.state import State, StepState
+    from leadhand.core.state.model import State, StepState
 
 WHY_CHARS = 500
 ATTEMPTS = (ev.AttemptStarted, ev.AttemptReported, ev.AttemptLost)

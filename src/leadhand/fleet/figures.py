@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from leadhand.core.moments import iso
-from leadhand.core.recoveries import rate_row, win_rates
+from leadhand.core.calendar import iso
+from leadhand.core.views.recovery_stats import rate_row, win_rates
 from leadhand.fleet.agreeing import disagreements
 from leadhand.fleet.ladder import totals
 from leadhand.fleet.lining import begun_in, failures_of, waited_of

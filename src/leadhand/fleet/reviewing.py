@@ -35,7 +35,7 @@ from leadhand.models.guard import scrub
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.fleet.coder.base import Coder, CoderEvent, CoderResult
     from leadhand.fleet.hub import Hub
     from leadhand.fleet.shop import Shop

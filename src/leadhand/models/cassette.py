@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.errors import UsageError
 from leadhand.models.failures import ModelFailure
 from leadhand.models.guard import scrubbed

@@ -17,7 +17,7 @@ from leadhand.planners.goal.world import have
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan import Doc, Goal
+    from leadhand.core.plan.model import Doc, Goal
     from leadhand.core.report import Decision, PlannerView
 
 

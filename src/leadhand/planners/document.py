@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from leadhand.core.report import GiveUp, Propose, decision_doc
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import Decision, PlannerView
     from leadhand.ports import Planner
 

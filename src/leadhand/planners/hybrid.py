@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leadhand.core.catalog import Catalog, Method
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Decision, PlannerView
     from leadhand.ports import Planner
 

@@ -33,7 +33,7 @@ from leadhand.planners.goal.world import promised
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import PlannerView, StepView
     from leadhand.planners.goal.operators import Operators
     from leadhand.planners.goal.world import World

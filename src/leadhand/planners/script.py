@@ -15,7 +15,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING
 
-from leadhand.core.plan import Plan
+from leadhand.core.plan.model import Plan
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait
 from leadhand.errors import UsageError
 

@@ -15,11 +15,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadhand.core import promises, refs
-from leadhand.core.check_proposal import proposal
-from leadhand.core.graph import ancestors, dependencies
-from leadhand.core.graph import order as in_order
-from leadhand.core.state import DROPPABLE, MOVABLE, REPLACEABLE
+from leadhand.core import promises
+from leadhand.core.lint.proposal import proposal
+from leadhand.core.plan import references
+from leadhand.core.plan.graph import ancestors, dependencies
+from leadhand.core.plan.graph import order as in_order
+from leadhand.core.state.model import DROPPABLE, MOVABLE, REPLACEABLE
 from leadhand.core.wording import listed
 from leadhand.planners.goal.operators import takes_of
 from leadhand.planners.goal.world import Fact, given, resolved, successor, value_of
@@ -27,8 +28,8 @@ from leadhand.planners.goal.world import Fact, given, resolved, successor, value
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from leadhand.core.findings import Finding
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.lint.findings import Finding
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import PlannerView
     from leadhand.planners.goal.world import Under, World
 
@@ -177,8 +178,8 @@ def _invented(step: Doc, true: Container[str], sources: Sources, view: PlannerVi
 def _stands_for(value: Json, several: Sequence[Fact], view: PlannerView) -> bool:
     """Whether a parameter is a fact: a reference to it or into it, its value, or a list of such."""
     if isinstance(value, str):
-        pieces = refs.pieces(value)
-        if len(pieces) == 1 and isinstance(pieces[0], refs.Ref):
+        pieces = references.pieces(value)
+        if len(pieces) == 1 and isinstance(pieces[0], references.Ref):
             return any(_refers(pieces[0], each, view) for each in several)
     if (
         isinstance(value, list)
@@ -189,9 +190,9 @@ def _stands_for(value: Json, several: Sequence[Fact], view: PlannerView) -> bool
     return any(_equals(value, each, view) for each in several)
 
 
-def _refers(ref: refs.Ref, fact: Fact, view: PlannerView) -> bool:
-    own = refs.pieces(fact.value) if isinstance(fact.value, str) else ()
-    if len(own) != 1 or not isinstance(own[0], refs.Ref):
+def _refers(ref: references.Ref, fact: Fact, view: PlannerView) -> bool:
+    own = references.pieces(fact.value) if isinstance(fact.value, str) else ()
+    if len(own) != 1 or not isinstance(own[0], references.Ref):
         return False
     there, name = own[0], ref.name
     same = name == there.name or successor(name, view) == there.name

@@ -29,7 +29,7 @@ from leadhand.server.routes import (
 from leadhand.server.rules import API
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.server.office import Office
 
 ROUTERS = (session, runs, looks, plans, reviews, inbox, others, events, fleet)

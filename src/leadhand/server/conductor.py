@@ -28,7 +28,7 @@ from leadhand.app.taking_up import loaded
 from leadhand.codec.events import decode
 from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id, to_roll_back
-from leadhand.core.views import ENDED
+from leadhand.core.views.run import ENDED
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.service import word
 from leadhand.errors import LeadhandError, StoreError, UsageError
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
     from leadhand.core.events import Process
     from leadhand.core.host import HostState
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.ports import Entry

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from leadhand.app.documents import Driver
 from leadhand.app.reader import Reader
 from leadhand.codec.events import decode_all
-from leadhand.core.evolve import evolve_all
+from leadhand.core.state.evolve import evolve_all
 from leadhand.engine.fold import collector_resting, fold
 from leadhand.errors import StoreCorrupt
 from leadhand.server.problems import missing
@@ -23,7 +23,7 @@ from leadhand.server.problems import missing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.ports import RunHeader
     from leadhand.stores.places import Place
 

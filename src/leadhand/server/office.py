@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Request, Response
 
 from leadhand.codec.events import escaped
-from leadhand.core.state import Now
+from leadhand.core.state.model import Now
 from leadhand.server.gate import PERSON
 from leadhand.server.prometheus import Book
 

@@ -27,7 +27,7 @@ from leadhand.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 MEDIA = "application/problem+json"
 RETRY_S = 2

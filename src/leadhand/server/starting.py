@@ -10,10 +10,11 @@ import msgspec
 from leadhand.app.limits import limits_doc
 from leadhand.app.loading import planner_problem
 from leadhand.app.places import in_context
-from leadhand.core.check import bind_params, lint
-from leadhand.core.plan import Goal
-from leadhand.core.review import reach, ruling
-from leadhand.core.state import State
+from leadhand.core.lint.plan import lint
+from leadhand.core.plan.model import Goal
+from leadhand.core.plan.parameters import bind_params
+from leadhand.core.review.ruling import reach, ruling
+from leadhand.core.state.model import State
 from leadhand.engine.shelf import find
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 from leadhand.server.bodies import apart
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leadhand.app.lead import Lead
-    from leadhand.core.check import Planners
-    from leadhand.core.plan import Doc
+    from leadhand.core.lint.plan import Planners
+    from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
     from leadhand.engine.run import Run
     from leadhand.server.forms import StartForm

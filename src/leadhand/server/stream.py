@@ -27,20 +27,19 @@ import msgspec
 from leadhand.app.graphs import node_row
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
+from leadhand.core.calendar import iso
 from leadhand.core.events import Event, QuestionAnswered
-from leadhand.core.evolve import evolve
-from leadhand.core.evolve_steps import STEP_HANDLERS
-from leadhand.core.ledger import describe, ledger_of
-from leadhand.core.moments import iso
-from leadhand.core.state import State
-from leadhand.core.views import money_of, run_status, settled, shown_status
+from leadhand.core.state.evolve import STEP_HANDLERS, evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.ledger import describe, ledger_of
+from leadhand.core.views.run import money_of, run_status, settled, shown_status
 from leadhand.engine.fold import fold
 from leadhand.errors import LeadhandError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry
     from leadhand.server.desks import Desk, Desks
     from leadhand.stores.log import Log

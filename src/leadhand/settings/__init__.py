@@ -55,7 +55,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.audit.anchors import Anchoring
-from leadhand.core.plan import Doc
+from leadhand.core.plan.model import Doc
 from leadhand.core.policy import Policy
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 PARTS = ("workers", "params", "policy")
 

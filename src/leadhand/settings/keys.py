@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from leadhand.core.durations import seconds
-from leadhand.core.plan import RISKS
+from leadhand.core.plan.model import RISKS
 from leadhand.models.names import TIERS
 from leadhand.settings import fleet, server
 from leadhand.settings.models import read_model, tier

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.audit.keys import raw_key
-from leadhand.core.identity import namesake, odd_name
-from leadhand.core.plan import RISKS
+from leadhand.core.plan.model import RISKS
 from leadhand.core.policy import Rule
+from leadhand.core.review.identity import namesake, odd_name
 from leadhand.core.visible import visible
 from leadhand.core.wording import closest, listed, shown
 

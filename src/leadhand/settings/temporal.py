@@ -26,7 +26,7 @@ from leadhand.temporal.orders import Ways
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 SECURITY: dict[str, Any] = {"tls": False, "ca": "", "cert": "", "key": "", "api_key": ""}
 """How both sides prove who they are, and what goes where nothing is said."""

@@ -26,12 +26,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.core.plan import GOAL_PLANNER
+from leadhand.core.plan.model import GOAL_PLANNER
 from leadhand.core.wording import shown
 from leadhand.errors import NotAllowed, NotTrusted, UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
 
 PROJECT_FILES = ("leadhand.toml", "pyproject.toml")

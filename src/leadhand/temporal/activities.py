@@ -22,8 +22,8 @@ from temporalio.service import RPCError
 from leadhand.audit.chain import GENESIS, verify
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
-from leadhand.core.effects import CallPlanner, StartAttempt, StartProbe
-from leadhand.core.state import Now
+from leadhand.core.decide.effects import CallPlanner, StartAttempt, StartProbe
+from leadhand.core.state.model import Now
 from leadhand.engine import examine as examining
 from leadhand.engine import perform
 from leadhand.engine.fold import fold
@@ -57,7 +57,7 @@ from leadhand.temporal.orders import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
-    from leadhand.core.state import State, StepState
+    from leadhand.core.state.model import State, StepState
     from leadhand.ports import Planner, Reviewer, Store, Workers
     from leadhand.temporal.deputy import Ask
 

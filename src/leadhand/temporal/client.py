@@ -20,9 +20,9 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from leadhand.codec.events import decode, refuse_start
 from leadhand.core import host as hosting
+from leadhand.core.commands import Word
 from leadhand.core.rollback import rollback_id
-from leadhand.core.state import Now
-from leadhand.core.words import Word
+from leadhand.core.state.model import Now
 from leadhand.engine import shelf
 from leadhand.engine.approvals import admit
 from leadhand.engine.guests import Guests
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core import events as ev
-    from leadhand.core.approval import Approval
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.review.approval import Approval
     from leadhand.ports import Entry, Planner, Store, Workers
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
-from leadhand.core.state import State, StepState
+from leadhand.core.state.model import State, StepState
 from leadhand.engine.purse import ROUNDING, Purse
 from leadhand.engine.secrets import Secrets, secrets_of
 from leadhand.errors import StoreFull
@@ -25,8 +25,8 @@ from leadhand.temporal.orders import Judged, Order, Spawn
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leadhand.core.moves import Move
-    from leadhand.core.state import Now
+    from leadhand.core.decide.effects import Move
+    from leadhand.core.state.model import Now
     from leadhand.models.meter import Call
     from leadhand.ports import Planner, Reviewer, Store, Workers
 

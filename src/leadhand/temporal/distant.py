@@ -17,10 +17,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from leadhand import errors
 from leadhand.codec.events import decode
-from leadhand.core.evolve import evolve
-from leadhand.core.state import State
-from leadhand.core.views import ENDED, run_status
-from leadhand.core.words import Word
+from leadhand.core.commands import Word
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.run import ENDED, run_status
 from leadhand.errors import (
     Bug,
     Conflict,
@@ -34,7 +34,7 @@ from leadhand.temporal.looking import missing, workflow_id
 from leadhand.temporal.orders import FORK, SAY
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry
     from leadhand.temporal.client import Distant
 

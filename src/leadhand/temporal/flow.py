@@ -29,15 +29,14 @@ with workflow.unsafe.imports_passed_through():
 
     from leadhand.codec.events import refuse_unreadable
     from leadhand.core import events as ev
-    from leadhand.core.decide import decide, next_wake
-    from leadhand.core.effects import Effect, Examine, StartAttempt
-    from leadhand.core.evolve import evolve
-    from leadhand.core.moves import SECOND, Move
-    from leadhand.core.plan import Doc
-    from leadhand.core.revise import answered
-    from leadhand.core.state import Now, State
-    from leadhand.core.views import run_status
-    from leadhand.core.words import Word, told
+    from leadhand.core.commands import Word, told
+    from leadhand.core.decide.decide import decide, next_wake
+    from leadhand.core.decide.effects import SECOND, Effect, Examine, Move, StartAttempt
+    from leadhand.core.decide.planner_answer import answered
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.evolve import evolve
+    from leadhand.core.state.model import Now, State
+    from leadhand.core.views.run import run_status
     from leadhand.engine.approvals import refuse_unsigned
     from leadhand.engine.fold import fold
     from leadhand.errors import Conflict, LeadhandError, UsageError

@@ -35,22 +35,22 @@ from leadhand.temporal.ordering import Orders
 from leadhand.temporal.pipe import AGAIN
 
 with workflow.unsafe.imports_passed_through():
-    from leadhand.core import control
+    from leadhand.core import commands
     from leadhand.core import events as ev
-    from leadhand.core.effects import (
+    from leadhand.core.decide.effects import (
         CallPlanner,
         Effect,
         Examine,
+        Move,
         Notify,
         StartAttempt,
         StartProbe,
         StopAttempt,
         VerifyGoal,
     )
-    from leadhand.core.moves import Move
-    from leadhand.core.recovery import idempotent
-    from leadhand.core.revise import answered
-    from leadhand.core.state import Now, State
+    from leadhand.core.decide.planner_answer import answered
+    from leadhand.core.decide.recovery import idempotent
+    from leadhand.core.state.model import Now, State
     from leadhand.errors import Bug
     from leadhand.temporal.orders import (
         ATTEMPT,
@@ -259,7 +259,7 @@ class Hands:
 
     def _counts(self, effect: StartAttempt | StartProbe) -> bool:
         """Whether it is wanted still: the log may say that it is over."""
-        return control.is_current(self._flow.state, effect.step, effect.epoch)
+        return commands.is_current(self._flow.state, effect.step, effect.epoch)
 
     def _queue(self, worker: str) -> str:
         """Where a worker is served; what a person has done is judged by the engine."""
@@ -288,7 +288,7 @@ class Hands:
 
     def _failed(self, effect: StartAttempt | StartProbe, kind: str, reason: str, done: str) -> Said:
         def failed(state: State, _now: Now) -> Move:
-            if not control.is_current(state, effect.step, effect.epoch):
+            if not commands.is_current(state, effect.step, effect.epoch):
                 return Move([], [])
             step, attempt, epoch = effect.step, effect.attempt, effect.epoch
             if isinstance(effect, StartProbe):
@@ -364,7 +364,7 @@ class Hands:
         except ActivityError as error:
             seen = Examined(failed=f"the reviewers could not be asked: {error.cause}"[:500])
         self._flow.hand_in(
-            lambda state, now: control.examined(state, number, seen.found, seen.failed, now)
+            lambda state, now: commands.examined(state, number, seen.found, seen.failed, now)
         )
 
     async def _verify(self, effect: VerifyGoal, call: _Call) -> None:
@@ -378,7 +378,7 @@ class Hands:
 
 
 def _heard(state: State, effect: StartAttempt | StartProbe, judged: Judged) -> Move:
-    current = control.is_current(state, effect.step, effect.epoch)
+    current = commands.is_current(state, effect.step, effect.epoch)
     events: list[ev.Event] = []
     if current:
         for each in judged.spawns:
@@ -389,5 +389,5 @@ def _heard(state: State, effect: StartAttempt | StartProbe, judged: Judged) -> M
     if judged.probe is not None and current:
         events.append(judged.probe)
     if judged.report is not None:
-        events += control.report(state, judged.report).events
+        events += commands.report(state, judged.report).events
     return Move(events, [])

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from leadhand.core import control
-    from leadhand.core.state import State
+    from leadhand.core import commands
+    from leadhand.core.state.model import State
     from leadhand.engine.purse import ROUNDING
     from leadhand.temporal.orders import More
 
@@ -94,7 +94,7 @@ class Money:
             return False
         if not want.step:
             return state.planner.epoch == want.epoch
-        return control.is_current(state, want.step, want.epoch)
+        return commands.is_current(state, want.step, want.epoch)
 
     def _takers(self) -> int:
         """How many may want a part of what is left: those that wait, and those that may begin."""
@@ -114,4 +114,4 @@ class Money:
 
 def _reserves(state: State, step: str, epoch: int) -> bool:
     """Whether the state holds the price of an attempt: one that was given up may spend still."""
-    return bool(step) and control.is_current(state, step, epoch)
+    return bool(step) and commands.is_current(state, step, epoch)

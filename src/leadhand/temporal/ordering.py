@@ -10,10 +10,10 @@ with workflow.unsafe.imports_passed_through():
     import msgspec
 
     from leadhand.core import events as ev
-    from leadhand.core.effects import StartAttempt, StartProbe
-    from leadhand.core.graph import context_of
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import State
+    from leadhand.core.decide.effects import StartAttempt, StartProbe
+    from leadhand.core.plan.graph import context_of
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import State
     from leadhand.temporal.orders import Given, Hole, Order, detach
 
 if TYPE_CHECKING:

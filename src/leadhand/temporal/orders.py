@@ -15,8 +15,8 @@ from leadhand.core.events import (
     ProbeReported,
     RunStarted,
 )
+from leadhand.core.plan.references import Artifact, Secret, SecretText
 from leadhand.core.policy import Policy
-from leadhand.core.refs import Artifact, Secret, SecretText
 
 ORDER_VERSION = 2
 """Of what a workflow asks for, and in what order; a run takes the newest with each new history.

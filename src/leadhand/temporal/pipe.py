@@ -29,13 +29,13 @@ with workflow.unsafe.imports_passed_through():
     from leadhand.audit.chain import GENESIS, link
     from leadhand.codec.events import encode
     from leadhand.core import events as ev
-    from leadhand.core.views import run_status, summary
+    from leadhand.core.views.run import run_status, summary
     from leadhand.temporal.orders import FORK, PROJECT, Batch, Line, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.temporal.orders import Ways
 
 BATCH_LINES_MAX = 2000

@@ -10,7 +10,7 @@
 `python -m leadhand.testing` runs worlds drawn from seeds in which everything goes wrong.
 """
 
-from leadhand.core.invariants import Violation, check
+from leadhand.core.logcheck.checker import Violation, check
 from leadhand.testing.clock import ManualClock
 from leadhand.testing.loop import Deadlock, Escaped, SimLoop
 from leadhand.testing.models import Calls, ScriptedModel

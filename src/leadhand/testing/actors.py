@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leadhand.core.catalog import WorkerSpec
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import Decision, PlannerView
     from leadhand.ports import Context, Task
     from leadhand.testing.scenario import RunPlan, Scenario

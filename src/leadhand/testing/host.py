@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core import events as ev
-    from leadhand.core.effects import Effect
+    from leadhand.core.decide.effects import Effect
     from leadhand.engine.run import Run
     from leadhand.testing.clock import SimClock
     from leadhand.testing.store import SimStore

@@ -10,15 +10,15 @@ from leadhand.audit.chain import verify, verify_batches, verify_head
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.core import host as hosting
-from leadhand.core.invariants import check
-from leadhand.core.views import run_status
+from leadhand.core.logcheck.checker import check
+from leadhand.core.views.run import run_status
 from leadhand.engine.fold import fold
 from leadhand.errors import Bug
 from leadhand.testing.scenario import IDLE_CRITERION
 from leadhand.testing.snapshot import difference
 
 if TYPE_CHECKING:
-    from leadhand.core.state import State
+    from leadhand.core.state.model import State
     from leadhand.ports import Entry
     from leadhand.testing.scenario import RunPlan
     from leadhand.testing.world import World

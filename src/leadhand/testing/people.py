@@ -12,14 +12,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
-from leadhand.core import protected_change
-from leadhand.core.approval import binding
+from leadhand.core.review import protected_change
+from leadhand.core.review.approval import binding
 from leadhand.engine.service import word
 from leadhand.errors import LeadhandError
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-    from leadhand.core.records import Question
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.records import Question
     from leadhand.engine.run import Run
     from leadhand.testing.host import SimHost
     from leadhand.testing.world import World

@@ -18,7 +18,7 @@ from leadhand.testing.clock import EPOCH_US
 from leadhand.workers.human import Human
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 AUDITOR = "auditor"
 """The automatic reviewer."""

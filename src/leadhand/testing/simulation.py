@@ -27,11 +27,11 @@ from leadhand.app.lead import Lead
 from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.app.planning import successor
 from leadhand.codec.events import decode
-from leadhand.core import control
+from leadhand.core import commands
 from leadhand.core.events import Event
-from leadhand.core.invariants import Violation, check
-from leadhand.core.ledger import describe
-from leadhand.core.records import Question
+from leadhand.core.logcheck.checker import Violation, check
+from leadhand.core.state.records import Question
+from leadhand.core.views.ledger import describe
 from leadhand.engine.host import Host
 from leadhand.errors import UsageError
 from leadhand.planners.hybrid import Hybrid
@@ -44,7 +44,7 @@ from leadhand.workers.threads import Lane, Threads
 from leadhand.workers.threads import Outcome as Result
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc, Goal, Plan
+    from leadhand.core.plan.model import Doc, Goal, Plan
     from leadhand.core.policy import Policy
     from leadhand.engine.run import Run
     from leadhand.ports import Planner
@@ -209,7 +209,7 @@ async def _answer(run: Run, question: Question, people: Answers) -> bool:
         return False
     choice, data = said if isinstance(said, tuple) else (said, None)
     await run.said(
-        lambda state, now: control.answer(state, question.id, choice, "person", now, data=data)
+        lambda state, now: commands.answer(state, question.id, choice, "person", now, data=data)
     )
     return True
 

@@ -14,7 +14,7 @@ import msgspec
 from leadhand.core.hashing import canonical
 
 if TYPE_CHECKING:
-    from leadhand.core.state import State, StepState
+    from leadhand.core.state.model import State, StepState
 
 _TIDIED = ("ticket", "blockers", "dependents")
 

@@ -19,7 +19,7 @@ from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.host import HOST_STREAM
-from leadhand.core.ledger import describe
+from leadhand.core.views.ledger import describe
 from leadhand.errors import Fenced, LeadhandError, StoreError, StoreFull
 from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.stores.memory import MemoryDisk

@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 VERSION_CHARS = 32
 INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")

@@ -27,7 +27,7 @@ from typing import Any, cast
 import msgspec
 
 from leadhand.core.catalog import WorkerSpec
-from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
 from leadhand.workers.command import OUTPUT_BYTES, CommandWorker, Program

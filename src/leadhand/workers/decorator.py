@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from leadhand.core import durations
-from leadhand.core.plan import RISKS
+from leadhand.core.plan.model import RISKS
 from leadhand.errors import UsageError
 from leadhand.workers.confinement import Confinement, declared
 

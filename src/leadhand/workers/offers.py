@@ -7,7 +7,7 @@ from typing import Any
 
 from leadhand.core.catalog import Offer
 from leadhand.core.jsonschema import unusable
-from leadhand.core.plan import RISKS
+from leadhand.core.plan.model import RISKS
 from leadhand.workers.tables import Table
 from leadhand.workers.template import Hole, parameters_of
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from leadhand.codec.values import plain
-from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.report import Effect, Failure, Report
 from leadhand.errors import WorkerFailure
 

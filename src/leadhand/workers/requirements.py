@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.core import graph
-from leadhand.core.findings import Finding
+from leadhand.core.lint.findings import Finding
+from leadhand.core.plan import graph
 from leadhand.core.promises import names
 from leadhand.core.wording import shown
 from leadhand.workers.command import CommandWorker
@@ -25,8 +25,8 @@ from leadhand.workers.request import Url
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from leadhand.core.plan import Doc
-    from leadhand.core.rules import Level
+    from leadhand.core.lint.rules import Level
+    from leadhand.core.plan.model import Doc
     from leadhand.ports import Worker
     from leadhand.workers.command import Program
     from leadhand.workers.mcp.server import McpServer

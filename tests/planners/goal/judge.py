@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
-from leadhand.core.plan import Goal
+from leadhand.core.plan.model import Goal
 from leadhand.core.report import (
     Decision,
     FailedAttempt,

@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand import Goal, Lead, Permanent, worker
-from leadhand.core.inbox import answers_of
+from leadhand.core.views.inbox import answers_of
 from leadhand.errors import NoPlan
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import simulate

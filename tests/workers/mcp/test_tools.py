@@ -12,7 +12,7 @@ import mcp
 import pytest
 
 from leadhand import Lead, McpServer, Unavailable
-from leadhand.core.review import reach
+from leadhand.core.review.ruling import reach
 from leadhand.errors import UsageError
 from leadhand.workers import netguard
 from leadhand.workers.mcp import stdio

@@ -16,7 +16,7 @@ from leadhand.app.fleet_evidence import Evidence
 from leadhand.app.reader import Reader
 from leadhand.app.trials.setting import ENDING, FAULTS, GATE, Places, Trial
 from leadhand.core import events as ev
-from leadhand.core.recoveries import Answer, recoveries
+from leadhand.core.views.recovery_stats import Answer, recoveries
 from leadhand.fleet import journal
 from leadhand.fleet.git import Git
 from leadhand.fleet.history import Commit, read_log

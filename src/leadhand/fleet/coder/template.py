@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from leadhand.core.plan import FAILURE_CLASSES
+from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.base import Assignment, CoderEvent, EventKind, Launch
 from leadhand.fleet.coder.process import ProcessCoder

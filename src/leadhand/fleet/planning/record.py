@@ -12,7 +12,7 @@ from leadhand.fleet.ladder import CODER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.state import State, StepState
+    from leadhand.core.state.model import State, StepState
 
 SIZES = ((1, "1 path"), (3, "2-3 paths"), (7, "4-7 paths"), (1 << 30, "8 or more paths"))
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.core.graph import Order
-from leadhand.core.plan import Goal
+from leadhand.core.plan.graph import Order
+from leadhand.core.plan.model import Goal
 from leadhand.fleet.boundaries import clash
 from leadhand.fleet.epics import plan_of, refuse_tiers, step_of
 from leadhand.fleet.ladder import CODER

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from leadhand.core.graph import dependencies
+from leadhand.core.plan.graph import dependencies
 from leadhand.planners.goal.operators import operator_name
 from leadhand.planners.goal.steps import tidy
 from leadhand.planners.sound import errors
@@ -17,8 +17,8 @@ from leadhand.planners.sound import errors
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from leadhand.core.findings import Finding
-    from leadhand.core.plan import Doc
+    from leadhand.core.lint.findings import Finding
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import PlannerView
     from leadhand.planners.goal.operators import Operator
 

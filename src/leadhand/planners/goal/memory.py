@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from leadhand.core import refs
+from leadhand.core.plan import references
 from leadhand.planners.goal.operators import is_flag, operator_name
 from leadhand.planners.goal.world import given, have, promised, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import FailedAttempt, Failure, PlannerView, StepView
     from leadhand.planners.goal.operators import Operator, Operators
     from leadhand.planners.goal.world import Fact, World
@@ -135,7 +135,7 @@ def _digest(
     changing: frozenset[str],
 ) -> str:
     """What is equal for equal inputs: values, and versions where those count."""
-    used = [ref.name for ref in refs.find([parameters, others]) if ref.kind == "steps"]
+    used = [ref.name for ref in references.find([parameters, others]) if ref.kind == "steps"]
     reads = operator is not None and bool(operator.reads)
     versions = sorted({name for name in used if reads or name in changing})
     values = resolved([parameters, others], view)

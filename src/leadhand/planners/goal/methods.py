@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from leadhand.core.catalog import Method
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import PlannerView
     from leadhand.planners.goal.memory import Past
     from leadhand.planners.goal.operators import Operators

@@ -11,7 +11,7 @@ from leadhand.planners.goal.methods import Split
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import PlannerView
 
 SEEN_MAX = 20

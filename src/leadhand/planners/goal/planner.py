@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from leadhand.core.catalog import Catalog, Method
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import Decision, PlannerView, StepView
     from leadhand.planners.goal.world import Under
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from leadhand.core import refs
-from leadhand.core.plan import RISKS
+from leadhand.core.plan import references
+from leadhand.core.plan.model import RISKS
 from leadhand.planners.goal.memory import bound, priced
 from leadhand.planners.goal.order import waits
 from leadhand.planners.goal.world import ANSWER, HAVE, given
@@ -17,7 +17,7 @@ from leadhand.planners.goal.world import ANSWER, HAVE, given
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.planners.goal.memory import Prices
     from leadhand.planners.goal.operators import Operator, Operators
     from leadhand.planners.goal.world import Fact
@@ -74,7 +74,7 @@ class Writer(msgspec.Struct):
             after = [found[j]["id"] for j in order[i]]
             doc["depends_on"] = list(dict.fromkeys([*doc.get("depends_on", ()), *after]))
             # It quotes messages of workers, and a reference among words is refused.
-            doc["because"] = self._because(operator, plan[i + 1 :]).replace(refs.MARK, "{{")
+            doc["because"] = self._because(operator, plan[i + 1 :]).replace(references.MARK, "{{")
             found.append(doc)
             for fact in operator.drops:
                 known.pop(fact, None)

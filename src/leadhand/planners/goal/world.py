@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from leadhand.core import promises, refs
+from leadhand.core import promises
 from leadhand.core.facts import given_by
-from leadhand.core.graph import dependencies
-from leadhand.core.graph import order as in_order
+from leadhand.core.plan import references
+from leadhand.core.plan.graph import dependencies
+from leadhand.core.plan.graph import order as in_order
 from leadhand.planners.goal.operators import is_flag
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import FailedAttempt, PlannerView, StepView
 
 SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"})
@@ -175,8 +176,8 @@ def have(name: str, value: Json) -> Fact:
     if is_flag(name):
         return Fact(HAVE)
     text = f"${{{{ params.{name} }}}}"
-    (piece,) = refs.pieces(text)
-    is_name = isinstance(piece, refs.Ref) and not piece.problem and not piece.path
+    (piece,) = references.pieces(text)
+    is_name = isinstance(piece, references.Ref) and not piece.problem and not piece.path
     return Fact(HAVE, text if is_name else literal(value))
 
 
@@ -204,7 +205,7 @@ def _given(step: StepView, catalog: Catalog) -> dict[str, Fact]:
 def literal(value: Json) -> Json:
     """Data as it must stand in parameters: what looks like a reference is none."""
     if isinstance(value, str):
-        return value.replace(refs.MARK, f"${refs.MARK}")
+        return value.replace(references.MARK, f"${references.MARK}")
     if isinstance(value, dict):
         return {key: literal(item) for key, item in value.items()}
     return [literal(item) for item in value] if isinstance(value, list) else value
@@ -213,12 +214,12 @@ def literal(value: Json) -> Json:
 def value_of(value: Json, view: PlannerView) -> Json:
     """The data behind what stands for a fact."""
 
-    def look(ref: refs.Ref) -> Json:
+    def look(ref: references.Ref) -> Json:
         if ref.kind == "params":
             return view.params[ref.name]
         return view.results[successor(ref.name, view)]
 
-    return refs.resolve(value, look)
+    return references.resolve(value, look)
 
 
 def resolved(value: Json, view: PlannerView) -> Json:
@@ -228,7 +229,7 @@ def resolved(value: Json, view: PlannerView) -> Json:
     by its content and not loaded.
     """
 
-    def look(ref: refs.Ref) -> Json:
+    def look(ref: references.Ref) -> Json:
         if ref.kind == "params":
             return view.params[ref.name]
         name = successor(ref.name, view)
@@ -243,7 +244,7 @@ def resolved(value: Json, view: PlannerView) -> Json:
     if isinstance(value, list):
         return [resolved(item, view) for item in value]
     try:
-        return refs.resolve(value, look)
+        return references.resolve(value, look)
     except LookupError:
         return value
 

@@ -21,7 +21,7 @@ from leadhand.models.reading import clean, decoded
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import Decision
 
 KINDS = ("propose", "wait", "look", "ask", "finish", "give_up")

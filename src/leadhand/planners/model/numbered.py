@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from leadhand.core.graph import dependencies
+from leadhand.core.plan.graph import dependencies
 from leadhand.core.report import Finish, Propose
 from leadhand.planners.goal.operators import operator_name
 from leadhand.planners.goal.steps import Names, document, tidy
@@ -25,7 +25,7 @@ from leadhand.planners.sound import not_true
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import PlannerView
     from leadhand.planners.goal.operators import Operator, Operators
     from leadhand.planners.goal.world import Fact, World

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan import Doc, Json
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Decision, PlannerView
     from leadhand.models.client import Client
     from leadhand.models.talk import Answer, Model, Turn

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.core.calendar import iso
 from leadhand.core.catalog import stronger_ones
 from leadhand.core.hashing import digest
-from leadhand.core.moments import iso
 from leadhand.core.wording import listed
 from leadhand.models.guard import scrub
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leadhand.core.catalog import Offer, WorkerSpec
-    from leadhand.core.plan import Goal
+    from leadhand.core.plan.model import Goal
     from leadhand.core.report import PlannerView, StepView
 
 TOKEN_CHARS = 4

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 
 from leadhand.app.people import approver_key
-from leadhand.core.views import run_status
+from leadhand.core.views.run import run_status
 from leadhand.server.office import answer, office_of, person_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.audit.keys import PrivateKey
-    from leadhand.core.moves import Move
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import Now, State
-    from leadhand.core.words import Word
+    from leadhand.core.commands import Word
+    from leadhand.core.decide.effects import Move
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import Now, State
     from leadhand.server.people import Person
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}

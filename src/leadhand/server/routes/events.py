@@ -18,7 +18,7 @@ from leadhand.server.stream import PING_S
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.server.desks import Desk
     from leadhand.server.office import Office
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from leadhand.app.documents import inbox_page
-from leadhand.core import protected_change
-from leadhand.core.words import Word
+from leadhand.core.commands import Word
+from leadhand.core.review import protected_change
 from leadhand.engine.approvals import words_with
 from leadhand.errors import Conflict
 from leadhand.server import shapes
@@ -19,8 +19,8 @@ from leadhand.server.routes.common import Cursor, Limit, Saying, document, done,
 from leadhand.server.rules import APPROVER, may
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import Now, State
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import Now, State
     from leadhand.server.desks import Desk
 
 router = APIRouter(tags=["inbox"])

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Request, Response
 from leadhand.app.comparing import compared, numbered
 from leadhand.app.graphs import attempts_document, graph_document, output_of, step_document
 from leadhand.codec.events import decode
-from leadhand.core.approval import allowed, digests
-from leadhand.core.ledger import describe, ledger_of
-from leadhand.core.moments import iso
-from leadhand.core.revisions import revisions as all_revisions
+from leadhand.core.calendar import iso
+from leadhand.core.plan.revisions import revisions as all_revisions
+from leadhand.core.review.approval import allowed, digests
+from leadhand.core.views.ledger import describe, ledger_of
 from leadhand.errors import UsageError
 from leadhand.server import shapes
 from leadhand.server.office import of_run, office_of, seen
@@ -20,9 +20,9 @@ from leadhand.server.problems import Refusal, missing
 from leadhand.server.routes.common import PROBLEMS, Cursor, Limit, document
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-    from leadhand.core.revisions import Revised
-    from leadhand.core.state import StepState
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.plan.revisions import Revised
+    from leadhand.core.state.model import StepState
     from leadhand.server.desks import Desk
 
 router = APIRouter(tags=["runs"])

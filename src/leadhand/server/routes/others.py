@@ -18,7 +18,7 @@ from leadhand.server.problems import missing
 from leadhand.server.routes.common import PROBLEMS, document, done
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.server.desks import Desk
 
 router = APIRouter(tags=["others"])

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Path, Request, Response
 from leadhand.app.history import history_rows, record, saved_row, timed_saved, uses
 from leadhand.app.loading import planner_problem
 from leadhand.app.places import in_context
-from leadhand.core.check import lint as check
-from leadhand.core.check_later import later
 from leadhand.core.library import find, spoken
+from leadhand.core.lint.later import later
+from leadhand.core.lint.plan import lint as check
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.server import shapes
 from leadhand.server.bodies import apart
@@ -23,8 +23,8 @@ from leadhand.server.routes.common import document, done
 from leadhand.server.starting import draft
 
 if TYPE_CHECKING:
-    from leadhand.core.findings import Finding
-    from leadhand.core.plan import Doc
+    from leadhand.core.lint.findings import Finding
+    from leadhand.core.plan.model import Doc
     from leadhand.server.desks import Desk
 
 router = APIRouter(tags=["plans"])

@@ -10,13 +10,13 @@ from leadhand.app.documents import review_document
 from leadhand.app.graphs import others_for
 from leadhand.app.people import ends, revision_of
 from leadhand.codec.edits import typed
-from leadhand.core.amend import edit
-from leadhand.core.approval import binding
-from leadhand.core.diff import differences
-from leadhand.core.revisions import held_by, plan_of
-from leadhand.core.state import REPLACEABLE
-from leadhand.core.views import run_status
-from leadhand.core.words import Word
+from leadhand.core.commands import Word
+from leadhand.core.plan.amend import edit
+from leadhand.core.plan.diff import differences
+from leadhand.core.plan.revisions import held_by, plan_of
+from leadhand.core.review.approval import binding
+from leadhand.core.state.model import REPLACEABLE
+from leadhand.core.views.run import run_status
 from leadhand.engine.approvals import own_words
 from leadhand.errors import Conflict, UsageError
 from leadhand.server import shapes
@@ -34,8 +34,8 @@ from leadhand.server.problems import missing
 from leadhand.server.routes.common import Saying, document, done, key_of, said
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import Now, State
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import Now, State
     from leadhand.server.desks import Desk
 
 router = APIRouter(tags=["reviews"])

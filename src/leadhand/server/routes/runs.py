@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from leadhand.app.documents import run_row, shown_document, timed_row
-from leadhand.core.looser import limits_of
+from leadhand.core.review.limits import limits_of
 from leadhand.core.rollback import rollback_id
-from leadhand.core.views import ENDED, run_status, summary
+from leadhand.core.views.run import ENDED, run_status, summary
 from leadhand.engine.approvals import signed_releases
 from leadhand.errors import Conflict
 from leadhand.server import shapes
@@ -29,8 +29,8 @@ from leadhand.server.routes.common import Cursor, Limit, document, done, key_of,
 from leadhand.server.starting import start
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
-    from leadhand.core.state import State
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import State
     from leadhand.server.desks import Desk
     from leadhand.server.idempotency import Keyed
     from leadhand.server.office import Office

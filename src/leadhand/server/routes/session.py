@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
-from leadhand.core.moments import iso
+from leadhand.core.calendar import iso
 from leadhand.server import shapes
 from leadhand.server.forms import SignIn
 from leadhand.server.office import answer, office_of, person_of
@@ -14,7 +14,7 @@ from leadhand.server.people import COOKIE, SESSION_S
 from leadhand.server.routes.common import PROBLEMS, done
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.server.office import Office
     from leadhand.server.people import Person
 

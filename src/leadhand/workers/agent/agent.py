@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from leadhand.core import durations
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.plan import RISKS
+from leadhand.core.plan.model import RISKS
 from leadhand.core.report import Failure, Report
 from leadhand.errors import UsageError
 from leadhand.models.book import Book

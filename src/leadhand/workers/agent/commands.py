@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core.durations import seconds
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.plan import worst
+from leadhand.core.plan.model import worst
 from leadhand.core.report import Failure
 from leadhand.errors import Denied, UsageError
 from leadhand.workers.agent.functions import ToolFailure

@@ -13,7 +13,7 @@ from leadhand.core.jsonschema import problems
 from leadhand.models.talk import ToolDef
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
 
 FINISH, NEEDS_INFO, TOO_COMPLEX = "finish", "needs_info", "too_complex"
 ENDINGS = (FINISH, NEEDS_INFO, TOO_COMPLEX)

@@ -42,7 +42,7 @@ from leadhand.workers.reports import EFFECTS, bounded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.plan import Doc
+    from leadhand.core.plan.model import Doc
     from leadhand.core.report import Effect
     from leadhand.models.client import Client
     from leadhand.models.talk import Answer, ToolCall

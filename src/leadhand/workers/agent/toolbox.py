@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.plan import worst
+from leadhand.core.plan.model import worst
 from leadhand.core.wording import closest, listed
 from leadhand.errors import UsageError
 from leadhand.models.guard import scrub
@@ -18,7 +18,7 @@ from leadhand.workers.agent.functions import function_tool, worker_tools
 from leadhand.workers.agent.untrusted import shortened
 
 if TYPE_CHECKING:
-    from leadhand.core.plan import Doc, Risk
+    from leadhand.core.plan.model import Doc, Risk
     from leadhand.workers.tools import Tool
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")

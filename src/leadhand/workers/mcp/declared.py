@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.plan import RISKS
+from leadhand.core.plan.model import RISKS
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
 from leadhand.workers.mcp.definition import worker_name

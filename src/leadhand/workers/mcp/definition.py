@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.codec.values import plain
-from leadhand.core.plan import worst
+from leadhand.core.plan.model import worst
 from leadhand.core.visible import visible
 from leadhand.errors import Unavailable
 from leadhand.workers.mcp.schema import input_schema, output_schema

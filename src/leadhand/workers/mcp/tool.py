@@ -15,7 +15,7 @@ import msgspec
 from leadhand.codec.values import plain
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.durations import seconds
-from leadhand.core.plan import RISKS
+from leadhand.core.plan.model import RISKS
 from leadhand.core.report import Report
 from leadhand.errors import InvalidOutput, NeedsInfo, Permanent, UsageError, WorkerFailure
 from leadhand.ports import ends_us

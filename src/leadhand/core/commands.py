@@ -1,0 +1,368 @@
+"""What people and workers say to a run, turned into events.
+
+Each function checks what was said against the state and returns the move that records it, or
+raises with a message for the one who said it. Reports are fenced here: one whose epoch is
+not the current one becomes a note of its cost and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core import events as ev
+from leadhand.core.decide.effects import SECOND, Effect, Move, StopAttempt
+from leadhand.core.decide.planner_answer import findings, propose, unseen_repeats
+from leadhand.core.events import Event, ReleaseGiven, StepsHeld, StepsReleased
+from leadhand.core.facts import broken_promises, is_flag, misgiven
+from leadhand.core.plan.model import Doc
+from leadhand.core.promises import given
+from leadhand.core.review import decisions, holds, protected_change
+from leadhand.core.review.decisions import (
+    NO_PERSON,
+    answer_events,
+    approve,
+    reject,
+    request_changes,
+)
+from leadhand.core.review.identity import person
+from leadhand.core.state.evolve import REDOABLE, REOPENS_SINCE
+from leadhand.core.state.model import Now, State
+from leadhand.core.visible import visible
+from leadhand.core.wording import meant
+from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.review.decisions import Words
+    from leadhand.core.state.records import Question, Revision
+
+
+# What a person says to a run, as data: a verb, who says it, and what goes with it.
+#
+# Every way in carries the same words: the socket of the embedded host, the command line, HTTP, and
+# the updates of a Temporal workflow. Here they become moves.
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word of a person."""
+
+    verb: str
+    actor: str
+    details: dict[str, Any] = {}
+
+    def __call__(self, state: State, now: Now) -> Move:
+        """The move it comes to; raises for whoever said it when it comes to none."""
+        return move_of(self.verb, self.actor, self.details)(state, now)
+
+
+def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
+    """What a verb means, ready to be asked of a state."""
+    reason = str(details.get("reason", ""))
+    match verb:
+        case "pause":
+            return lambda state, _now: pause(state, actor, reason)
+        case "resume":
+            return lambda state, _now: resume(state, actor)
+        case "cancel":
+            return lambda state, now: cancel(state, actor, reason, now)
+        case "answer":
+            return lambda state, now: answer(
+                state,
+                str(details.get("id", "")),
+                str(details.get("choice", "")),
+                actor,
+                now,
+                text=str(details.get("text", "")),
+                data=details.get("data"),
+                approval=details.get("approval"),
+            )
+        case "hold":
+            return lambda state, _now: hold(state, details["steps"], actor, reason)
+        case "redo":
+            return lambda state, now: redo(state, str(details["step"]), actor, reason, now)
+        case "release":
+            return lambda state, now: release(
+                state, details["steps"], actor, now, reason, details.get("signed")
+            )
+        case "amend":
+            return lambda state, now: amend(state, details["revision"], actor, now)
+        case _:
+            raise UsageError(f"{verb} is nothing a run understands")
+
+
+def told(events: Sequence[Event]) -> Doc:
+    """What whoever said it wants to know: which question lets held steps go, which are let go."""
+    held = [event for event in events if isinstance(event, StepsHeld)]
+    if held:
+        return {"question": held[0].question}
+    if not any(isinstance(event, ReleaseGiven) for event in events):
+        return {}
+    return {"steps": [s for e in events if isinstance(e, StepsReleased) for s in e.steps]}
+
+
+def is_current(state: State, step: str, epoch: int) -> bool:
+    """Whether an epoch is the one in flight for a step."""
+    return state.in_flight.get(step) == epoch
+
+
+def report(state: State, reported: ev.AttemptReported) -> Move:
+    """A verified report, or a note that it came too late; nothing once the run has ended."""
+    if state.ended is not None:
+        return Move([], [])
+    if is_current(state, reported.step, reported.epoch):
+        return Move([reported], [])
+    late = ev.ReportIgnored(reported.step, reported.attempt, reported.epoch, reported.cost)
+    return Move([late], [])
+
+
+def pause(state: State, actor: str, reason: str = "") -> Move:
+    """No new starts."""
+    _open(state)
+    return Move([] if state.paused else [ev.RunPaused(actor, reason)], [])
+
+
+def resume(state: State, actor: str) -> Move:
+    """Starts are allowed again."""
+    _open(state)
+    return Move([ev.RunResumed(actor)] if state.paused else [], [])
+
+
+def cancel(state: State, actor: str, reason: str, now: Now) -> Move:
+    """Stop: no new starts, and what is in flight is ended."""
+    _open(state)
+    if state.stopping is not None and state.stopping.status == "cancelled":
+        return Move([], [])
+    deadline = now.at + int(state.policy.cancel_grace_s * SECOND)
+    stops: list[Effect] = [
+        StopAttempt(step, state.steps[step].attempts, epoch, "cancelled")
+        for step, epoch in state.in_flight.items()
+    ]
+    if state.planner.epoch:
+        stops.append(StopAttempt("", state.planner.calls, state.planner.epoch, "cancelled"))
+    return Move([ev.CancelRequested(actor, deadline, reason)], stops)
+
+
+def answer(
+    state: State,
+    ident: str,
+    choice: str,
+    actor: str,
+    now: Now,
+    *,
+    text: str = "",
+    data: Json = None,
+    approval: Doc | None = None,
+) -> Move:
+    """A person's answer to a question or a review; `approval`: when it ends, its signature."""
+    _open(state)
+    question = state.questions.get(ident)
+    if question is None:
+        known = ", ".join(state.questions) or "nothing is open"
+        raise Conflict(f"{ident} is not open in run {state.run}; open: {known}")
+    if question.choices and choice not in question.choices:
+        raise UsageError(
+            f"{choice!r} is no answer to {ident}; choose: {', '.join(question.choices)}"
+        )
+    more = _words(approval)
+    if question.kind == "review":
+        return _review(state, question, choice, actor, text, now, more)
+    if question.kind == protected_change.KIND:
+        said = protected_change.answered(state, question, choice, actor, text, more)
+        return Move(said, [])
+    if question.kind == "hold" and choice == "release":
+        return Move(list(holds.release(state, question, actor, text, now, more)), [])
+    if choice == "give" and not text and data is None:
+        raise UsageError("say what you give: with --data as JSON, or with --text in words")
+    if choice == "give" and question.facts:
+        _refuse_misgiven(question.facts, text if data is None else data)
+    if choice == "done" and question.kind == "unseen":
+        _vouched(state, question.step, data)
+    if choice == "done" and question.kind == "task":
+        _vouched(state, question.step, (text or None) if data is None else data, denies=True)
+    return Move(answer_events(state, question, choice, actor, text, data), [])
+
+
+def hold(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
+    """Steps that must not start until somebody releases them."""
+    _open(state)
+    return Move(list(holds.hold(state, steps, actor, reason)), [])
+
+
+def release(
+    state: State,
+    steps: list[str],
+    actor: str,
+    now: Now,
+    reason: str = "",
+    words: Doc | None = None,
+) -> Move:
+    """A person lets held steps start, with those that were held together with them.
+
+    `words` holds what goes with it for each question: when it ends, its signature.
+    """
+    _open(state)
+    events: list[ev.Event] = []
+    for ident in holds.questions(state, steps):
+        more = _words((words or {}).get(ident))
+        events += holds.release(state, state.questions[ident], actor, reason, now, more)
+    return Move(events, [])
+
+
+def redo(state: State, ident: str, actor: str, reason: str, now: Now) -> Move:
+    """A step that failed is tried again, by a person's word; a run that failed goes on."""
+    step = state.steps.get(ident)
+    if step is None:
+        raise UsageError(
+            f"there is no step {ident} in run {state.run}. {meant(ident, state.steps)}"
+        )
+    if not reason:
+        raise UsageError("say why it should be done again: --reason")
+    stopping = state.stopping is not None and state.ended is None
+    if step.status not in REDOABLE or step.failure is None or stopping:
+        why = "the run is stopping" if stopping else f"it is {step.status}"
+        raise Conflict(f"step {ident} cannot be done again: {why}")
+    wish = ev.RedoRequested(ident, actor, reason)
+    if state.ended is None:
+        return Move([wish], [])
+    _refuse_final(state, state.ended, now)
+    held, effects = holds.again(state, actor)
+    return Move([ev.RunReopened(ident, actor, reason), wish, *held], effects)
+
+
+def _refuse_final(state: State, ended: ev.RunEnded, now: Now) -> None:
+    """Conflict when a run that has ended cannot go on, with what to do instead."""
+    again = "Fix: run the plan again"
+    if ended.status != "failed":
+        raise Conflict(
+            f"run {state.run} has ended ({ended.status}), and only one that failed goes on. {again}"
+        )
+    if state.started is not None and state.started.decide_version < REOPENS_SINCE:
+        raise Conflict(f"run {state.run} was started by an older Leadhand and has ended. {again}")
+    if ended.rollback:
+        raise Conflict(f"what run {state.run} did is taken back, so it cannot go on. {again}")
+    wall_s = state.policy.wall_s
+    late = wall_s is not None and now.at >= state.started_at + int(wall_s * SECOND)
+    if ended.limit or late:
+        limit = ended.reason if ended.limit else f"its time of {wall_s:g} s is over"
+        raise Conflict(f"run {state.run} has reached its limits ({limit}). {again}, with more")
+
+
+def examined(state: State, number: int, found: list[str], failed: str, now: Now) -> Move:
+    """What the automatic reviewers found; meanwhile the run may have ended or moved on."""
+    revision = state.pending
+    if state.ended is not None or revision is None:
+        return Move([], [])
+    events, effects = decisions.examined(state, number, found, failed, now)
+    if not any(isinstance(event, ev.RevisionApproved) for event in events):
+        return Move(events, effects)
+    stale = _stale(state, revision)
+    if not stale:
+        return Move(events, effects)
+    reason = f"it was allowed, but it no longer fits: {'; '.join(stale)}"
+    refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
+    return Move([events[0], refused, ev.ProposalRefused(state.planner.calls, stale)], [])
+
+
+def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
+    """A person's own revision: of the one that waits, or of the plan as it stands."""
+    _open(state)
+    planners = (state.started.planner, state.planner_name) if state.started is not None else ()
+    if person(actor) in NO_PERSON or actor in planners:
+        raise NotAllowed(f"{visible(actor)} is no person, and cannot amend anything")
+    waiting, events = state.pending, []
+    seen, now_there = answer.get("base"), waiting.hash if waiting is not None else state.head
+    if seen is not None and seen != now_there:
+        raise Conflict(
+            "the plan has changed since it was read. Fix: look at it again, then amend that"
+        )
+    if waiting is not None:
+        gone = ev.RevisionRejected(waiting.number, waiting.hash, actor, "amended")
+        events.append(gone)
+    found = findings(
+        state,
+        answer.get("steps", []),
+        answer.get("cancel", []),
+        answer.get("drop") or {},
+        final=bool(answer.get("final")),
+    )
+    if found:
+        raise PlanInvalid([f"the amended plan does not fit: {'; '.join(found)}"])
+    if answer.get("final") and not answer.get("steps") and not _left(state, answer):
+        empty = "the amended plan has no step left, and would succeed without doing anything"
+        raise PlanInvalid([f"{empty}. Fix: cancel the run, or reject what waits"])
+    proposed, effects = propose(state, actor, answer, now)
+    return Move([*events, *proposed], effects)
+
+
+def _stale(state: State, revision: Revision) -> list[str]:
+    """What speaks against a revision that has waited, as the run stands now."""
+    found = findings(state, revision.add, revision.cancel, revision.drop, final=revision.final)
+    by_planner = revision.author == state.planner_name
+    return found or (unseen_repeats(state, revision.add) if by_planner else [])
+
+
+def _left(state: State, answer: Doc) -> bool:
+    """Whether a run has a step still that an amendment does not take out."""
+    gone = {*answer.get("cancel", ()), *(answer.get("drop") or ())}
+    return any(
+        step.id not in gone and step.status not in ("cancelled", "superseded")
+        for step in state.steps.values()
+    )
+
+
+def _refuse_misgiven(facts: list[str], value: Json) -> None:
+    """A slip of the pen is told to whoever made it: later it would only be a run that failed."""
+    wrong = misgiven(facts, value)
+    if wrong:
+        form = ", ".join(f'"{fact}": …' for fact in facts)
+        raise UsageError(
+            f"{wrong}; asked for: {', '.join(facts)}. Fix: give it as --data '{{{form}}}'"
+        )
+
+
+def _vouched(state: State, ident: str, data: Json, *, denies: bool = False) -> None:
+    """Whoever says that a step is done brings what it promised; who was asked may deny it."""
+    step = state.steps[ident]
+    offer = state.catalog.offer(step.worker, step.action)
+    promised = given(step.doc, offer, widened=step.widened)
+    if denies:
+        promised = tuple(fact for fact in promised if not is_flag(fact))
+    broken = broken_promises(promised, data) if promised else []
+    if broken:
+        raise UsageError(
+            f"step {ident} gives {', '.join(promised)}, and others may need it: "
+            f"{'; '.join(broken)}. Fix: give it with --data"
+        )
+
+
+def _words(approval: Doc | None) -> Words:
+    try:
+        return msgspec.convert(approval or {}, decisions.Words)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"this is no approval: {error}") from None
+
+
+def _review(
+    state: State, question: Question, choice: str, actor: str, text: str, now: Now, more: Words
+) -> Move:
+    revision = state.pending
+    if revision is None or revision.number != question.revision:
+        raise Conflict(f"revision {question.revision} no longer waits")
+    if choice == "request_changes":
+        return Move(request_changes(state, revision, actor, text), [])
+    if choice != "approve":
+        return Move(reject(state, revision, actor, text), [])
+    stale = _stale(state, revision)
+    if stale:
+        reason = f"{actor} approved it, but it no longer fits: {'; '.join(stale)}"
+        refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
+        return Move([refused, ev.ProposalRefused(state.planner.calls, stale)], [])
+    return Move(approve(state, revision, actor, text, now, more), [])
+
+
+def _open(state: State) -> None:
+    if state.ended is not None:
+        raise Conflict(f"run {state.run} has ended ({state.ended.status})")

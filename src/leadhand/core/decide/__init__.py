@@ -1,0 +1,1 @@
+"""Decisions: what a run does next, recovery after failures, planner answers."""

@@ -1,0 +1,1 @@
+"""What is wrong or unwise with a plan, before it runs."""

@@ -1,0 +1,496 @@
+"""Advice on what a step promises: how we know it is done, what it touches, whether it belongs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import paths
+from leadhand.core.durations import text as short
+from leadhand.core.hashing import canonical
+from leadhand.core.lint.context import seconds
+from leadhand.core.lint.form import join
+from leadhand.core.lint.step import amounts, texts
+from leadhand.core.plan import expressions, graph
+from leadhand.core.plan.model import failure_action_of
+from leadhand.core.wording import listed, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leadhand.core.lint.context import Whole
+    from leadhand.core.lint.findings import Findings
+    from leadhand.core.plan.model import Doc, Json
+
+
+# Notes on the wording of descriptions.
+#
+# They help a worker that reads its task (a person, a model) and prove nothing: on plans that are
+# known to be good these rules fire as often as on bad ones. So they are notes, never more.
+
+
+TASKS_MIN = 3
+CHARS_MAX = 2000
+"""How much of a description is read."""
+
+_PRONOUN = re.compile(
+    r"^\W*(?:\w+\W+){1,3}(it|them|this|these|those)"
+    r"(?=\s*(?:[.,;:!?]|$)|\s+(?:and|as|at|by|for|from|in|into|on|to|with)\b)",
+    re.IGNORECASE,
+)
+_BACK = re.compile(
+    r"\b(as above|see above|the above|as before|same as (?:above|before)|previous step"
+    r"|repeat (?:the |this )?(?:process|procedure|steps?)|and so on)\b",
+    re.IGNORECASE,
+)
+_VAGUE_VERB = re.compile(
+    r"^\W*(handle|manage|process|address|improve|support|optimi[sz]e|deal with|take care of"
+    r"|look into|work on|sort out|figure out|do)\b",
+    re.IGNORECASE,
+)
+_VAGUE_MEASURE = re.compile(
+    r"\b(appropriate(?:ly)?|as (?:needed|necessary|required)|etc|if possible|properly|suitabl[ey]"
+    r"|reasonabl[ey]|adequate(?:ly)?|various|user-friendly|and/or|good enough)\b",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[,;.]|\band\b|\bthen\b", re.IGNORECASE)
+_TASKS = """
+    add analyse analyze apply archive assemble back build calculate call check clean collect
+    combine compare compile compute configure convert copy create delete deploy design document
+    download draft enable evaluate export extract fetch file filter find fix format gather generate
+    implement import install integrate load measure merge migrate move notify open order parse pay
+    plan post prepare print publish pull push read refactor remove rename render replace report
+    research restart restore review rewrite run save scan schedule search select send set sort
+    split start stop store submit summarise summarize sync tag test train transform translate
+    update upload validate verify visit wait write
+"""
+_VERBS = frozenset(_TASKS.split())
+
+
+def check_words(whole: Whole, out: Findings) -> None:
+    """What the descriptions of steps leave open."""
+    for ident, step in whole.steps.items():
+        text = step.get("description", "")[:CHARS_MAX]
+        if not text:
+            continue
+        place = whole.place(ident, "description")
+        for rule, pattern, what, fix in _RULES:
+            match = pattern.search(text)
+            if match is not None:
+                out.add(rule, place, f"{shown(match[1])} {what}", fix)
+        tasks = sum(_first_word(clause) in _VERBS for clause in _CLAUSE.split(text))
+        if tasks >= TASKS_MIN:
+            message = f"step {shown(ident)} is about {tasks} tasks in one"
+            out.add("step-coarse", place, message, "Smaller steps fail, and are repeated, alone.")
+
+
+_RULES = (
+    ("pronoun", _PRONOUN, "stands for something that is not named", "Name it."),
+    ("back-reference", _BACK, "points at a text that the worker may not see", "Write it out."),
+    ("verb-vague", _VAGUE_VERB, "does not say what is done", "Say what is there afterwards."),
+    ("qualifier-vague", _VAGUE_MEASURE, "leaves open how much is enough", "Give a measure."),
+)
+
+
+def _first_word(clause: str) -> str:
+    words = clause.split(maxsplit=1)
+    return words[0].lower() if words else ""
+
+
+ALIKE = 0.8
+"""The share of words two descriptions must have in common to say the same."""
+
+STEPS_MIN = 3
+_SAID = expressions.NAMES - {"true", "false", "null"}
+_ADDRESS = re.compile(r"\bhttps?://[^\s\"'<>)\]]+")
+_WORD = re.compile(r"\w+")
+
+
+def check_contract(whole: Whole, out: Findings) -> None:
+    """Everything about single steps, then what only shows among all of them."""
+    for ident, step in whole.steps.items():
+        _check_done(whole, ident, step, out)
+        _check_bounds(whole, ident, step, out)
+        _check_outside(whole, ident, step, out)
+    _check_results(whole, out)
+    _check_goal(whole, out)
+    _check_orphans(whole, out)
+    _check_repeated(whole, out)
+    _check_rollback(whole, out)
+
+
+def _check_done(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
+    if not whole.judged(step):
+        message = f"nothing tells whether step {shown(ident)} is done: it is taken at its word"
+        fix = "Add success criteria, or give the worker a return type or a check."
+        out.add("criteria-missing", whole.place(ident), message, fix)
+    for text in texts(step.get("success_criteria")):
+        if expressions.is_check_name(text):
+            continue
+        try:
+            tree = expressions.parse(text)
+        except ValueError:
+            continue  # Reported.
+        if not any(isinstance(node, ast.Name) and node.id in _SAID for node in ast.walk(tree)):
+            message = f"{shown(text)} is the same whatever the step reports"
+            fix = "Compare something of the report, such as data.failed."
+            out.add("criteria-idle", whole.place(ident, "success_criteria"), message, fix)
+
+
+def _check_bounds(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
+    effects = whole.effects(step)
+    if not effects:
+        return
+    if not whole.touched(step, "writes"):
+        message = f"step {shown(ident)} changes {shown(effects[0])} and does not say what it writes"
+        fix = 'With "writes", steps that would get in each other\'s way are found.'
+        out.add("boundary-undeclared", whole.place(ident), message, fix)
+    if whole.timeout(step) is None:
+        message = f"step {shown(ident)} has effects and no timeout: it may take an hour"
+        out.add("timeout-missing", whole.place(ident), message, 'Add "timeout".')
+
+
+def _check_outside(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
+    found = _ADDRESS.findall(step.get("description", ""))
+    if not found:
+        return
+    fields = ("parameters", "reads", "writes", "effects", "uses")
+    declared = str([step.get(field) for field in fields])
+    declared += str([whole.touched(step, "reads"), whole.touched(step, "writes")])
+    for address in found:
+        if address.rstrip(".,;") not in declared:
+            message = f"the description names {shown(address)}, and no field does"
+            fix = 'Put it into "parameters" or "reads", where it is checked and recorded.'
+            out.add("dependency-outside", whole.place(ident, "description"), message, fix)
+
+
+def _check_results(whole: Whole, out: Findings) -> None:
+    if whole.catalog is None:
+        return
+    told: set[str] = set()
+    for ident, step in whole.steps.items():
+        for name in graph.used(step):
+            giver = whole.steps.get(name)
+            offer = whole.offer(giver) if giver is not None else None
+            if offer is not None and not offer.returns and name not in told:
+                told.add(name)
+                message = f"step {shown(ident)} uses the result of {shown(name)}, of unknown form"
+                fix = "Let its worker declare what it returns: then references are checked."
+                out.add("result-undeclared", whole.place(name), message, fix)
+
+
+def _check_goal(whole: Whole, out: Findings) -> None:
+    if "goal" not in whole.plan or whole.goal.get("acceptance") or whole.goal.get("want"):
+        return
+    last = [whole.steps[name] for name in graph.sinks(whole.edges)]
+    offers = [whole.offer(step) for step in last]
+    if not any(step.get("success_criteria") for step in last) and not any(
+        offer is not None and offer.result_check for offer in offers
+    ):
+        message = "nothing tells whether the goal is reached"
+        fix = 'Add "acceptance" to the goal, or criteria to the last step.'
+        out.add("goal-unchecked", join(whole.prefix, "goal"), message, fix)
+
+
+def _check_orphans(whole: Whole, out: Findings) -> None:
+    waited_for = {name for names in whole.edges.values() for name in names}
+    if len(whole.steps) < STEPS_MIN or not waited_for:
+        return
+    loose = [name for name, names in whole.edges.items() if not names and name not in waited_for]
+    if len(loose) * 2 >= len(whole.steps):
+        return  # It is a set of tasks rather than a chain with one forgotten.
+    wanted = set(whole.goal.get("want", ()))
+    for name in loose:
+        if wanted.isdisjoint(whole.facts(whole.steps[name], "gives")):
+            message = f"step {shown(name)} waits for nothing, and nothing waits for it"
+            fix = "Say what it comes after, or leave it out."
+            out.add("step-orphan", whole.place(name), message, fix)
+
+
+def _check_repeated(whole: Whole, out: Findings) -> None:
+    """Steps that differ in nothing but their ids, or little more than that."""
+    first: dict[Any, str] = {}
+    for ident, step in whole.steps.items():
+        what = [step.get("worker"), step.get("action"), step.get("parameters") or {}]
+        key = (canonical(what), frozenset(whole.edges[ident]))
+        other = first.setdefault(key, ident)
+        if other != ident and _alike(step, whole.steps[other]):
+            message = f"step {shown(ident)} does what {shown(other)} does, at the same point"
+            out.add("step-repeated", whole.place(ident), message, "Leave one of them out.")
+
+
+def _alike(one: Doc, other: Doc) -> bool:
+    a, b = (set(_WORD.findall(step.get("description", "").lower())) for step in (one, other))
+    return not (a or b) or len(a & b) >= ALIKE * len(a | b)
+
+
+def _check_rollback(whole: Whole, out: Findings) -> None:
+    steps = whole.steps.values()
+    asked = any(failure_action_of(step.get("failure_action")) == "rollback" for step in steps)
+    if not asked or "rollback_plan" in whole.plan or not any("undo" in step for step in steps):
+        return  # Without any way back it is said once, as rollback-absent.
+    for ident, step in whole.steps.items():
+        if whole.effects(step) and "undo" not in step:
+            message = f"a rollback would leave what step {shown(ident)} did"
+            out.add("rollback-partial", whole.place(ident), message, 'Add "undo" to it.')
+
+
+# Steps that get in each other's way, and steps that wait for nothing.
+#
+# Two steps that may run at once must not write the same thing. To hold every writer against every
+# other would be quadratic; it is enough to hold each against its neighbours. Writers of one path
+# are put in an order in which each comes after what it waits for: if each waits for the one before,
+# all wait for each other, and if some do not, two neighbours do not. The same holds for a reader
+# and the writers next to it. So the work grows with the number of paths that overlap (at most
+# `paths.PAIRS_MAX`), with the neighbours (MEETINGS_MAX), and with the searches of `graph.Order`,
+# which are bounded by the size of the plan. Beyond these nothing is said.
+
+
+HOT = 3
+"""How many writers make a thing a place where steps meet."""
+
+CHAIN_MIN = 5
+"""From how many steps on it is worth saying that they all wait for each other."""
+
+_APART = 'Let one wait for the other ("depends_on"), or let each write its own.'
+_OWN = 'Say in the "writes" of each step which part of it is its own.'
+
+MEETINGS_MAX = 200_000
+
+Users = dict[str, list[int]]
+"""By path, the numbers of the steps that touch it, in order."""
+
+
+def check_coupling(whole: Whole, out: Findings, *, advice: bool) -> None:
+    """Conflicts over what is written and, as advice, over what is read."""
+    writers = _users(whole, "writes")
+    if writers:
+        _check_writes(whole, writers, out, advice=advice)
+    if advice:
+        if writers:
+            _check_reads(whole, writers, out)
+            _check_hot(whole, writers, out)
+        _check_waits(whole, out)
+        _check_width(whole, out)
+
+
+def _users(whole: Whole, field: str) -> Users:
+    specs = whole.catalog.workers.values() if whole.catalog is not None else ()
+    declared = any(getattr(offer, field) for spec in specs for offer in spec.offers.values())
+    if not declared and not any(field in step for _, step in whole.numbered):
+        return {}
+    found: Users = {}
+    for number, ident in enumerate(whole.order.names):
+        for path in dict.fromkeys(whole.touched(whole.steps[ident], field)):
+            found.setdefault(path, []).append(number)
+    return found
+
+
+def _check_writes(whole: Whole, writers: Users, out: Findings, *, advice: bool) -> None:
+    seen: set[tuple[str, str]] = set()
+    for one, other, first, second in _meetings(writers, writers):
+        a, b = (whole.order.names[number] for number in sorted((first, second)))
+        if (a, b) in seen or not _at_once(whole, a, b):
+            continue
+        seen.add((a, b))
+        sure = _sure(whole, one, first) and _sure(whole, other, second)
+        if not sure and not advice:
+            continue
+        both = f"steps {shown(a)} and {shown(b)} may run at once"
+        fix = _APART if sure else _OWN
+        place = whole.place(b, "writes" if "writes" in whole.steps[b] else "")
+        message = f"{both}, and both write {_of(one, other)}"
+        out.add("write-conflict", place, message, fix, level="error" if sure else "warning")
+
+
+def _sure(whole: Whole, path: str, number: int) -> bool:
+    """Whether a step writes just that: a worker's `reports/` may be another file each time."""
+    return not paths.wide(path) or "writes" in whole.steps[whole.order.names[number]]
+
+
+def _check_reads(whole: Whole, writers: Users, out: Findings) -> None:
+    readers = _users(whole, "reads")
+    seen: set[tuple[int, int]] = set()
+    for read, written, reader, writer in _meetings(readers, writers):
+        a, b = (whole.order.names[number] for number in (reader, writer))
+        if (reader, writer) in seen or not _at_once(whole, a, b):
+            continue
+        seen.add((reader, writer))
+        message = f"step {shown(a)} reads {_of(read, written)}, which {shown(b)} may be writing"
+        out.add("read-conflict", whole.place(a), message, 'Let one wait ("depends_on").')
+
+
+def _check_hot(whole: Whole, writers: Users, out: Findings) -> None:
+    for path, numbers in writers.items():
+        if len(numbers) < HOT or paths.wide(path):
+            continue
+        idents = [whole.order.names[number] for number in numbers]
+        if any("writes" in whole.steps[ident] for ident in idents):
+            message = f"{len(idents)} steps write {shown(path)}: {listed(idents, 5)}"
+            fix = "Let one step write it from what the others return."
+            out.add("write-hot", whole.place(idents[0], "writes"), message, fix)
+
+
+def _meetings(those: Users, others: Users) -> Iterator[tuple[str, str, int, int]]:
+    """Two paths that overlap and two steps that touch them, next to each other in the order."""
+    left = MEETINGS_MAX
+    for one, other in paths.overlaps(those, others):
+        mine, theirs = those[one], others[other]
+        swap = len(mine) > len(theirs)
+        for near, far in _neighbours(*((theirs, mine) if swap else (mine, theirs))):
+            left -= 1
+            if left < 0:
+                return
+            yield (one, other, far, near) if swap else (one, other, near, far)
+
+
+def _neighbours(few: list[int], many: list[int]) -> Iterator[tuple[int, int]]:
+    """Each number of one list with those next to it in the other."""
+    for number in few:
+        before, after = bisect_left(many, number) - 1, bisect_right(many, number)
+        if before >= 0:
+            yield number, many[before]
+        if after < len(many):
+            yield number, many[after]
+
+
+def _of(one: str, other: str) -> str:
+    return shown(one) if one == other else f"{shown(one)} ({shown(other)})"
+
+
+def _at_once(whole: Whole, one: str, other: str) -> bool:
+    """Whether nothing keeps two steps apart: no dependency, no limit, no resource."""
+    a, b = whole.steps[one], whole.steps[other]
+    limits = whole.plan.get("limits", {})
+    if limits.get("concurrency") == 1:
+        return False
+    worker = a.get("worker", "")
+    if worker == b.get("worker") and not (a.get("alternatives") or b.get("alternatives")):
+        spec = whole.catalog.workers.get(worker) if whole.catalog is not None else None
+        if limits.get("workers", {}).get(worker) == 1 or (spec and spec.max_concurrency == 1):
+            return False
+    held, wanted = amounts(a.get("uses")), amounts(b.get("uses"))
+    for name in held.keys() & wanted.keys():
+        if held[name] + wanted[name] > whole.resources.get(name, 0):
+            return False
+    return whole.order.together(one, other)
+
+
+def _check_waits(whole: Whole, out: Findings) -> None:
+    """Dependencies for which there is no reason in data, facts, files, resources or effects."""
+    for ident, step in whole.steps.items():
+        if not _open(whole, step) or "depends_on" not in step:
+            continue
+        using = set(graph.used(step))
+        for i, entry in enumerate(step["depends_on"]):
+            name = entry if isinstance(entry, str) else entry["step"]
+            other = whole.steps.get(name)
+            if other is None or name in using or name == ident or not _open(whole, other):
+                continue
+            if other.get("success_criteria") or _related(whole, step, other):
+                continue
+            message = f"step {shown(ident)} waits for {shown(name)}, and uses nothing of it"
+            fix = "Without the dependency both could run at once."
+            out.add("wait-needless", whole.place(ident, f"depends_on[{i}]"), message, fix)
+
+
+def _open(whole: Whole, step: Doc) -> bool:
+    """Whether a step says everything it touches, and that it changes nothing else."""
+    return whole.effects(step) == () and bool(
+        whole.touched(step, "reads") or whole.touched(step, "writes")
+    )
+
+
+def _related(whole: Whole, step: Doc, other: Doc) -> bool:
+    if set(whole.facts(step, "needs")) & set(whole.facts(other, "gives")):
+        return True
+    if amounts(step.get("uses")).keys() & amounts(other.get("uses")).keys():
+        return True
+    mine = whole.touched(step, "reads"), whole.touched(step, "writes")
+    theirs = whole.touched(other, "reads"), whole.touched(other, "writes")
+    pairs = ((mine[0], theirs[1]), (mine[1], theirs[0]), (mine[1], theirs[1]))
+    return any(any(paths.overlaps(a, b)) for a, b in pairs)
+
+
+def _check_width(whole: Whole, out: Findings) -> None:
+    lanes = set(whole.order.lane.values())
+    if whole.order.complete and len(whole.steps) >= CHAIN_MIN and len(lanes) == 1:
+        message = f"each of the {len(whole.steps)} steps waits for the one before"
+        place = join(whole.prefix, "steps")
+        out.add("parallel-none", place, message, "Take out dependencies that are only an order.")
+
+
+# Time and money: whether a plan can keep to its limits by its own figures.
+
+
+FINE_S = 0.05
+"""A step that takes less than this is mostly the cost of starting it."""
+
+DOMINANT = 0.6
+
+
+def check_estimates(whole: Whole, out: Findings, *, advice: bool) -> None:
+    """Budget and deadline; as advice, estimates that are missing or tell that a step is amiss."""
+    for field, place in (("", "budget"), ("goal", "goal.budget")):
+        budget = _amount((whole.goal if field else whole.plan).get("budget"))
+        if budget is not None:
+            _check_budget(whole, budget, join(whole.prefix, place), out)
+    for field, place in (("", "deadline"), ("goal", "goal.deadline")):
+        deadline = seconds((whole.goal if field else whole.plan).get("deadline"))
+        if deadline is not None:
+            _check_deadline(whole, deadline, join(whole.prefix, place), out)
+    if advice:
+        _advise(whole, out)
+
+
+def _amount(budget: Json) -> float | None:
+    found = budget.get("cost") if isinstance(budget, dict) else budget
+    return float(found) if isinstance(found, (int, float)) else None
+
+
+def _check_budget(whole: Whole, budget: float, place: str, out: Findings) -> None:
+    offers = (whole.offer(step) for step in whole.steps.values())
+    cost = sum(offer.cost for offer in offers if offer is not None)
+    if cost > budget * (1 + 1e-9):
+        message = f"the steps cost {cost:g} by what their workers say, and the budget is {budget:g}"
+        out.add("budget-short", place, message, "Raise the budget, or take cheaper workers.")
+
+
+def _check_deadline(whole: Whole, deadline: float, place: str, out: Findings) -> None:
+    est = {ident: whole.est(step) or 0.0 for ident, step in whole.steps.items()}
+    takes = max(graph.tails(whole.edges, est).values(), default=0.0)
+    at_once = whole.plan.get("limits", {}).get("concurrency")
+    if at_once:
+        takes = max(takes, sum(est.values()) / at_once)
+    takes = max(takes, seconds(whole.plan.get("estimated_duration")) or 0.0)
+    if takes > deadline:
+        own = f"by its own estimates the plan takes {short(takes)} at least"
+        message = f"{own}, and it has {short(deadline)}"
+        out.add("budget-short", place, message, "Give it more time, or do more at once.")
+
+
+def _advise(whole: Whole, out: Findings) -> None:
+    known = {ident: whole.est(step) for ident, step in whole.steps.items()}
+    total = sum(est for est in known.values() if est is not None)
+    complete = None not in known.values() and len(known) >= STEPS_MIN
+    some = any("est" in step for step in whole.steps.values())
+    for ident, step in whole.steps.items():
+        est, timeout = known[ident], whole.timeout(step)
+        if est is None:
+            if some:
+                message = f"step {shown(ident)} has no estimate, and counts as instant"
+                out.add("estimate-missing", whole.place(ident), message, 'Add "est".')
+            continue
+        place = whole.place(ident, "est" if "est" in step else "")
+        if timeout is not None and est > timeout:
+            should = f"step {shown(ident)} should take {short(est)}"
+            message = f"{should}, and is stopped after {short(timeout)}"
+            out.add("estimate-over-timeout", place, message, 'Raise "timeout".')
+        if est < FINE_S:
+            message = f"step {shown(ident)} takes about {est:g} s, which is less than starting it"
+            out.add("step-fine", place, message, "Let a neighbour do it too.")
+        if complete and est > DOMINANT * total:
+            message = f"step {shown(ident)} is {est / total:.0%} of all the work"
+            out.add("step-dominant", place, message, "Split it, if it can be split.")

@@ -1,0 +1,1 @@
+"""The independent checker behind `leadhand verify`. Shares no code with `state` and `decide`."""

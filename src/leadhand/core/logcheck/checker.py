@@ -1,0 +1,273 @@
+"""One pure checker of a run's log: `leadhand verify`, the simulator and the tests all use it.
+
+    check([(at, event), …]) -> [Violation(rule, seq, message), …]
+
+It keeps its own books (`invariants_book`) and never calls `evolve` or `decide`: a mistake in
+those is not repeated here. It reads a log as a suspicious accountant would: each event is
+looked at in order, against what the events before it allow. A log that is not finished is
+checked as far as it goes; what only the end can show is checked at the end.
+
+That entries are gapless and unchanged (I2, I3) is a matter of their headers: `audit/chain.py`.
+
+Adding a rule: give it a line in RULES, a check in the handler of its event, and a minimal bad
+log in `tests/core/test_invariants.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import events as ev
+from leadhand.core.logcheck.book import Book, Violation, several
+from leadhand.core.logcheck.people import PEOPLE_CHECKS
+from leadhand.core.logcheck.plan import PLAN_CHECKS, Causes
+from leadhand.core.logcheck.steps import STEP_CHECKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+__all__ = ["RULES", "Violation", "check"]
+
+FACTS_SINCE = 2
+"""The version of decisions that first looks for the wanted facts."""
+
+RULES: dict[str, str] = {
+    "I5": "a run starts once, and nothing comes after its end; only a person may take a failed "
+    "one's back, to have a step done again",
+    "I6": "whatever an event names was there before it",
+    "I9": "at the end every step is settled, by itself or by what stopped the run",
+    "I10": "a step that succeeded never starts again",
+    "I11": "one live attempt for each step, attempts 1, 2, 3…, epochs strictly increasing",
+    "I12": "a report counts only for the attempt and epoch in flight, under the host that began it",
+    "I14": "a step starts after its dependencies, with exactly the inputs the log gives; "
+    "it is skipped only because of one of them",
+    "I15": "an accepted revision is well formed: ids, workers, dependencies, no cycle",
+    "I16": "concurrency limits hold: overall, per worker, per resource",
+    "I17": "what may have happened already is not repeated unless that is harmless or allowed",
+    "I18": "nothing starts while paused, or once the run is stopping or finished",
+    "I19": "attempts stay within their maximum and wait as long as they must",
+    "I20": "a failure that trying again cannot help is not tried again unchanged",
+    "I21": "every failure is followed by exactly one decision",
+    "I22": "revisions that bring nothing are bounded",
+    "I24": "only what was approved runs: that hash, and by a person where the risk needs one",
+    "I26": "an approval is by somebody who may give one, and by each person once",
+    "I27": "nothing starts on a permission that has ended, or that no longer counts",
+    "I28": "what was held for want of an approval goes on with what an approval needs: as many "
+    "different people as the rules ask for, of exactly these steps and workers",
+    "I30": "spent and reserved cost stay within the budget at every start",
+    "I31": "recorded limits hold: planner calls, steps, wall time",
+    "I40": "time does not go back, and nothing is declared overdue before its time",
+    "I50": "an end without success says where its cause lies, and the log holds such a cause",
+    "I51": "a call of a model is known by digests of what was asked and what was answered",
+    "L3": "everything in flight has a deadline",
+    "L5": "success is verified, never claimed",
+    "L13": "a step counts for no more than its worker promises, unless a person wrote what it "
+    "claims and all who allowed it were shown that",
+    "L14": "a run succeeds when every accepted step is settled: succeeded, replaced, tolerated, or "
+    "given up by name with a reason; and no question is open",
+    "L15": "a person's word counts: facts that were given as asked, and questions that are open",
+    "I52": "a planner that waits is asked again only when something has changed",
+    "I53": "a protected change goes on only when as many people as must approved that very commit, "
+    "and goes back only with a comment",
+    "form": "an event makes sense at all",
+}
+
+
+def check(events: Sequence[tuple[int, ev.Event]]) -> list[Violation]:
+    """Everything that is wrong with a run's log, in the order of the log."""
+    book, causes = Book(), Causes()
+    for seq, (at, event) in enumerate(events, 1):
+        book.seq, book.before, book.at = seq, book.at, at
+        if seq > 1 and at < book.before:
+            book.wrong("I40", f"the clock went back by {book.before - at} us")
+        try:
+            causes.look(book, event)
+            _check_one(book, event)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            book.wrong("form", f"{type(event).__name__}: {type(error).__name__}: {error}")
+    return book.violations
+
+
+def _check_one(book: Book, event: ev.Event) -> None:
+    name = type(event).__name__
+    if book.ended is not None and not isinstance(event, ev.RunReopened):
+        book.wrong("I5", f"{name} after the end of the run at {book.ended}")
+        return
+    if book.started is None and not isinstance(event, ev.RunStarted):
+        book.wrong("I5", f"{name} before the run started")
+        return
+    handler = _CHECKS.get(type(event))
+    if handler is None:
+        book.wrong("form", f"{name} is no event of a run")
+        return
+    expected, book.expect = book.expect, None
+    if expected is not None and (name, getattr(event, "step", "")) != expected:
+        what = " of ".join(part for part in expected if part)
+        book.wrong("I21", f"{name} where {what} had to follow")
+    if not isinstance(event, UNCHANGING):
+        book.changed = True
+    handler(book, event)
+
+
+UNCHANGING = (
+    ev.RunHosted,
+    ev.RunPaused,
+    ev.RunResumed,
+    ev.PlannerAsked,
+    ev.PlannerAnswered,
+    ev.PlannerWaits,
+    ev.DraftRefused,
+    ev.ModelCalled,
+    ev.AttemptStarted,
+    ev.AttemptSpawned,
+    ev.ReportIgnored,
+)
+"""Events that are no reason to ask a planner again that waits."""
+
+
+# The run as a whole.
+
+
+def _run_started(book: Book, event: ev.RunStarted) -> None:
+    if book.started is not None:
+        book.wrong("I5", "the run started twice")
+        return
+    book.started = event
+    book.started_at = book.at
+    book.catalog = {spec.name: spec for spec in event.catalog}
+    have = event.goal.get("have") or {} if isinstance(event.goal, dict) else {}
+    known = {**event.params, **have}
+    book.facts = {name: book.at for name, value in known.items() if value or ":" not in name}
+
+
+def _run_hosted(book: Book, event: ev.RunHosted) -> None:
+    if event.owner <= book.owner:
+        book.wrong("I12", f"host {event.owner} took the run from host {book.owner}")
+    book.owner = event.owner
+    book.goal_asked = False
+
+
+def _run_paused(book: Book, _event: ev.RunPaused) -> None:
+    book.paused = True
+
+
+def _run_resumed(book: Book, _event: ev.RunResumed) -> None:
+    book.paused = False
+
+
+def _cancel_requested(book: Book, event: ev.CancelRequested) -> None:
+    book.stopping, book.back = "cancelled", False
+    book.cancel_by = event.deadline
+
+
+def _stop_decided(book: Book, event: ev.StopDecided) -> None:
+    if book.stopping:
+        book.wrong("I5", f"stopping as {event.status} though stopping as {book.stopping} already")
+    book.stopping = event.status
+    asked = [name for name, question in book.questions.items() if question.kind != "hold"]
+    if book.answer == "give_up" and event.origin == "planning" and asked:
+        book.wrong("L15", f"the planner gave up, and {_some(asked)} is open")
+    if event.rollback != book.back_wanted:
+        what = "is to be taken back" if event.rollback else "is not to be taken back"
+        book.wrong("I21", f"the run {what}, and neither its plan nor a person says so")
+    book.back, book.back_wanted = event.rollback, False
+
+
+def _goal_check_started(book: Book, _event: ev.GoalCheckStarted) -> None:
+    book.goal_asked = True
+
+
+def _goal_checked(book: Book, event: ev.GoalChecked) -> None:
+    if not book.goal_asked:
+        book.wrong("I6", "the goal was checked though nobody asked")
+    if event.met and event.findings:
+        book.wrong("L5", f"the goal counts as met with findings: {event.findings[0]}")
+    book.goal_asked = False
+    book.goal_met = event.met
+    goal = book.start.goal if isinstance(book.start.goal, dict) else {}
+    wanted = several(goal.get("want"))
+    given = bool(wanted) and book.by_people.issuperset(wanted)
+    if not event.met and given and not goal.get("acceptance"):
+        book.wrong("L15", f"the goal counts as unmet, and {_some(list(wanted))} was given")
+    if not event.met and book.start.replans:
+        book.finish = False
+
+
+def _run_ended(book: Book, event: ev.RunEnded) -> None:
+    book.ended, book.end = book.seq, event
+    if event.rollback != book.back:
+        book.wrong("I21", "the end of the run says otherwise than its stop what is taken back")
+    for ident, live in book.live.items():
+        book.wrong("I9", f"the run ended with attempt {live.attempt} of {ident} in flight")
+    for step in book.steps.values():
+        if step.status == "open":
+            book.wrong("I21", f"the failure of {step.id} was never decided about")
+    unsettled = [step.id for step in book.steps.values() if not step.settled]
+    if unsettled and not book.stopping:
+        book.wrong("I9", f"the run ended though {_some(unsettled)} were not settled")
+    if book.stopping:
+        if event.status != book.stopping:
+            book.wrong("L5", f"it ended as {event.status} though stopping as {book.stopping}")
+    elif event.status == "succeeded":
+        _check_success(book)
+    elif event.status == "failed":
+        if not any(step.bad for step in book.steps.values()) and book.goal_met is not False:
+            book.wrong("L5", "it ended as failed though nothing failed")
+    else:
+        book.wrong("L5", f"it ended as {event.status} though nobody stopped it")
+
+
+def _run_reopened(book: Book, event: ev.RunReopened) -> None:
+    end = book.end
+    if book.ended is None or end is None or end.status != "failed" or end.rollback:
+        book.wrong("I5", "it was reopened, and it had not failed, or was to be taken back")
+    if not event.actor or not event.reason:
+        book.wrong("I5", "it was reopened by nobody, or for no reason")
+    for step in book.steps.values():
+        waits = any(asked.step == step.id for asked in book.questions.values())
+        if step.status == "asked" and not waits:
+            step.status = "failed"  # a person ended the run rather than say what becomes of it
+    book.ended = book.end = book.planner = book.goal_met = None
+    book.stopping, book.finish, book.goal_asked, book.back = "", False, False, False
+    book.expect = ("RedoRequested", event.step)
+
+
+def _check_success(book: Book) -> None:
+    goal = book.start.goal
+    wanted = goal.get("acceptance") if isinstance(goal, dict) else None
+    if wanted and not book.goal_met:
+        book.wrong("L5", "success though the goal's acceptance criteria were not found to hold")
+    if book.start.decide_version >= FACTS_SINCE and isinstance(goal, dict):
+        absent = [fact for fact in several(goal.get("want")) if fact not in book.facts]
+        if absent:
+            book.wrong("L5", f"success though nothing has given {_some(absent)}")
+    if not book.final and not book.finish:
+        book.wrong("L5", "success though no final revision was accepted")
+    bad = [f"{step.id} {step.status}" for step in book.steps.values() if step.bad]
+    if bad:
+        book.wrong("L14", f"success though {_some(bad)}")
+    asked = [name for name, question in book.questions.items() if question.kind != "hold"]
+    if asked:
+        book.wrong("L14", f"success though {_some(asked)} is not answered")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
+    **PLAN_CHECKS,
+    **PEOPLE_CHECKS,
+    **STEP_CHECKS,
+    ev.RunStarted: _run_started,
+    ev.RunHosted: _run_hosted,
+    ev.RunPaused: _run_paused,
+    ev.RunResumed: _run_resumed,
+    ev.CancelRequested: _cancel_requested,
+    ev.StopDecided: _stop_decided,
+    ev.GoalCheckStarted: _goal_check_started,
+    ev.GoalChecked: _goal_checked,
+    ev.RunEnded: _run_ended,
+    ev.RunReopened: _run_reopened,
+}

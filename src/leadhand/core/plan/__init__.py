@@ -1,0 +1,1 @@
+"""The plan document: form, parameters, references, graph, canonical form, diff, amendments."""

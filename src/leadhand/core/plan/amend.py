@@ -1,0 +1,372 @@
+"""Amending a plan: edits by path, and the delta that makes a running run follow an edited plan.
+
+    doc, heirs = plan_of(state)                    # core/plan/revisions.py: the plan as it stands
+    doc = edit(doc, [("steps.step-3.not_before", "02:00 America/New_York")], heirs=heirs)
+    delta = amendment(state, doc)                  # add, cancel, final, head
+
+A path names a step by its id: `steps.step-3.parameters.version`, `budget`, `goal.text`,
+`steps.a.parameters["a key"][0]`. `steps.step-9={...}` adds a step, unsetting one takes it out.
+
+A step that has started cannot change. One that has not is changed by a step with a new id that
+`supersedes` it; whoever refers to the old id means the new one (`State.follow`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.core.plan.canonical import follow, heirs_of, named_steps, normal, normal_step, same
+from leadhand.core.plan.diff import diff, lines
+from leadhand.core.plan.graph import dependencies
+from leadhand.core.plan.references import describe
+from leadhand.core.plan.revisions import plan_of, rewritten
+from leadhand.core.state.model import MOVABLE, REPLACEABLE
+from leadhand.core.visible import visible_key
+from leadhand.core.wording import closest, listed, shown
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State
+
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda _self: "MISSING"})()
+"""What `look` gives where there is nothing."""
+
+ID_MAX = 100
+FAILED = ("failed", "skipped")
+"""Steps that have ended without a result: a person may take them out."""
+_PART = re.compile(r"""\.?([^.\[\]="'\s]+)|\[(\d{1,9})\]|\["((?:[^"\\]|\\.)*)"\]|\['([^']*)'\]""")
+_HEIR = re.compile(r"(.+)\.\d+")
+
+
+class Delta(NamedTuple):
+    """What a revision must say so that a run follows an edited plan."""
+
+    add: list[Doc]
+    cancel: list[str]
+    final: bool
+    head: Doc
+    """Fields beside the steps that changed, with what they are now; None for one taken out."""
+    renamed: dict[str, str]
+    """Changed steps: the id they had, and the one they have now."""
+    drop: list[str]
+    """Failed and skipped steps that are taken out."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether no step changed; `final` is for the caller to compare."""
+        return not (self.add or self.cancel or self.drop or self.head)
+
+
+# Edits by path.
+
+
+def look(plan: Doc, path: str, heirs: Mapping[str, str] | None = None) -> Json:
+    """What stands at a path; MISSING when nothing does."""
+    try:
+        holder, key = _Walk(plan, path, heirs).end(make=False)
+    except UsageError:
+        return MISSING
+    return holder[key] if _holds(holder, key) else MISSING
+
+
+def step_at(
+    plan: Doc, path: str, heirs: Mapping[str, str] | None = None
+) -> tuple[Doc | None, list[str | int]]:
+    """Return the step that a path leads into, and the rest of the path; None where it is no step's.
+
+    UsageError when it is no path.
+    """
+    walk = _Walk(plan, path, heirs)
+    parts, steps = walk.parts, plan.get("steps")
+    if parts[0] != "steps" or len(parts) < 2 or not isinstance(steps, list):
+        return None, parts
+    if isinstance(parts[1], int):
+        found = (parts[1], 1) if parts[1] < len(steps) else None
+    else:
+        found = walk._found(steps, 1)  # noqa: SLF001 - its own module
+    if found is None or not isinstance(steps[found[0]], dict):
+        return None, parts
+    return steps[found[0]], parts[1 + found[1] :]
+
+
+def edit(
+    plan: Doc,
+    sets: Iterable[tuple[str, Json]] = (),
+    unset: Iterable[str] = (),
+    *,
+    heirs: Mapping[str, str] | None = None,
+) -> Doc:
+    """A copy of a plan with values put in at paths and others taken out.
+
+    UsageError names the path, and what is there. `heirs` tells which steps stand for others.
+    """
+    found: Doc = _copy(plan)
+    for path, value in sets:
+        walk = _Walk(found, path, heirs)
+        if walk.adds_step(value):
+            continue
+        holder, key = walk.end(make=True)
+        if isinstance(holder, list) and not _holds(holder, key):
+            raise UsageError(f"{path}: there is no item [{key}]; the list has {len(holder)}")
+        own = {"id": holder[key]["id"]} if walk.is_step and isinstance(value, dict) else {}
+        holder[key] = _copy({**own, **value} if own else value)
+    for path in unset:
+        walk = _Walk(found, path, heirs)
+        holder, key = walk.end(make=False)
+        if not _holds(holder, key):
+            raise UsageError(f"{path}: is not there. {walk.there(holder)}")
+        del holder[key]
+    return found
+
+
+def parts_of(path: str) -> list[str | int]:
+    """A path taken apart; UsageError when it is none."""
+    found: list[str | int] = []
+    at = 0
+    for match in _PART.finditer(path):
+        if match.start() != at:
+            break
+        at = match.end()
+        name, index, double, single = match.groups()
+        quoted = re.sub(r"\\(.)", r"\1", double) if double is not None else single
+        found.append(int(index) if index is not None else name if name is not None else quoted)
+    if not found or at != len(path):
+        raise UsageError(
+            f"{path[:100]!r} is not a path. Fix: write it as steps.ID.FIELD, "
+            'steps.ID.parameters.NAME, budget, or with ["a key"] and [0].'
+        )
+    return found
+
+
+class _Walk:
+    """The way along a path into a plan."""
+
+    def __init__(self, plan: Doc, path: str, heirs: Mapping[str, str] | None) -> None:
+        self.plan, self.path = plan, path
+        self.parts = parts_of(path)
+        self.heirs = {**heirs_of(plan), **(heirs or {})}
+        self.is_step = False
+        """Whether the path ends at a step."""
+
+    def end(self, *, make: bool) -> tuple[Any, Any]:
+        """What holds the last part, and the key there; `make` makes objects on the way."""
+        holder: Any = self.plan
+        i, here = 0, ""
+        while True:
+            key: Any = self.parts[i]
+            used = 1
+            by_id = isinstance(holder, list) and isinstance(key, str) and here.endswith("steps")
+            if by_id:
+                key, used = self._step(holder, i)
+            elif isinstance(key, str) != isinstance(holder, dict):
+                raise self._no_inside(here, holder)
+            if i + used == len(self.parts):
+                self.is_step = by_id
+                return holder, key
+            named = f".{holder[key]['id']}" if by_id else f"[{key}]"
+            here = (here + (visible_key(key) if isinstance(key, str) else named)).removeprefix(".")
+            if not _holds(holder, key):
+                if not make or isinstance(holder, list):
+                    raise UsageError(f"{self.path}: {here} is not there. {self.there(holder)}")
+                holder[key] = {}
+            holder = holder[key]
+            if not isinstance(holder, dict | list):
+                raise self._no_inside(here, holder)
+            i += used
+
+    def adds_step(self, value: Json) -> bool:
+        """Put in a whole step that is not there yet."""
+        steps = self.plan.get("steps")
+        words = [part for part in self.parts if isinstance(part, str)]
+        if self.parts[0] != "steps" or len(words) != len(self.parts) or len(words) < 2:
+            return False
+        ident = ".".join(words[1:])
+        if not isinstance(steps, list) or not isinstance(value, dict) or "worker" not in value:
+            return False
+        if self._found(steps, 1) is not None:
+            return False
+        steps.append({"id": ident, **_copy(value)})
+        return True
+
+    def there(self, holder: Any) -> str:
+        """What is there instead, in a sentence."""
+        if isinstance(holder, dict):
+            return f"There are: {listed(holder, 40)}." if holder else "There is nothing."
+        return f"The list has {len(holder)}."
+
+    def _found(self, steps: list[Any], i: int) -> tuple[int, int] | None:
+        """The step whose id begins at a part: its place and how many parts the id takes."""
+        places = {each.get("id"): at for at, each in enumerate(steps) if isinstance(each, dict)}
+        words: list[str] = []
+        found = None
+        for part in self.parts[i:]:
+            if not isinstance(part, str):
+                break
+            words.append(part)
+            name = ".".join(words)
+            at = places.get(name, places.get(follow(name, self.heirs)))
+            if at is not None:
+                found = at, len(words)
+        return found
+
+    def _step(self, steps: list[Any], i: int) -> tuple[int, int]:
+        found = self._found(steps, i)
+        if found is not None:
+            return found
+        ids = [each["id"] for each in steps if isinstance(each, dict) and "id" in each]
+        meant = closest(self.parts[i], ids)
+        hint = f'Did you mean "{meant}"? ' if meant else ""
+        raise UsageError(
+            f"{self.path}: there is no step {shown(self.parts[i])}. {hint}"
+            f"There are: {listed(ids, 40)}. A new one is put in whole, with its worker."
+        )
+
+    def _no_inside(self, here: str, holder: Any) -> UsageError:
+        what = f"{here or 'a plan'} {describe(holder)}"
+        if not isinstance(holder, dict | list):
+            what += f" ({shown(holder)})"
+        return UsageError(f"{self.path}: {what}, so there is no such place in it; set it whole")
+
+
+def _holds(holder: Any, key: Any) -> bool:
+    return key in holder if isinstance(holder, dict) else key < len(holder)
+
+
+def _copy(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _copy(each) for key, each in value.items()}
+    return [_copy(each) for each in value] if isinstance(value, list) else value
+
+
+# From an edited plan to a revision.
+
+
+def amendment(state: State, after: Doc) -> Delta:
+    """The delta that makes a run follow an edited plan; a revision that waits is replaced by it."""
+    before, heirs = plan_of(state, pending=False)
+    statuses = {ident: step.status for ident, step in state.steps.items()}
+    return changes(before, after, statuses, heirs=heirs)
+
+
+def changes(
+    before: Doc,
+    after: Doc,
+    started: Mapping[str, str] | Collection[str],
+    *,
+    heirs: Mapping[str, str] | None = None,
+) -> Delta:
+    """The delta from one plan to another.
+
+    `started` holds the status of every step the run has had (see `state.steps`), or simply the
+    ids of those that have started. UsageError names every step that cannot change.
+    """
+    known = started if hasattr(started, "get") else dict.fromkeys(started, "running")
+    return _Edited(before, after, known, heirs or {}).delta()  # type: ignore[arg-type]
+
+
+class _Edited:
+    """A plan before and after a person edited it."""
+
+    def __init__(
+        self, before: Doc, after: Doc, started: Mapping[str, str], heirs: Mapping[str, str]
+    ) -> None:
+        self.before, self.after = before, after
+        self.started, self.heirs = started, heirs
+        self.old = named_steps(before.get("steps")) or {}
+        new = named_steps(after.get("steps"))
+        if new is None:
+            raise UsageError("steps: must be a list of steps, each with an id of its own")
+        self.new = new
+        self.wrong: list[str] = []
+        self.taken = {*self.old, *self.new, *started, *heirs}
+
+    def delta(self) -> Delta:
+        add, renamed = [], {}
+        for ident, step in self.new.items():
+            old = ident if ident in self.old else self._ancestor(ident)
+            if old:
+                changed = self._changed(ident, old, step)
+                if changed is not None:
+                    add.append(changed)
+                    renamed[old] = changed["id"]
+            elif ident in self.started:
+                self.wrong.append(f"the run had a step {ident} before: take another id")
+            else:
+                add.append(step)
+        replaced = {step["supersedes"] for step in add if step.get("supersedes")}
+        cancel = self._cancelled(replaced)
+        if self.wrong:
+            raise UsageError("; ".join(self.wrong))
+        final = self.after.get("final", True) is not False
+        gone = [ident for ident in cancel if self.started[ident] in FAILED]
+        cancel = [ident for ident in cancel if ident not in gone]
+        return Delta(add, cancel, final, self._head(), renamed, gone)
+
+    def _ancestor(self, ident: str) -> str:
+        """The step that a name stands for now, when it was written under its older name."""
+        heir = follow(ident, self.heirs)
+        return heir if heir != ident and heir in self.old and heir not in self.new else ""
+
+    def _changed(self, ident: str, old: str, step: Doc) -> Doc | None:
+        before, after = self.old[old], {**step, "id": old}
+        if ident != old and "supersedes" in before:
+            after["supersedes"] = before["supersedes"]
+        if same(normal_step(before, self.heirs), normal_step(after, self.heirs)):
+            return None
+        status = self.started.get(old)
+        if status is not None and status not in REPLACEABLE:
+            what = diff({"steps": [before]}, {"steps": [after]}, self.heirs)
+            told = "; ".join(line.text.removeprefix("steps.") for line in lines(what))
+            self.wrong.append(f"step {old} is {status} and cannot change any more ({told})")
+            return None
+        new = {**after, "id": self._fresh(before), "supersedes": old}
+        if "undo" in new:  # It may speak of its own result, which has a new name.
+            new["undo"] = rewritten(new["undo"], {old: new["id"], ident: new["id"]})
+        return new
+
+    def _fresh(self, step: Doc) -> str:
+        """An id that nobody has had: step-3.2, then step-3.3."""
+        ident: str = step["id"]
+        heir = _HEIR.fullmatch(ident) if "supersedes" in step else None
+        root = (heir[1] if heir else ident)[: ID_MAX - 6]
+        number = 2
+        while f"{root}.{number}" in self.taken:
+            number += 1
+        self.taken.add(f"{root}.{number}")
+        return f"{root}.{number}"
+
+    def _cancelled(self, replaced: Collection[str]) -> list[str]:
+        cancel = []
+        for ident in self.old:
+            stays = ident in self.new or any(self._ancestor(name) == ident for name in self.new)
+            if stays or ident in replaced:
+                continue
+            status = self.started.get(ident, "waiting")
+            if status not in MOVABLE and status not in FAILED:
+                self.wrong.append(f"step {ident} is {status} and cannot be taken out any more")
+            elif ident in self.started:
+                cancel.append(ident)
+        gone = set(cancel)
+        for ident, step in self.new.items():
+            for name, tolerant in dependencies(step).items():
+                heir = follow(name, self.heirs)
+                if heir in gone and not tolerant:
+                    self.wrong.append(f"step {ident} waits for {name}, which was taken out")
+        return cancel
+
+    def _head(self) -> Doc:
+        before, after = (
+            {key: value for key, value in normal(doc).items() if key not in ("steps", "final")}
+            for doc in (self.before, self.after)
+        )
+        names = [*before, *(name for name in after if name not in before)]
+        return {
+            name: self.after.get(name)
+            for name in names
+            if name not in before or name not in after or not same(before[name], after[name])
+        }

@@ -1,0 +1,180 @@
+"""What a plan document means, apart from how it is written.
+
+`normal` gives equal documents for plans that mean the same: steps by id, lists that are sets
+in order and without repeats, one name for a list of one, dependencies in their shortest
+spelling, nothing that merely repeats a default. Numbers keep their kind: a worker that is
+given 1 is not given 1.0.
+
+It takes any document: what is not well formed is left as it is, so that a difference in it
+shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core.hashing import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from leadhand.core.plan.model import Doc, Json
+
+
+STEP_SETS = frozenset(
+    {"depends_on", "effects", "reads", "writes", "needs", "gives", "drops", "context"}
+    | {"success_criteria", "expect"}
+)
+GOAL_SETS = frozenset({"want", "acceptance"})
+_STEP_DEFAULTS: Doc = {
+    **dict.fromkeys(("action", "description", "because"), ""),
+    "parameters": {},
+    "alternatives": [],
+    "depends_on": [],
+}
+_PLAN_DEFAULTS: Doc = {
+    **dict.fromkeys(("plan_id", "description", "goal"), ""),
+    "params": {},
+    "resources": {},
+    "limits": {},
+    "final": True,
+    "outlook": [],
+}
+
+Heirs = dict[str, str]
+"""Steps that another took the place of: old id to new."""
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two values are the same to the last bit: 1 is neither 1.0 nor true."""
+    return canonical(one) == canonical(other)
+
+
+def named_steps(value: Json) -> dict[str, Doc] | None:
+    """Steps by id; None where the list is not one of steps with ids of their own."""
+    if not isinstance(value, list):
+        return None
+    found = {
+        step["id"]: step
+        for step in value
+        if isinstance(step, dict) and isinstance(step.get("id"), str)
+    }
+    return found if len(found) == len(value) else None
+
+
+def heirs_of(plan: Doc) -> Heirs:
+    """The steps that are no longer in a plan and have an heir in it: one, not several."""
+    steps = named_steps(plan.get("steps")) or {}
+    found: dict[str, list[str]] = {}
+    for ident, step in steps.items():
+        old = step.get("supersedes")
+        if isinstance(old, str) and old not in steps:
+            found.setdefault(old, []).append(ident)
+    return {old: heirs[0] for old, heirs in found.items() if len(heirs) == 1}
+
+
+def follow(name: str, heirs: Mapping[str, str]) -> str:
+    """The step that stands for a name now."""
+    seen = {name}
+    while name in heirs and heirs[name] not in seen:
+        name = heirs[name]
+        seen.add(name)
+    return name
+
+
+def normal(plan: Doc, more_heirs: Mapping[str, str] | None = None) -> Doc:
+    """A plan in the one form that all plans of its meaning share; its steps stand by id."""
+    heirs = heirs_of(plan) | dict(more_heirs or {})
+    found = {
+        key: value
+        for key, value in plan.items()
+        if key != "$schema" and not _is_default(key, value, _PLAN_DEFAULTS)
+    }
+    if isinstance(found.get("goal"), dict):
+        found["goal"] = _goal(found["goal"])
+    if isinstance(found.get("rollback_plan"), dict):
+        found["rollback_plan"] = normal(found["rollback_plan"])
+    steps = named_steps(plan.get("steps"))
+    if steps is not None:
+        found["steps"] = {ident: normal_step(step, heirs) for ident, step in steps.items()}
+    return found
+
+
+def normal_step(step: Doc, heirs: Mapping[str, str] | None = None) -> Doc:
+    """A step in the one form that all steps of its meaning share."""
+    found = {
+        key: _entries(key, value, heirs or {}) if key in STEP_SETS else value
+        for key, value in step.items()
+        if not _is_default(key, value, _STEP_DEFAULTS)
+    }
+    found.setdefault("depends_on", [])
+    if isinstance(found.get("uses"), str | list):
+        uses = found["uses"]
+        found["uses"] = sorted([uses] if isinstance(uses, str) else uses, key=canonical)
+    if isinstance(found.get("undo"), dict):
+        undo = normal_step(found["undo"], heirs)
+        found["undo"] = {key: value for key, value in undo.items() if key != "depends_on"}
+    return found
+
+
+def document(plan: Doc) -> Doc:
+    """A plan in its normal form as a document that can be read again: steps in a list."""
+    found = dict(plan)
+    if isinstance(found.get("steps"), dict):
+        steps = [
+            {key: value for key, value in step.items() if key != "depends_on" or value}
+            for step in found["steps"].values()
+        ]
+        found["steps"] = steps
+    if isinstance(found.get("rollback_plan"), dict):
+        found["rollback_plan"] = document(found["rollback_plan"])
+    return found
+
+
+def ordered(items: Iterable[Json]) -> list[Json]:
+    """Items in one order, each once."""
+    return [value for _, value in sorted({canonical(each): each for each in items}.items())]
+
+
+def _is_default(key: str, value: Json, defaults: Doc) -> bool:
+    return key in defaults and same(value, defaults[key])
+
+
+def _goal(goal: Doc) -> Json:
+    found = {
+        key: _entries(key, value, {}) if key in GOAL_SETS else value for key, value in goal.items()
+    }
+    found = {key: value for key, value in found.items() if not same(value, [])}
+    return found["text"] if set(found) == {"text"} else found
+
+
+def _entries(key: str, value: Any, heirs: Mapping[str, str]) -> Json:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list):
+        return value
+    if key == "depends_on":
+        value = [_dependency(each, heirs) for each in value]
+    elif key == "context":
+        value = [_told(each, heirs) for each in value]
+    return ordered(value)
+
+
+def _told(entry: Json, heirs: Mapping[str, str]) -> Json:
+    if isinstance(entry, str):
+        return follow(entry, heirs)
+    if not isinstance(entry, dict) or not isinstance(entry.get("step"), str):
+        return entry
+    found = {**entry, "step": follow(entry["step"], heirs)}
+    plain = set(found) <= {"step", "as"} and found.get("as", "result") == "result"
+    return found["step"] if plain else found
+
+
+def _dependency(entry: Json, heirs: Mapping[str, str]) -> Json:
+    if isinstance(entry, str):
+        return follow(entry, heirs)
+    if not isinstance(entry, dict) or not isinstance(entry.get("step"), str):
+        return entry
+    found = {**entry, "step": follow(entry["step"], heirs)}
+    plain = set(found) <= {"step", "if"} and found.get("if", "succeeded") == "succeeded"
+    return found["step"] if plain else found

@@ -1,0 +1,325 @@
+"""The difference of two plans, by meaning.
+
+    changes = diff(old, new)         # empty when they mean the same
+    apply(old, changes)              # the new plan, in its normal form
+
+What is compared is the normal form (`meaning.py`), so white space, the order of keys and of
+steps, and YAML for JSON are no difference. A step that `supersedes` another is the same step
+under a new name: what refers to the old name means the new one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from leadhand.core.hashing import canonical
+from leadhand.core.plan.canonical import (
+    GOAL_SETS,
+    STEP_SETS,
+    follow,
+    heirs_of,
+    named_steps,
+    normal,
+    ordered,
+    same,
+)
+from leadhand.core.plan.graph import ancestors, dependencies
+from leadhand.core.visible import visible_key, visible_pair, visible_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from leadhand.core.plan.model import Doc, Json
+
+
+Kind = Literal["added", "removed", "changed", "entries", "renamed", "order", "hold"]
+Path = tuple[str | int, ...]
+MARKS: dict[str, str] = {
+    "added": "+",
+    "removed": "-",
+    "changed": "~",
+    "entries": "~",
+    "renamed": ">",
+    "order": "!",
+    "hold": "!",
+}
+"""`order` and `hold` say what other changes lead to: they are shown, and never applied."""
+POLICY = "policy"
+"""The actor of holds that stand for a missing approval: see `core/review/holds.py`."""
+
+
+class Change(NamedTuple):
+    """One difference. Steps stand in paths by id: ("steps", "deploy", "parameters", "version")."""
+
+    kind: Kind
+    path: Path
+    old: Json = None
+    """What was there; for `entries` the list of those that went, for `renamed` the old id."""
+    new: Json = None
+    """What is there; for `entries` the list of those that came, for `renamed` the new id; for
+    `order` and `hold` the sentence."""
+
+    @property
+    def place(self) -> str:
+        """The path as people write it."""
+        return path_text(self.path)
+
+    def document(self) -> Doc:
+        """As `--json` prints it."""
+        doc: Doc = {"kind": self.kind, "path": self.place}
+        if self.kind in ("order", "hold"):
+            return doc | {"text": self.new}
+        if self.kind == "entries":
+            return doc | {"removed": self.old, "added": self.new}
+        if self.kind != "added":
+            doc["old"] = self.old
+        return doc if self.kind == "removed" else doc | {"new": self.new}
+
+
+class Line(NamedTuple):
+    """One line for people; `mark` is one of + - ~ > !."""
+
+    mark: str
+    text: str
+
+
+def diff(old: Doc, new: Doc, heirs: Mapping[str, str] | None = None) -> list[Change]:
+    """What makes one plan into another; `heirs` holds renames that the plans do not show."""
+    known = {**(heirs or {}), **heirs_of(new)}
+    renames = _renames(old, new, known)
+    return list(
+        _plan(normal(old, {**_past(old, known), **renames}), normal(new, heirs), (), renames)
+    )
+
+
+def differences(
+    old: Doc,
+    new: Doc,
+    heirs: Mapping[str, str] | None = None,
+    held: Mapping[str, str] | None = None,
+) -> list[Change]:
+    """Return `diff`, and what it leads to: which steps wait for others no longer, or now.
+
+    A step also waits for those whose results it uses, so a changed text may drop an order. `held`
+    has the steps that are held, each with whose hold it is.
+    """
+    changes = diff(old, new, heirs)
+    return [*changes, *_led_to(old, new, heirs or {}, held or {})] if changes else []
+
+
+def _led_to(
+    old: Doc, new: Doc, heirs: Mapping[str, str], held: Mapping[str, str]
+) -> Iterator[Change]:
+    known = {**heirs, **heirs_of(new)}
+    before, after = (_waits(each, known) for each in (old, new))
+    for name in after:
+        if name not in before or not before[name].keys() ^ after[name].keys():
+            continue
+        for other in before[name]:
+            if other not in after[name] and other not in ancestors(after, name):
+                why = ", which is held" if before[name][other] in held else ""
+                gone = "" if other in after else ", which is taken out"
+                text = f"{name} no longer waits for {other}{gone or why}"
+                yield Change("order", ("steps", name), new=text)
+        for other in after[name]:
+            known_before = other in before and other not in before[name]
+            if known_before and other not in ancestors(before, name):
+                yield Change("order", ("steps", name), new=f"{name} now waits for {other}")
+    for name, by in held.items():
+        heir = follow(name, known)
+        if heir not in after:
+            text = f"{name} is no longer held: it is taken out"
+            yield Change("hold", ("steps", name), new=text)
+        elif heir != name and by == POLICY:
+            text = f"{heir} is no longer held once this is approved"
+            yield Change("hold", ("steps", heir), new=text)
+
+
+def _waits(plan: Doc, heirs: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """What each step of a plan waits for, by the names of today; each with the name it had."""
+    steps = named_steps(plan.get("steps")) or {}
+    return {
+        follow(name, heirs): {follow(other, heirs): other for other in dependencies(step)}
+        for name, step in steps.items()
+    }
+
+
+def _past(old: Doc, heirs: Mapping[str, str]) -> dict[str, str]:
+    """What was replaced before the old plan stood as it does: the name, and who stands for it."""
+    steps = named_steps(old.get("steps")) or {}
+    gone = {name: heir for name, heir in heirs.items() if name not in steps}
+    return {name: heir for name in gone if (heir := follow(name, gone)) in steps}
+
+
+def apply(plan: Doc, changes: Iterable[Change]) -> Doc:
+    """A plan with changes made, in its normal form (`meaning.document` makes it one to read)."""
+    changes = list(changes)
+    renames = {change.old: change.new for change in changes if change.kind == "renamed"}
+    found: Doc = _clone(normal(plan, renames))
+    for change in changes:
+        if change.kind not in ("order", "hold"):
+            _put(found, change)
+    return found
+
+
+def path_text(path: Path) -> str:
+    """A path as people write it: `steps.deploy.parameters.version`."""
+    text = ""
+    for i, part in enumerate(path):
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif i and path[i - 1] == "steps" and all(c.isalnum() or c in "_.-" for c in part):
+            text += f".{part}" if part.isascii() else visible_key(part)
+        else:
+            text += visible_key(part)
+    return text.removeprefix(".")
+
+
+def lines(changes: Iterable[Change]) -> Iterator[Line]:
+    """Changes for people: complete, with everything visible that differs."""
+    for change in changes:
+        mark, place = MARKS[change.kind], change.place
+        match change.kind:
+            case "order" | "hold":
+                yield Line(mark, str(change.new))
+            case "renamed":
+                yield Line(mark, f"{place} is now {path_text((*change.path[:-1], change.new))}")
+            case "changed":
+                old, new = visible_pair(change.old, change.new)
+                yield Line(mark, f"{place}: {old} → {new}")
+            case "entries":
+                went = [f"- {visible_value(each)}" for each in change.old]
+                came = [f"+ {visible_value(each)}" for each in change.new]
+                yield Line(mark, f"{place}: {', '.join([*came, *went])}")
+            case _:
+                value = change.new if change.kind == "added" else change.old
+                if len(change.path) > 1 and change.path[-2] == "steps" and isinstance(value, dict):
+                    yield Line(mark, place)
+                    yield from (Line(mark, f"  {line}") for line in _leaves(value))
+                else:
+                    yield Line(mark, f"{place}: {visible_value(value)}")
+
+
+def _leaves(step: Doc) -> Iterator[str]:
+    for key, value in step.items():
+        if key == "id" or (key == "depends_on" and not value):
+            continue
+        if key == "parameters" and isinstance(value, dict):
+            for name, each in value.items():
+                yield f"{path_text((key, name))}: {visible_value(each)}"
+        else:
+            yield f"{path_text((key,))}: {visible_value(value)}"
+
+
+# Comparing normal forms.
+
+
+def _renames(old: Doc, new: Doc, heirs: Mapping[str, str]) -> dict[str, str]:
+    """Steps of the old plan that stand in the new one under another name: old id to new."""
+    before, after = named_steps(old.get("steps")), named_steps(new.get("steps"))
+    found: dict[str, str] = {}
+    for ident in before or ():
+        heir = follow(ident, heirs)
+        if before and after and ident not in after and heir in after and heir not in before:
+            found.setdefault(heir, ident)
+    return {ident: heir for heir, ident in found.items()}
+
+
+def _plan(old: Doc, new: Doc, path: Path, renames: Mapping[str, str]) -> Iterator[Change]:
+    for key in [*old, *(key for key in new if key not in old)]:
+        here = (*path, key)
+        if key not in new:
+            yield Change("removed", here, old=old[key])
+        elif key not in old:
+            yield Change("added", here, new=new[key])
+        elif not isinstance(old[key], dict) or not isinstance(new[key], dict):
+            yield from _value(old[key], new[key], here)
+        elif key == "steps":
+            yield from _steps(old[key], new[key], here, renames)
+        elif key == "rollback_plan":
+            yield from _plan(old[key], new[key], here, {})
+        elif key == "goal":
+            yield from _fields(old[key], new[key], here, GOAL_SETS)
+        else:
+            yield from _value(old[key], new[key], here)
+
+
+def _steps(old: Doc, new: Doc, path: Path, renames: Mapping[str, str]) -> Iterator[Change]:
+    renamed = {heir: ident for ident, heir in renames.items()}
+    for ident, step in new.items():
+        here = (*path, ident)
+        if ident in old:
+            yield from _fields(old[ident], step, here, STEP_SETS)
+        elif ident in renamed:
+            before = renamed[ident]
+            yield Change("renamed", (*path, before), old=before, new=ident)
+            taken = {**old[before], "id": ident, "supersedes": before}
+            yield from _fields(taken, step, here, STEP_SETS)
+        else:
+            yield Change("added", here, new=step)
+    for ident, step in old.items():
+        if ident not in new and ident not in renames:
+            yield Change("removed", (*path, ident), old=step)
+
+
+def _fields(old: Doc, new: Doc, path: Path, sets: frozenset[str]) -> Iterator[Change]:
+    for key in [*old, *(key for key in new if key not in old)]:
+        here = (*path, key)
+        if key not in new:
+            yield Change("removed", here, old=old[key])
+        elif key not in old:
+            yield Change("added", here, new=new[key])
+        elif key in sets and isinstance(old[key], list) and isinstance(new[key], list):
+            yield from _entries(old[key], new[key], here)
+        elif key == "undo" and isinstance(old[key], dict) and isinstance(new[key], dict):
+            yield from _fields(old[key], new[key], here, STEP_SETS)
+        else:
+            yield from _value(old[key], new[key], here)
+
+
+def _entries(old: list[Json], new: list[Json], path: Path) -> Iterator[Change]:
+    before, after = ({canonical(each): each for each in entries} for entries in (old, new))
+    went = [each for key, each in before.items() if key not in after]
+    came = [each for key, each in after.items() if key not in before]
+    if len(went) == len(came) == len(old) == len(new) == 1 and path[-1] != "depends_on":
+        yield from _value(old, new, path)
+    elif went or came:
+        yield Change("entries", path, old=went, new=came)
+
+
+def _value(old: Json, new: Json, path: Path) -> Iterator[Change]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _fields(old, new, path, frozenset())
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from _value(one, other, (*path, i))
+    elif not same(old, new):
+        yield Change("changed", path, old=old, new=new)
+
+
+# Making changes.
+
+
+def _clone(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _clone(each) for key, each in value.items()}
+    return [_clone(each) for each in value] if isinstance(value, list) else value
+
+
+def _put(plan: Doc, change: Change) -> None:
+    holder: Json = plan
+    for part in change.path[:-1]:
+        holder = holder[part]
+    last = change.path[-1]
+    match change.kind:
+        case "removed":
+            del holder[last]
+        case "renamed":
+            step = holder.pop(last)
+            holder[change.new] = {**step, "id": change.new, "supersedes": last}
+        case "entries":
+            went = {canonical(each) for each in change.old}
+            kept = [each for each in holder[last] if canonical(each) not in went]
+            holder[last] = ordered([*kept, *_clone(change.new)])
+        case _:
+            holder[last] = _clone(change.new)

@@ -1,0 +1,411 @@
+"""What follows from who must allow a revision, and from what people then say about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.core import events as ev
+from leadhand.core.calendar import iso, next_instant
+from leadhand.core.catalog import Catalog
+from leadhand.core.decide.effects import Effect, Notify
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.promises import in_words, may_widen, widenings
+from leadhand.core.review.approval import (
+    Approval,
+    binding,
+    claimed_by,
+    plan_digest,
+    refuse_short,
+    versions,
+    was_shown,
+)
+from leadhand.core.review.identity import namesake, odd_name, person
+from leadhand.core.review.ruling import (
+    ENDS_SINCE,
+    Reach,
+    Ruling,
+    reach_of,
+    ruling,
+    standing,
+    widened,
+)
+from leadhand.core.state.records import Revision
+from leadhand.core.views.failure_origin import origin_of
+from leadhand.core.visible import visible, visible_name
+from leadhand.errors import Conflict, NotAllowed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import Now, State
+    from leadhand.core.state.records import Question
+
+
+# What follows from an answer to a question, whoever gives it: a person, or time running out.
+
+
+STOPS = ("abort", "rollback")
+"""Answers that end the run; the second has what was done taken back."""
+NOBODY = "nobody"
+"""The actor of an answer that was given by default, because nobody else gave one in time."""
+
+
+def answer_events(
+    state: State,
+    question: Question,
+    choice: str,
+    actor: str,
+    text: str,
+    data: Json = None,
+) -> list[ev.Event]:
+    """The answer to a question that is neither a review nor a release, and what it decides."""
+    events: list[ev.Event] = [
+        ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text, data=data)
+    ]
+    because = f"{actor} said so" + (f": {text}" if text else "")
+    if question.step and choice == "skip":
+        events.append(ev.StepSkipped(question.step, because, tolerated=True))
+    elif question.kind != "planner" and choice in STOPS and not state.stopping:
+        what = f"step {question.step} failed" if question.step else "it was held"
+        if question.kind == "planning":
+            what = question.text.partition(". Answer ")[0]
+        back, step = choice == "rollback", state.steps.get(question.step)
+        origin = "person" if step is None else origin_of(step)
+        if question.kind == "planning":
+            origin = "planning"
+        reason = f"{what}; {because}"
+        events.append(ev.StopDecided("failed", reason, rollback=back, origin=origin))
+    return events
+
+
+def overdue_events(state: State, ident: str) -> list[ev.Event]:
+    """A question that was to be answered by now: its default counts."""
+    question, data = state.questions[ident], None
+    if question.kind == "task":
+        step = state.steps[question.step]
+        offer = state.catalog.offer(step.worker, step.action)
+        data = offer.silence if offer else None
+    text = "no answer came in time"
+    return answer_events(state, question, question.default, NOBODY, text, data)
+
+
+Moves = tuple[list[ev.Event], list[Effect]]
+Given = ev.ApprovalGiven | ev.ReleaseGiven | ev.ChangeApproved
+"""One person's permission."""
+NO_PERSON = ("", "policy", "nobody")
+"""Whom the log names where no person spoke."""
+CLAIMS_TOLD = 20
+"""How many uncounted claims a reason names."""
+
+
+def ruled(
+    state: State,
+    revision: ev.RevisionProposed | Revision,
+    wanted: Reach,
+    findings: list[str],
+    now: Now,
+) -> Moves:
+    """The policy's word on a revision: let through, up to people, or refused."""
+    number, hash_, add = revision.number, revision.hash, revision.add
+    envelope = standing(state.permits, now.latest)
+    planners = (state.started.planner, state.planner_name) if state.started is not None else ()
+    by_hand = bool(planners) and revision.author not in planners
+    if by_hand and envelope:
+        envelope = {}  # Who may write is not who may allow: no envelope covers an amendment.
+    found = ruling(state, wanted, envelope, findings, planned=not by_hand)
+    if found.refused:
+        return [
+            ev.RevisionRejected(number, hash_, "policy", found.reason),
+            *_told(state, found.reason),
+        ], []
+    given = _beforehand(state, number, add, now) if not findings else []
+    if given:
+        return _approved_beforehand(state, revision, given, found, now)
+    if add and found.people:
+        text = f"revision {number} ({len(add)} steps) needs {_who(found.people)}: {found.reason}"
+        requested = ev.ReviewRequested(number, hash_, text, found.people)
+        return [requested], [Notify("waiting", text)]
+    ends = envelope.get("expires", 0) if found.inside and envelope else 0
+    when, why = instants(add, now), _with_uncounted(found.reason, state, revision)
+    return [ev.RevisionApproved(number, hash_, "policy", why, when, expires=ends)], []
+
+
+def _with_uncounted(
+    reason: str,
+    state: State,
+    revision: ev.RevisionProposed | Revision,
+    allowed: Iterable[str] = (),
+) -> str:
+    """The reason, and what steps claim beyond their workers without a person having allowed it."""
+    claimed = widenings(revision.add, state.catalog)
+    left = in_words({step: each for step, each in claimed.items() if step not in allowed})
+    if not left:
+        return reason
+    persons = may_widen(state.started, revision)
+    why = "no person was shown and allowed it" if persons else f"{revision.author} is a planner"
+    told = f"what does not count, since {why}: {'; '.join(left[:CLAIMS_TOLD])}"
+    return f"{reason}; {told}" if reason else told
+
+
+def _who(people: int) -> str:
+    return "a person" if people == 1 else f"{people} people"
+
+
+def reconsidered(state: State, revision: Revision, found: Ruling, why: str) -> Moves:
+    """A revision that waits is no longer what people looked at: all are asked anew."""
+    number, hash_ = revision.number, revision.hash
+    if found.refused:
+        refused = ev.RevisionRejected(number, hash_, "policy", found.reason)
+        return [refused, *_told(state, found.reason)], []
+    people = max(found.people, revision.people)
+    text = f"revision {number} ({len(revision.add)} steps) needs {_who(people)}: {why}"
+    return [ev.ReviewRequested(number, hash_, text, people)], [Notify("waiting", text)]
+
+
+def _beforehand(state: State, number: int, add: list[Doc], now: Now) -> list[Approval]:
+    """Approvals of the plan that were given before the run, when this is that plan."""
+    started = state.started
+    if started is None or number != 1 or not started.approvals or not add:
+        return []
+    if digest(canonical(add)) != started.linted:
+        return []
+    if versions(add, state.catalog) != versions(add, Catalog(started.catalog)):
+        return []  # Workers have changed since: what was approved is not what would run.
+    found = [Approval.from_doc(each) for each in started.approvals]
+    return [each for each in found if not each.expires or each.expires > now.latest]
+
+
+def _approved_beforehand(
+    state: State,
+    revision: ev.RevisionProposed | Revision,
+    given: list[Approval],
+    found: Ruling,
+    now: Now,
+) -> Moves:
+    people = max(found.people, 1)
+    names = ", ".join(each.actor for each in given)
+    text = f"revision {revision.number} was approved before the run by {names}"
+    if people > len(given):
+        text += f", and needs {people} people: {found.reason}"
+    waiting = Revision(
+        revision.number,
+        revision.hash,
+        revision.add,
+        revision.cancel,
+        revision.final,
+        revision.author,
+        revision.risk,
+        people,
+    )
+    events: list[ev.Event] = [ev.ReviewRequested(revision.number, revision.hash, text, people)]
+    for each in given[:people]:
+        shown = binding(state, waiting, 0) if each.widens else ""
+        said = approve(
+            state,
+            waiting,
+            each.actor,
+            each.reason,
+            now,
+            Words(each.expires, each.key, each.signature, shown, approval=each.id),
+            _shown_before(state, revision, each),
+        )
+        waiting.approvals += [event for event in said if isinstance(event, ev.ApprovalGiven)]
+        events += said
+    return events, [Notify("waiting", text)] if people > len(given) else []
+
+
+def _shown_before(state: State, revision: ev.RevisionProposed | Revision, given: Approval) -> str:
+    """The digest of the plan that a person was shown before the run."""
+    assert state.started is not None
+    return plan_digest(state.started, revision.add, state.outlook, given)
+
+
+def _told(state: State, reason: str) -> list[ev.Event]:
+    """A planner that can hears why; otherwise there is nothing left to run."""
+    if state.stopping is not None:
+        return []
+    if state.started is not None and state.started.replans:
+        return [ev.ProposalRefused(state.planner.calls, [reason])]
+    return [ev.StopDecided("rejected", reason, origin="planning")]
+
+
+def instants(add: Iterable[Doc], now: Now) -> dict[str, int]:
+    """Letting a revision through turns its calendar times into moments."""
+    return {
+        step["id"]: next_instant(step["not_before"], now.wall)
+        for step in add
+        if step.get("not_before")
+    }
+
+
+def examined(state: State, number: int, findings: list[str], failed: str, now: Now) -> Moves:
+    """The automatic reviewers have looked; one that failed counts as a finding."""
+    revision = state.pending
+    if revision is None or revision.number != number or revision.examined:
+        return [], []
+    told = ev.RevisionExamined(number, revision.hash, findings, failed)
+    all_found = [*findings, *([f"a reviewer failed: {failed}"] if failed else [])]
+    events, effects = ruled(state, revision, reach_of(state, revision.add), all_found, now)
+    return [told, *events], effects
+
+
+# What people say.
+
+
+class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody says with an approval."""
+
+    expires: int = 0
+    key: str = ""
+    signature: str = ""
+    shown: str = ""
+    """How the hash begins of what they saw: if something else waits by now, it is not allowed.
+
+    Only with that hash does an approval cover what steps claim beyond their workers.
+    """
+    approval: str = ""
+    """The id of the approval of the plan that this is."""
+
+
+def approve(
+    state: State,
+    revision: Revision,
+    actor: str,
+    reason: str,
+    now: Now,
+    more: Words | None = None,
+    digest: str = "",
+) -> list[ev.Event]:
+    """A person allows a revision. It goes on once as many have as must.
+
+    `digest` is what the person was shown, where that was a plan before the run.
+    """
+    said = more or Words()
+    expires, shown = said.expires, said.shown
+    refuse_short(shown)
+    claimed, seen = claimed_by(state, revision), was_shown(state, revision, shown)
+    if not seen and not binding(state, revision, 0, widens=False).startswith(shown):
+        raise Conflict(
+            f"what waits is not what was approved: its hash does not begin with {shown[:64]}. "
+            f"Fix: look at it again with `leadhand review {state.run}`"
+        )
+    refuse_again(state, revision.approvals, actor, said.key, revision.people)
+    expires = ending(state, expires, now)
+    given = ev.ApprovalGiven(
+        number=revision.number,
+        hash=revision.hash,
+        actor=actor,
+        binding=binding(state, revision, expires, widens=seen),
+        digest=digest or binding(state, revision, 0, widens=seen),
+        expires=expires,
+        reason=reason,
+        key=said.key,
+        signature=said.signature,
+        approval=said.approval,
+        widens=list(claimed) if seen else [],
+    )
+    everybody = [*revision.approvals, given]
+    if len(everybody) < revision.people:
+        return [given]
+    ends = [each.expires for each in everybody if each.expires]
+    until = min(ends, default=0)
+    allowed = [step for step in claimed if all(step in each.widens for each in everybody)]
+    approved = ev.RevisionApproved(
+        revision.number,
+        revision.hash,
+        ", ".join(each.actor for each in everybody),
+        _with_uncounted(reason, state, revision, allowed),
+        instants(revision.add, now),
+        _envelope(state, revision, until, now),
+        until,
+        allowed,
+    )
+    return [given, approved]
+
+
+def refuse_again(
+    state: State, given: Sequence[Given], actor: str, key: str, people: int, done: str = "approved"
+) -> None:
+    """Raise unless a person may allow something, and has not under any name.
+
+    `NotAllowed` as `refuse_stranger` does; `Conflict` for a person who is among those who have
+    allowed it: by name, by a name that looks the same, or by key.
+    """
+    refuse_stranger(state, actor, "approve" if done == "approved" else "release")
+    approvers = state.policy.approvers
+    needs = f"it needs {people} different people"
+    if (same := _same_key(given, actor, key, approvers)) is not None:
+        raise Conflict(f"{same} has {done} it already with the key of {actor}; {needs}")
+    same = namesake(actor, (each.actor for each in given))
+    if same == actor:
+        raise Conflict(f"{actor} has {done} it already; {needs}")
+    if same is not None:
+        both = f"{visible(same)} and {visible(actor)} count as one person"
+        raise Conflict(f"{same} has {done} it already, and {both}; {needs}")
+
+
+def refuse_stranger(state: State, actor: str, verb: str) -> None:
+    """Raise `NotAllowed` for an actor that is no person, or none of the approvers if there are any.
+
+    `verb` is what the actor wants to do: approve, release.
+    """
+    approvers = state.policy.approvers
+    if person(actor) in NO_PERSON:
+        raise NotAllowed(f"{visible(actor)} is no person, and cannot {verb} anything")
+    if wrong := odd_name(actor):
+        raise NotAllowed(f"{visible(actor)} is not taken as the name of a person: {wrong}")
+    if approvers and actor not in approvers:
+        near = namesake(actor, approvers)
+        hint = f". It is not {visible(near)}, which looks the same" if near is not None else ""
+        raise NotAllowed(
+            f"{visible_name(actor)} is not among those who may approve: "
+            f"{', '.join(sorted(approvers))}{hint}"
+        )
+
+
+def ending(state: State, expires: int, now: Now) -> int:
+    """When a permission ends that is given now, in UTC microseconds; `UsageError` if it has."""
+    if not expires and state.policy.approval_s is not None:
+        expires = now.latest + int(state.policy.approval_s * 1e6)
+    if expires and expires <= now.latest:
+        late = f": the newest time in the log is {iso(now.at)}" if expires > now.wall else ""
+        raise UsageError(f"an approval that has already ended allows nothing{late}")
+    return expires
+
+
+def _same_key(
+    given: Sequence[Given], actor: str, key: str, approvers: Mapping[str, str]
+) -> str | None:
+    """Who else has allowed it with one's own key: one person under two names."""
+    own = approvers.get(actor, key)
+    others = (each for each in given if each.actor != actor)
+    return next((e.actor for e in others if own and own == approvers.get(e.actor, e.key)), None)
+
+
+def _envelope(state: State, revision: Revision, until: int, now: Now) -> Doc:
+    """What people allow with a revision, beside what they allowed before."""
+    started = state.started
+    asked = started.plan.get("envelope") if started else None
+    ends = started is not None and started.decide_version >= ENDS_SINCE
+    before, wanted = standing(state.permits, now.latest), reach_of(state, revision.add)
+    return widened(before, wanted, asked, until if ends else 0)
+
+
+def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev.Event]:
+    """A person refuses a revision, and with it the run."""
+    events: list[ev.Event] = [ev.RevisionRejected(revision.number, revision.hash, actor, reason)]
+    if state.stopping is None:
+        why = f"{actor} rejected revision {revision.number}" + (f": {reason}" if reason else "")
+        events.append(ev.StopDecided("rejected", why, origin="planning"))
+    return events
+
+
+def request_changes(state: State, revision: Revision, actor: str, text: str) -> list[ev.Event]:
+    """A person sends a revision back to the planner."""
+    if state.no_words:
+        raise UsageError(f"nothing can act on it: {state.no_words}. Fix: amend it, or reject it")
+    words = text or "they did not say which"
+    return [ev.ChangesRequested(revision.number, revision.hash, actor, words)]

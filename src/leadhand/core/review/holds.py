@@ -1,0 +1,291 @@
+"""Steps that must not start until a person says so, and why: held by hand, or no longer allowed.
+
+A hold is a question like any other: it stands in the inbox, and its answer releases the steps or
+ends the run. Four things make one: a person ("stop before step-3"), an approval whose time is up,
+a worker that is no longer the one that was approved, and an approval in the log that does not hold.
+
+What was held for want of an approval goes on with what an approval would need: as many different
+people as the rules ask for, those who may approve, and their signatures where they have keys. A
+hold that a person put there, while what was allowed still counts, is lifted by one person.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core import events as ev
+from leadhand.core.catalog import Catalog, doers
+from leadhand.core.decide.effects import Effect, Notify
+from leadhand.core.review.approval import release_binding
+from leadhand.core.review.decisions import ending, reconsidered, refuse_again
+from leadhand.core.review.ruling import ENDS_SINCE, Ruling, reach_of, ruling, standing, without
+from leadhand.core.state.model import SETTLED
+from leadhand.core.wording import listed, meant
+from leadhand.errors import Conflict, NotAllowed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.core.catalog import WorkerSpec
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.review.decisions import Words
+    from leadhand.core.state.model import Now, State, StepState
+    from leadhand.core.state.records import Question
+
+
+Moves = tuple[list[ev.Event], list[Effect]]
+POLICY = "policy"
+CHOICES = ["release", "abort"]
+
+
+def _held(
+    state: State,
+    steps: list[StepState],
+    reason: str,
+    actor: str,
+    catalog: Catalog | None = None,
+    place: int = 1,
+) -> Moves:
+    """Hold steps under a question of their own, the `place`th that a move asks."""
+    ident = f"q{state.asked + place}"
+    names = [step.id for step in steps]
+    people = max(1, needed(state, steps, catalog).people) if actor == POLICY else 1
+    several = f"; {people} different people must release it" if people > 1 else ""
+    text = f"Held before {listed(names)}: {reason}{several}. Answer release to go on."
+    held = ev.StepsHeld(names, reason, actor, ident)
+    asked = ev.QuestionAsked(id=ident, kind="hold", text=text, choices=CHOICES, people=people)
+    return [held, asked], [Notify("waiting", text)]
+
+
+def needed(state: State, steps: Iterable[StepState], catalog: Catalog | None = None) -> Ruling:
+    """How many people must allow steps again, whatever was allowed before; or a refusal.
+
+    As many as the rules ask for now, and no fewer than when the steps were reviewed.
+    """
+    several = list(steps)
+    found = ruling(state, reach_of(state, [step.doc for step in several], catalog), None)
+    before = max((step.people for step in several), default=0)
+    return found._replace(people=max(found.people, before))
+
+
+def hold(state: State, names: Iterable[str], actor: str, reason: str) -> list[ev.Event]:
+    """A person wants steps not to start."""
+    steps = []
+    for name in dict.fromkeys(names):
+        step = state.follow(name)
+        if step is None:
+            raise UsageError(
+                f"there is no step {name} in run {state.run}. {meant(name, state.steps)}"
+            )
+        if step.status in SETTLED or step.id in state.in_flight:
+            status = "running" if step.id in state.in_flight else step.status
+            raise Conflict(f"step {name} is {status}: only what has not started can be held")
+        if step.held:
+            raise Conflict(f"step {name} is held already ({step.held})")
+        steps.append(step)
+    if not steps:
+        raise UsageError("name the steps to hold")
+    return _held(state, steps, reason or f"{actor} said so", actor)[0]
+
+
+def questions(state: State, names: Iterable[str]) -> list[str]:
+    """The questions that hold steps, each once."""
+    found = []
+    for name in names:
+        step = state.follow(name)
+        if step is None:
+            raise UsageError(
+                f"there is no step {name} in run {state.run}. {meant(name, state.steps)}"
+            )
+        if not step.held:
+            raise Conflict(f"step {name} is not held: it is {step.status}")
+        found.append(step.held)
+    if not found:
+        raise UsageError("name the steps to release")
+    return list(dict.fromkeys(found))
+
+
+def again(state: State, actor: str) -> Moves:
+    """A run that a person ended where it was held is reopened: the hold is asked about anew."""
+    held = [
+        step
+        for ident, step in state.steps.items()
+        if step.held
+        and step.held not in state.cut.questions
+        and not state.cut.given_up(ident, step.question)
+    ]
+    # What was held for want of an approval still wants one.
+    by = POLICY if any(step.held_by == POLICY or step.void for step in held) else actor
+    return _held(state, held, "it was held when the run ended", by) if held else ([], [])
+
+
+def released(state: State, ident: str) -> list[str]:
+    """The steps that a question holds."""
+    return [name for name in state.steps if name in state.held and state.steps[name].held == ident]
+
+
+def release(
+    state: State, question: Question, actor: str, reason: str, now: Now, said: Words
+) -> list[ev.Event]:
+    """A person lets held steps go on. They do once as many people have as must."""
+    steps, wanted = released(state, question.id), people_for(state, question)
+    if wanted.refused:
+        raise NotAllowed(f"{listed(steps)} cannot go on: {wanted.reason}")
+    people, given = wanted.people, standing_releases(state, question)
+    refuse_again(state, given, actor, said.key, people, "released")
+    expires = ending(state, said.expires, now)
+    own = ev.ReleaseGiven(
+        question=question.id,
+        actor=actor,
+        binding=bound_release(state, question.id, expires),
+        expires=expires,
+        reason=reason,
+        key=said.key,
+        signature=said.signature,
+    )
+    everybody = [*given, own]
+    if len(everybody) < people:
+        return [own]
+    names = ", ".join(each.actor for each in everybody)
+    until = min((each.expires for each in everybody if each.expires), default=0)
+    answered = ev.QuestionAnswered(id=question.id, choice="release", actor=names, text=reason)
+    return [own, answered, ev.StepsReleased(steps, names, reason, until)]
+
+
+def people_for(state: State, question: Question) -> Ruling:
+    """How many people must release what a question holds, or that the policy refuses it."""
+    steps = [state.steps[name] for name in released(state, question.id)]
+    if not any(step.held_by == POLICY or step.void for step in steps):
+        return Ruling(question.people, "a person held it")
+    wanted = needed(state, steps)
+    return wanted._replace(people=max(1, question.people, wanted.people))
+
+
+def standing_releases(state: State, question: Question) -> list[ev.ReleaseGiven]:
+    """The releases given so far that are of what the question holds now."""
+    return [each for each in question.releases if each.binding == _bound(state, each)]
+
+
+def bound_release(state: State, question: str, expires: int) -> str:
+    """What a release of the steps that a question holds allows, as one hash."""
+    if state.started is None:
+        return ""
+    docs = [state.steps[name].doc for name in released(state, question)]
+    return release_binding(state.started, question, docs, state.catalog, expires)
+
+
+def _bound(state: State, given: ev.ReleaseGiven) -> str:
+    return bound_release(state, given.question, given.expires)
+
+
+def no_longer_allowed(state: State, step: StepState, now: Now) -> Moves | None:
+    """The move that holds a step which may not start as things stand; None when it may."""
+    if step.expires and now.latest >= step.expires:
+        return lapsed(state, step)
+    if not step.void:
+        return None
+    if not step.approved:
+        found = ruling(state, reach_of(state, [step.doc]), standing(state.permits, now.latest))
+        if not found.people and not found.refused:
+            return None
+    return _held(state, [step], step.void, POLICY)
+
+
+def distrusted(state: State, voided: ev.ApprovalVoided) -> Moves:
+    """An approval in the log does not hold: what rests on it waits for another."""
+    steps = [step for step in state.steps.values() if step.revision in voided.revisions]
+    open_ = [
+        step
+        for step in steps
+        if step.status not in SETTLED
+        and step.id not in state.in_flight
+        and not (step.held and step.held_by == POLICY)
+    ]
+    events: list[ev.Event] = [voided]
+    effects: list[Effect] = []
+    if open_:
+        held, effects = _held(state, open_, voided.reason, POLICY)
+        events += held
+    revision = state.pending
+    if revision is not None and revision.number in voided.revisions:
+        found = ruling(state, reach_of(state, revision.add), None)
+        asked, more = reconsidered(state, revision, found, voided.reason)
+        events, effects = [*events, *asked], [*effects, *more]
+    return events, effects
+
+
+def lapsed(state: State, first: StepState) -> Moves:
+    """An approval's time is up: what it allowed and has not started waits for another."""
+    over = [
+        step
+        for step in state.steps.values()
+        if step.expires == first.expires and step.status not in SETTLED and not step.held
+    ]
+    waiting = [step for step in over if step.id not in state.in_flight]
+    return _held(state, waiting, "the time of its approval is up", POLICY)
+
+
+def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Moves:
+    """Workers are no longer what they were: what people allowed of them is void.
+
+    That goes for steps, for a revision that waits, and for the envelope. What the policy let
+    through goes on only where it would let the new worker through too. A worker that the run did
+    not know is there from now on, and nobody has allowed anything of it.
+    """
+    added = [spec.name for spec in specs if spec.name not in state.catalog.workers]
+    events: list[ev.Event] = [ev.WorkersChanged(specs, added)]
+    effects: list[Effect] = []
+    names = {spec.name for spec in specs} - set(added)
+    if not names:
+        return events, effects
+    for moved, more in (_void(state, specs, names, wall), _anew(state, specs, wall)):
+        events += moved
+        effects += more
+    return events, effects
+
+
+def _changed(docs: Iterable[Doc], specs: list[WorkerSpec], catalog: Catalog) -> str:
+    """Say which of the workers that may do these steps have changed."""
+    used = {name for doc in docs for name in doers(doc, catalog.workers)}
+    names = sorted(spec.name for spec in specs if spec.name in used)
+    return f"{listed(names)} changed since it was allowed"
+
+
+def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> Moves:
+    """The steps that a change of workers holds."""
+    # One that a person holds is held for this instead: their word alone does not lift it.
+    touched = [
+        step
+        for step in state.steps.values()
+        if step.status not in SETTLED
+        and not (step.held and step.held_by == POLICY)
+        and not names.isdisjoint(doers(step.doc, state.catalog.workers))
+    ]
+    docs = [step.doc for step in touched if not step.approved]
+    if docs:
+        found = _ruling(state, docs, specs, wall)
+        if not found.people and not found.refused:
+            touched = [step for step in touched if step.approved]
+    new = Catalog({**state.catalog.workers, **{spec.name: spec for spec in specs}}.values())
+    what = _changed((step.doc for step in touched), specs, state.catalog)
+    return _held(state, touched, what, POLICY, new) if touched else ([], [])
+
+
+def _anew(state: State, specs: list[WorkerSpec], wall: int) -> Moves:
+    """A revision that waits, and whose workers are others than those who looked at it saw."""
+    revision, started = state.pending, state.started
+    if revision is None or started is None or started.decide_version < ENDS_SINCE:
+        return [], []
+    names = {name for doc in revision.add for name in doers(doc, state.catalog.workers)}
+    asked = f"review-{revision.number}" in state.questions
+    if not asked or names.isdisjoint(spec.name for spec in specs):
+        return [], []
+    what = _changed(revision.add, specs, state.catalog)
+    return reconsidered(state, revision, _ruling(state, revision.add, specs, wall), what)
+
+
+def _ruling(state: State, docs: list[Doc], specs: list[WorkerSpec], wall: int) -> Ruling:
+    """Who must allow steps by workers as they are now."""
+    catalog = Catalog({**state.catalog.workers, **{s.name: s for s in specs}}.values())
+    envelope = without(standing(state.permits, wall), {spec.name for spec in specs})
+    return ruling(state, reach_of(state, docs, catalog), envelope)

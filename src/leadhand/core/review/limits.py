@@ -1,0 +1,133 @@
+"""The limits that an approval was given under, and in what a run would have looser ones.
+
+Whoever allows a plan allows it under the limits they see: a budget, so many steps at once, so many
+tries, two people for what is risky. A run under tighter ones does no more than was allowed, and
+goes on; one under looser ones was not allowed. Each constant of a policy is of one of four kinds:
+
+    MOST     a number; more is looser, and none at all is loosest
+    POOLS    numbers by name; a name that is gone has no limit any more
+    WORD     who must allow what; each has its own notion of less
+    PACE     how long to wait in between: allows nothing, and may differ
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.core.durations import text
+from leadhand.core.plan.model import RISKS, worst
+from leadhand.core.policy import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leadhand.core.plan.model import Doc, Json
+
+
+MOST = (
+    "budget",
+    "wall_s",
+    "max_concurrency",
+    "attempts_max",
+    "timeout_s",
+    "outage_s",
+    "restarts_free",
+    "splits_max",
+    "steps_max",
+    "planner_calls_max",
+    "planner_rounds_max",
+    "replans_idle_max",
+    "approval_s",
+)
+POOLS = ("worker_concurrency", "resources")
+WORD = ("auto_risk", "review", "rules", "reviewers", "approvers")
+PACE = (
+    "backoff_s",
+    "backoff_factor",
+    "backoff_max_s",
+    "jitter",
+    "park_s",
+    "planner_timeout_s",
+    "probe_timeout_s",
+    "cancel_grace_s",
+    "inline_bytes",
+    "no_input",
+)
+
+
+def limits_of(policy: Policy) -> Doc:
+    """All of a policy that allows more or less, in full: a default may change, this must not."""
+    found: Doc = {name: _number(getattr(policy, name)) for name in MOST}
+    return found | {name: msgspec.to_builtins(getattr(policy, name)) for name in (*POOLS, *WORD)}
+
+
+def _number(value: float | None) -> float | None:
+    """One spelling for equal numbers, whatever writes them to a file later."""
+    return int(value) if value is not None and value == int(value) else value
+
+
+def looser(before: Doc, policy: Policy) -> list[str]:
+    """In what a policy allows more than these limits did; each a few words for people."""
+    after = limits_of(policy)
+    known = {name: value for name, value in before.items() if name in after}
+    found: list[str] = []
+    for name, value in known.items():
+        if name in MOST:
+            found += _more(_words(name), value, after[name])
+        elif name in POOLS:
+            for each, most in value.items():
+                found += _more(f"{_words(name)} of {each}", most, after[name].get(each))
+        elif not _as_strict(name, value, after[name]):
+            found.append(f"{_words(name)} ask for less than they did")
+    return found
+
+
+def unusual(limits: Doc) -> Iterator[tuple[str, Json]]:
+    """The limits that are not as they are without any settings; the budget always."""
+    usual = limits_of(Policy())
+    for name, value in limits.items():
+        if name == "budget" or value != usual.get(name):
+            yield _words(name), text(value) if name.endswith("_s") and value is not None else value
+
+
+def _words(name: str) -> str:
+    known = {
+        "max_concurrency": "concurrency",
+        "wall_s": "wall time",
+        "rules": "review rules",
+        "approval_s": "approval expiry",
+    }
+    return known.get(name, name.removesuffix("_max").removesuffix("_s").replace("_", " "))
+
+
+def _more(what: str, before: float | None, after: float | None) -> list[str]:
+    if before is None or (after is not None and after <= before):
+        return []
+    return [f"{what} {'without limit' if after is None else f'{after:g}'} instead of {before:g}"]
+
+
+def _as_strict(name: str, before: Json, after: Json) -> bool:
+    match name:
+        case "auto_risk":
+            return RISKS.index(worst(after)) <= RISKS.index(worst(before))
+        case "review":
+            return after or not before
+        case "reviewers":
+            return set(before) <= set(after)
+        case "approvers":
+            return not before or (bool(after) and after.items() <= before.items())
+        case _:
+            return _rules_hold(before, after)
+
+
+def _rules_hold(before: list[Doc], after: list[Doc]) -> bool:
+    """The first rule that fits decides, so those that were there must stand in the same order.
+
+    Only a rule that lets through may be gone, and only one that refuses or wants the most people
+    may be new: wherever it stands, it asks for no less.
+    """
+    kept = [rule for rule in after if rule in before or rule.get("then") not in ("two", "refuse")]
+    wanted = [rule for rule in before if rule in after or rule.get("then") != "allow"]
+    return kept == wanted

@@ -1,0 +1,287 @@
+"""Who must allow a revision: nobody, one person, two, or nothing will do.
+
+A pure function of what the revision reaches for, what was allowed before, and the policy that was
+recorded when the run started. In this order:
+
+1. A rule that refuses, refuses.
+2. Inside the envelope that a person drew, a revision goes on.
+3. Outside the envelope that a person drew around a document, a revision by its planner waits for
+   one person at least.
+4. The first rule that fits decides.
+5. A review of everything was asked for, a reviewer found something, or the risk is above what runs
+   by itself: one person.
+6. Else it goes on.
+
+Whatever they say: once data from outside was read, what is outside the envelope waits for a person.
+
+The *envelope* is a lattice, so that "inside" is a matter of inclusion and not of judgement:
+workers and effects as sets, risk as a rank, what is written as path prefixes, cost as a sum over
+the run. An effect that a worker does not declare is that worker's own unknown: it is inside only
+where the same worker was allowed with it. It ends with the approval that drew it, and a worker that
+has changed since is outside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.core.catalog import (
+    NOT_DECLARED,
+    declared_risk,
+    doers,
+    effective_risk,
+    highest,
+)
+from leadhand.core.events import DECIDE_VERSION
+from leadhand.core.plan.model import RISKS, worst
+from leadhand.core.wording import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan.model import Doc, Risk
+    from leadhand.core.policy import Rule
+    from leadhand.core.state.model import State
+    from leadhand.core.state.records import Permits
+
+
+ENDS_SINCE = 6
+"""The version of decisions since which an envelope ends, and a step cannot take effects away."""
+PEOPLE = {"allow": 0, "one": 1, "two": 2}
+REACHING = ("risk_level", "alternatives", "effects", "writes")
+"""The fields of a step, besides worker and action, that say what it may do."""
+
+
+class Reach(NamedTuple):
+    """What steps may do, at most."""
+
+    workers: frozenset[str]
+    effects: frozenset[str]
+    risk: Risk
+    scope: frozenset[str]
+    cost: float
+    declared: str = ""
+    """The risk as it was declared, or `NOT_DECLARED`: for people, never for a rule."""
+
+    def to_doc(self) -> Doc:
+        """As it stands in the log."""
+        return {
+            "workers": sorted(self.workers),
+            "effects": sorted(self.effects),
+            "risk": self.risk,
+            "scope": sorted(self.scope),
+        }
+
+
+class Ruling(NamedTuple):
+    """How many people must allow it, and why; or that it is refused."""
+
+    people: int
+    reason: str
+    refused: bool = False
+    inside: bool = False
+    """Of the envelope that a person drew."""
+
+
+def reach(
+    steps: Iterable[Doc],
+    catalog: Catalog,
+    plan_risk: str | None = None,
+    *,
+    version: int = DECIDE_VERSION,
+) -> Reach:
+    """The most that steps could do, whoever of their workers does them."""
+    workers: set[str] = set()
+    effects: set[str] = set()
+    scope: set[str] = set()
+    risk, cost = worst(plan_risk), 0.0
+    declared_risks: set[str] = set()
+    for step, count in _alike(steps):
+        names = doers(step, catalog.workers)
+        offers = [catalog.offer(name, step.get("action", "")) for name in names]
+        workers.update(names)
+        scope.update(step.get("writes") or ())
+        risk = worst(risk, effective_risk(plan_risk, step, catalog))
+        declared_risks.add(declared_risk(plan_risk, step, catalog))
+        cost += count * max((offer.cost for offer in offers if offer), default=0.0)
+        for name, offer in zip(names, offers, strict=True):
+            own, theirs = step.get("effects"), offer.effects if offer else None
+            declared = theirs if own is None else own
+            if own is not None and version >= ENDS_SINCE:
+                # Whoever plans cannot talk a worker's effects away, nor speak for a silent one.
+                declared = [*own, *theirs] if theirs is not None else own or None
+            effects.update(declared if declared is not None else (f"undeclared:{name}",))
+            scope.update(offer.writes if offer else ())
+    shown = highest(declared_risks)
+    return Reach(frozenset(workers), frozenset(effects), risk, frozenset(scope), cost, shown)
+
+
+def _alike(steps: Iterable[Doc]) -> list[tuple[Doc, int]]:
+    """Steps that reach for the same, each kind once with how many they are."""
+    found: dict[object, tuple[Doc, int]] = {}
+    for step in steps:
+        more = [(name, str(step[name])) for name in REACHING if name in step]
+        kind = (step["worker"], step.get("action"), *more)
+        first, count = found.get(kind, (step, 0))
+        found[kind] = (first, count + 1)
+    return list(found.values())
+
+
+def outside(envelope: Doc, wanted: Reach, spent: float) -> list[str]:
+    """In which ways something is outside an envelope; none means inside."""
+    found = []
+    for word, have, want in (
+        ("worker", envelope.get("workers", ()), wanted.workers),
+        ("effect", envelope.get("effects", ()), wanted.effects),
+    ):
+        new = sorted(want - frozenset(have))
+        if new:
+            found.append(f"{word}{'s' if len(new) > 1 else ''} {', '.join(new)}")
+    if RISKS.index(wanted.risk) > RISKS.index(worst(envelope.get("risk"))):
+        found.append(f"risk {wanted.risk}")
+    allowed = envelope.get("scope", ())
+    new_scope = [
+        each for each in sorted(wanted.scope) if not any(_within(each, a) for a in allowed)
+    ]
+    if new_scope:
+        found.append(f"writes {', '.join(new_scope)}")
+    limit = envelope.get("cost")
+    if limit is not None and spent + wanted.cost > float(limit) + 1e-9:
+        found.append(f"cost {spent + wanted.cost:g} of {float(limit):g}")
+    return found
+
+
+def _within(path: str, allowed: str) -> bool:
+    """Whether a path is under another; one that climbs is under nothing."""
+    parts, above = path.split("/"), allowed.rstrip("/").split("/")
+    return ".." not in parts and parts[: len(above)] == above
+
+
+def standing(permits: Permits, wall: int) -> Doc | None:
+    """The envelope as it stands now: none was drawn, or it is empty, since its time is up."""
+    found = permits.envelope
+    return {} if found is not None and 0 < found.get("expires", 0) <= wall else found
+
+
+def without(envelope: Doc | None, workers: Collection[str]) -> Doc | None:
+    """An envelope that these workers are outside of: they are no longer who was allowed."""
+    if not envelope:
+        return envelope
+    return {**envelope, "workers": [name for name in envelope["workers"] if name not in workers]}
+
+
+def widened(before: Doc | None, now: Reach, asked: Doc | None, expires: int = 0) -> Doc:
+    """The envelope once a person allowed something: what was there, this, what the plan asks.
+
+    It ends with the first of the approvals that drew it.
+    """
+    asked = asked or {}
+    old = before or {}
+    found: Doc = {
+        key: sorted({*old.get(key, ()), *own, *asked.get(key, ())})
+        for key, own in (("workers", now.workers), ("effects", now.effects), ("scope", now.scope))
+    }
+    found["risk"] = worst(old.get("risk"), now.risk, asked.get("risk"))
+    cost = asked.get("cost", old.get("cost"))
+    if cost is not None:
+        found["cost"] = cost
+    if ends := [each for each in (old.get("expires"), expires) if each]:
+        found["expires"] = min(ends)
+    return found
+
+
+def reach_of(state: State, add: Iterable[Doc], catalog: Catalog | None = None) -> Reach:
+    """What steps reach for in this run; `catalog` when its workers are about to be others."""
+    started = state.started
+    return reach(
+        add,
+        catalog or state.catalog,
+        started.plan.get("risk_level") if started else None,
+        version=started.decide_version if started else DECIDE_VERSION,
+    )
+
+
+def ruling(
+    state: State,
+    wanted: Reach,
+    envelope: Doc | None,
+    findings: Sequence[str] = (),
+    *,
+    planned: bool = False,
+) -> Ruling:
+    """Who must allow what reaches so far; `envelope`: what people allowed, as it stands now.
+
+    `planned`: whether the planner of the run proposes it, and no person.
+    """
+    permits = state.permits
+    fitting = [
+        rule
+        for rule in state.policy.rules
+        if _fits(rule, wanted, findings, tainted=permits.tainted)
+    ]
+    refusing = next((rule for rule in fitting if rule.then == "refuse"), None)
+    if refusing is not None:
+        return Ruling(0, f"the policy refuses it ({_named(refusing)})", refused=True)
+    beyond = outside(envelope, wanted, state.spent) if envelope is not None else None
+    if beyond == [] and not findings:
+        return Ruling(0, f"inside what {permits.approved_by} allowed", inside=True)
+    found = _ruled(state, wanted, fitting, findings)
+    if not found.people and beyond and planned and is_reviewed_document(state):
+        why = f"it is outside what {permits.approved_by} allowed of the plan"
+        return Ruling(1, f"{why}: {', '.join(beyond)}")
+    if not found.people and permits.tainted and beyond:
+        why = "data from outside was read, and it is outside what was allowed"
+        return Ruling(1, f"{why}: {', '.join(beyond)}")
+    if beyond and found.people:
+        ended = f"the time of {permits.approved_by}'s approval is up"
+        other = f"what {permits.approved_by} allowed is not this"
+        over = ended if planned else other
+        why = f"new: {', '.join(beyond)}" if envelope else over
+        return found._replace(reason=f"{found.reason}; {why}")
+    return found
+
+
+def is_reviewed_document(state: State) -> bool:
+    """Whether a run is one of a document that names its planner, and that a person allowed."""
+    named = state.started is not None and state.started.plan.get("planner")
+    return bool(named) and state.permits.envelope is not None
+
+
+def _ruled(state: State, wanted: Reach, fitting: list[Rule], findings: Sequence[str]) -> Ruling:
+    policy = state.policy
+    if fitting:
+        return Ruling(PEOPLE.get(fitting[0].then, 1), f"the policy says so ({_named(fitting[0])})")
+    if policy.review:
+        return Ruling(1, "a review was asked for")
+    if findings:
+        return Ruling(1, f"a reviewer found: {'; '.join(findings)[:500]}")
+    undeclared = wanted.declared == NOT_DECLARED
+    told = f"its risk is not declared, which the policy counts as {wanted.risk}"
+    if RISKS.index(wanted.risk) > RISKS.index(worst(policy.auto_risk)):
+        return Ruling(1, told if undeclared else f"its risk is {wanted.risk}")
+    passes = "runs without a person"
+    return Ruling(0, f"{told}, and {passes}" if undeclared else f"risk {wanted.risk} {passes}")
+
+
+def _fits(rule: Rule, wanted: Reach, findings: Sequence[str], *, tainted: bool) -> bool:
+    return (
+        (not rule.risk or RISKS.index(wanted.risk) >= RISKS.index(worst(rule.risk)))
+        and (not rule.workers or not wanted.workers.isdisjoint(rule.workers))
+        and (not rule.effects or not wanted.effects.isdisjoint(rule.effects))
+        and (rule.cost_over is None or wanted.cost > rule.cost_over)
+        and (not rule.untrusted or tainted)
+        and (not rule.findings or bool(findings))
+    )
+
+
+def _named(rule: Rule) -> str:
+    if rule.name:
+        return rule.name
+    parts = [f"risk {rule.risk} or higher"] if rule.risk else []
+    parts += [f"worker {listed(rule.workers)}"] if rule.workers else []
+    parts += [f"effect {listed(rule.effects)}"] if rule.effects else []
+    parts += [f"cost over {rule.cost_over:g}"] if rule.cost_over is not None else []
+    parts += ["data from outside"] if rule.untrusted else []
+    parts += ["a reviewer's findings"] if rule.findings else []
+    return f"rule for {', '.join(parts) or 'everything'}"

@@ -1,0 +1,242 @@
+"""What a person is shown before they allow something: all that will run, as it will run.
+
+Nothing is cut short and nothing is put in order: steps stand as their author wrote them, and what
+is printed from here is what the hash covers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core.catalog import declared_risk, doers, highest
+from leadhand.core.plan.diff import differences, lines, path_text
+from leadhand.core.plan.parameters import with_secrets
+from leadhand.core.plan.references import resolve_known
+from leadhand.core.plan.revisions import head_of, held_by, origin_of, plan_of
+from leadhand.core.promises import in_words, is_persons, may_widen, widenings
+from leadhand.core.review.approval import Allowed, binding, versions
+from leadhand.core.review.decisions import instants
+from leadhand.core.review.limits import limits_of
+from leadhand.core.review.ruling import outside, reach, reach_of, widened
+from leadhand.core.state.model import SETTLED
+from leadhand.core.views.inbox import inbox_row
+from leadhand.core.visible import has_marks, visible, visible_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from leadhand.core.catalog import Catalog
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.plan.references import Ref
+    from leadhand.core.promises import Claims
+    from leadhand.core.review.ruling import Reach
+    from leadhand.core.state.model import Now, State
+
+
+Path = tuple[str | int, ...]
+
+
+def review_doc(state: State, now: Now) -> Doc:
+    """All that there is to know of what waits in a run, or of what is still to come."""
+    revision = state.pending
+    add = revision.add if revision else _to_come(state)
+    before, _ = plan_of(state, pending=False)
+    after, heirs = plan_of(state)
+    changes = differences(before, after, heirs, held_by(state))
+    wanted = reach_of(state, add)
+    envelope = state.permits.envelope
+    question = state.questions.get(f"review-{revision.number}") if revision else None
+    shown = binding(state, revision, 0) if revision else ""
+    doc: Doc = {
+        "run": state.run,
+        "waiting": question is not None,
+        "question": f"{state.run}/{question.id}" if question else None,
+        "reason": question.text if question else "",
+        "choices": inbox_row(state, question.id)["choices"] if question else [],
+        "revision": revision.number if revision else state.revision,
+        "revision_hash": revision.hash if revision else state.head,
+        "author": revision.author if revision else "",
+        "binding": shown,
+        "digest": shown,
+        "people": revision.people if revision else 0,
+        "approvals": [
+            Allowed(e.number, e.digest, e.actor, at, e.reason, e.expires, e.key).document()
+            for e, at in (zip(revision.approvals, revision.given, strict=True) if revision else ())
+        ],
+        "plan": head_of(state.started),
+        "params": state.params,
+        "origin": origin_of(state.started),
+        "limits": limits_of(state.policy),
+        "final": revision.final if revision else state.final,
+        "cancel": revision.cancel if revision else [],
+        "drop": revision.drop if revision else {},
+        **_reach_doc(add, state.catalog, wanted, head_of(state.started)),
+        "steps": list(add),
+        **_resolved_doc(add, state.lookup),
+        "instants": instants(add, now),
+        **_claims_of(state, add),
+        "lookalikes": lookalikes({"plan": head_of(state.started), "params": state.params}, add),
+        "envelope": envelope,
+        "revisable": _revisable(state, wanted, envelope),
+        "outside": outside(envelope, wanted, state.spent) if envelope is not None else [],
+        "untrusted": state.permits.tainted,
+        "approved_before": bool(state.revision),
+        "changes": [each.document() for each in changes],
+        "difference": [f"{line.mark} {line.text}" for line in lines(changes)],
+    }
+    return doc
+
+
+def _revisable(state: State, wanted: Reach, envelope: Doc | None) -> Doc | None:
+    """Who may revise a run's plan, and the envelope once what waits is allowed; None: nobody."""
+    started = state.started
+    if started is None or not started.replans or state.ended is not None:
+        return None
+    asked, name = started.plan.get("envelope"), started.plan.get("planner") or started.planner
+    return {"planner": name, "envelope": widened(envelope, wanted, asked)}
+
+
+def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) -> Doc:
+    """The same of a plan that does not run yet."""
+    steps = plan.get("steps", [])
+    head = {key: value for key, value in plan.items() if key != "steps"}
+    wanted = reach(steps, catalog, plan.get("risk_level"))
+    return {
+        "plan": head,
+        "params": dict(params),
+        **_reach_doc(steps, catalog, wanted, plan),
+        "steps": list(steps),
+        **_resolved_doc(steps, in_params(with_secrets(plan, dict(params)))),
+        "instants": instants(steps, now),
+        "lookalikes": lookalikes({"plan": head, "params": dict(params)}, steps),
+        "revisable": {
+            "planner": plan["planner"],
+            "envelope": widened(None, wanted, plan.get("envelope")),
+        }
+        if plan.get("planner")
+        else None,
+        **_claims_doc(widenings(steps, catalog), lambda _: is_persons(plan)),
+    }
+
+
+def resolved_steps(
+    steps: list[Doc], lookup: Callable[[Ref], Json]
+) -> tuple[list[Doc], dict[str, Doc], dict[str, list[str]]]:
+    """Return the steps as they would run, as far as that is known now.
+
+    Then, by step, what stands at each place that held a reference, and the places that still hold
+    one (`${{ steps.x.data }}` of a step that has not succeeded).
+    """
+    found: list[Doc] = []
+    resolved: dict[str, Doc] = {}
+    later: dict[str, list[str]] = {}
+    for step in steps:
+        made, ident = dict(step), str(step.get("id", ""))
+        for field in ("parameters", "undo"):
+            known = resolve_known(step.get(field), lookup, field)
+            if known.resolved or known.later:
+                made[field] = known.value
+            if known.resolved:
+                resolved.setdefault(ident, {}).update(known.resolved)
+            if known.later:
+                later.setdefault(ident, []).extend(known.later)
+        found.append(made)
+    return found, resolved, later
+
+
+def _resolved_doc(steps: list[Doc], lookup: Callable[[Ref], Json]) -> Doc:
+    _steps, resolved, later = resolved_steps(steps, lookup)
+    return {"resolved": resolved, "unresolved": later}
+
+
+def in_params(params: Mapping[str, Json]) -> Callable[[Ref], Json]:
+    """Return a lookup for plans that do not run yet: only parameters have values."""
+
+    def lookup(ref: Ref) -> Json:
+        if ref.kind != "params" or ref.name not in params:
+            raise LookupError(f"{ref.root} is not known yet")
+        return params[ref.name]
+
+    return lookup
+
+
+def _claims_of(state: State, steps: list[Doc]) -> Doc:
+    revision, claimed = state.pending, widenings(steps, state.catalog)
+    if revision is None:
+        return _claims_doc(claimed, lambda step: state.steps[step].widened)
+    return _claims_doc(claimed, lambda _: may_widen(state.started, revision))
+
+
+def _claims_doc(claimed: dict[str, Claims], counts: Callable[[str], bool]) -> Doc:
+    """What steps claim beyond their workers: that which counts once it is approved, the rest."""
+    widens = {step: each for step, each in claimed.items() if counts(step)}
+    rest = {step: each for step, each in claimed.items() if step not in widens}
+    return {"widens": in_words(widens), "overclaims": in_words(rest)}
+
+
+def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: Reach, plan: Doc) -> Doc:
+    reached, least = wanted.to_doc(), plan.get("risk_level")
+    risks = {step["id"]: declared_risk(least, step, catalog) for step in steps}
+    return {
+        "risk": highest(risks.values()),
+        "policy_risk": reached["risk"],
+        "effects": reached["effects"],
+        "writes": reached["scope"],
+        "workers": versions(steps, catalog),
+        "sandboxes": {step["id"]: _sandbox(step, catalog) for step in steps},
+        "cost": wanted.cost,
+        "risks": risks,
+    }
+
+
+def _sandbox(step: Doc, catalog: Catalog) -> str:
+    """The walls that a step's worker runs behind, in words; each of several; empty: none."""
+    found = {}
+    for name in doers(step, catalog.workers):
+        offer = catalog.offer(name, step.get("action", ""))
+        found[name] = offer.sandbox if offer else ""
+    if len(found) <= 1 or not any(found.values()):
+        return next(iter(found.values()), "")
+    return "; ".join(f"{name}: {text or 'none'}" for name, text in found.items())
+
+
+def _to_come(state: State) -> list[Doc]:
+    return [step.doc for step in state.steps.values() if step.status not in SETTLED]
+
+
+def lookalikes(rest: Doc, steps: list[Doc]) -> list[str]:
+    """What is to be approved and cannot be told by looking, a line each, escaped.
+
+    For readers that show texts as they are: a page, a program.
+    """
+    found: list[str] = []
+    for doc in (rest, *({"steps": {step["id"]: step}} for step in steps)):
+        for path, text in _texts(doc):
+            if has_marks(text):
+                found.append(f"{path_text(path)}: {visible(text)}")
+    return list(dict.fromkeys(found))
+
+
+def _texts(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Path, str]]:
+    """Every text in a value, keys too, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield (*path, key), key
+            yield from _texts(each, (*path, key))
+    elif isinstance(value, list | tuple):
+        for place, each in enumerate(value):
+            yield from _texts(each, (*path, place))
+
+
+def lines_of(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """Every leaf of a value with its path, a line each; what cannot be seen is escaped."""
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from lines_of(each, (*path, key))
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        for place, each in enumerate(value):
+            yield from lines_of(each, (*path, place))
+    else:
+        yield f"{path_text(path)}: {visible_value(value)}"

@@ -1,0 +1,455 @@
+"""The state of a run: everything that is known of it, and nothing else.
+
+Laws of this file
+1. Everything that is known of a run stands here, and only `evolve` (core/state/evolve.py) changes
+   it.
+2. The state is owned and updated in place. Nobody else keeps references into it; views copy.
+3. Each event costs the same whatever the size of the plan: steps know their dependents and
+   count their blockers, ready steps sit in a queue, timers in a heap.
+
+Theory of operation. A revision is pending until it is let through; only then do its steps
+exist. A step waits until its blockers are settled, is ready, runs as an attempt with an
+epoch, and is settled by a verdict. A failed attempt puts the step on `undecided`, where
+`decide` finds it; the decision (an event) moves it on: back to the queue, to a probe, to a
+person, or to an end. Ends settle dependents: a success unblocks them, anything else puts
+them on `doomed`, where `decide` finds them, unless they said they do not mind.
+
+    waiting ─► ready ─► running ─► succeeded
+                 ▲         │
+                 │         ▼
+      backing_off ◄── undecided ─► probing, asking ─► …
+                           └─► failed        doomed ─► skipped       cancelled, superseded
+
+Not elegant: large results are held as references, so looking one up may give a placeholder
+that the shell must load. The core never sees the bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.core import events as ev
+from leadhand.core.catalog import Catalog
+from leadhand.core.decide.recovery import alternative
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.plan.references import Artifact
+from leadhand.core.policy import Policy
+from leadhand.core.state.ready import Group, Ready, uses_of
+from leadhand.core.state.records import Calls, Cut, Permits, PlannerState, Question, Revision
+from leadhand.errors import Bug
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.plan.references import Ref
+
+
+SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"})
+IN_FLIGHT = frozenset({"running", "probing"})
+STARTABLE = frozenset({"ready", "backing_off"})
+MOVABLE = STARTABLE | {"waiting", "asking"}
+"""Steps that a revision may still take out, or a person skip."""
+REPLACEABLE = MOVABLE | {"failed", "skipped", "cancelled"}
+"""Steps that a revision may supersede."""
+DROPPABLE = MOVABLE | {"failed", "skipped"}
+"""Steps that a planner may give up by name."""
+
+
+TIMERS_KEPT = 1000
+"""Timers that no longer count are swept out when there are this many, and several for each
+attempt in flight: a step that took a second must not be remembered until its deadline."""
+
+
+class IllegalEvent(Bug):
+    """An event that does not fit the state it is folded into."""
+
+
+class Now(NamedTuple):
+    """Two kinds of time: the run clock (elapsed) and the calendar, both in microseconds."""
+
+    at: int
+    wall: int
+
+    @property
+    def latest(self) -> int:
+        """The later of both clocks: what ended stays ended when the calendar is set back.
+
+        The run clock never goes behind the newest time in the log.
+        """
+        return max(self.at, self.wall)
+
+
+class StepState(msgspec.Struct, gc=False):
+    """What is known of one step. There are many, so what is rarely there is not allocated."""
+
+    doc: dict[str, Any]
+    order: int
+    worker: str
+    tail: float = 0.0
+    status: str = "waiting"
+    ticket: int = 0
+    blockers: int = 0
+    dependents: list[tuple[str, bool]] | tuple[()] = ()
+    """(step, tolerant): who waits for this one, and whether it minds how it ends."""
+    attempts: int = 0
+    epoch: int = 0
+    deadline: int = 0
+    tries: dict[str, int] | None = None
+    """Failed attempts by worker since a person last let the step start over."""
+    until: int = 0
+    parked_s: float = 0.0
+    """How long it has been parked in all, waiting for outages to end."""
+    depth: int = 0
+    """How often it, or what it is part of, was split."""
+    answered: bool = False
+    """A person has done it and said so; the report of that is still to be judged."""
+    not_before: int = 0
+    revision: int = 0
+    """Which revision put it into the plan."""
+    approved: bool = False
+    """A person allowed it, not the policy."""
+    people: int = 0
+    """How many people had to allow it, as it was reviewed; 0 where the policy let it through."""
+    void: str = ""
+    """Why what was allowed of it no longer counts; empty while it counts."""
+    widened: bool = False
+    """People were shown what it claims beyond its worker, and allowed it: `core/promises.py`."""
+    expires: int = 0
+    """When its approval ends, in UTC microseconds; 0 for never."""
+    held: str = ""
+    """The question whose answer lets it go on, while it must not start."""
+    held_by: str = ""
+    """Who holds it: a person, or the policy, since what was allowed no longer is."""
+    data: Any = None
+    data_ref: str = ""
+    failure: dict[str, Any] | None = None
+    failures: tuple[dict[str, Any], ...] = ()
+    forgiven: int = 0
+    """How many of these a person had seen when the step was let start over."""
+    report: ev.AttemptReported | None = None
+    """The last one that counted."""
+    question: str = ""
+    reason: str = ""
+    doomed: str = ""
+    """The dependency that will never succeed, for a step that minds."""
+    tolerated: bool = False
+    """It failed or was skipped, and the plan or a person said that the run may go on."""
+    dropped: str = ""
+    """Why it was given up by name, or with one that was."""
+    superseded_by: str = ""
+    used: bool = False
+    """Whether another step depends on it."""
+    started: int = 0
+    ended: int = 0
+    cost: float = 0.0
+    id: str = ""
+    """Its id in the plan."""
+    action: str = ""
+    """What its worker is asked to do."""
+
+    def __post_init__(self) -> None:
+        self.id = self.doc["id"]
+        self.action = self.doc.get("action", "")
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has come to an end."""
+        return self.status in SETTLED
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Which criteria its last report did not meet."""
+        return self.report.findings if self.report else ()
+
+    @property
+    def recommendations(self) -> tuple[str, ...]:
+        """What its last report recommends."""
+        return self.report.recommendations if self.report else ()
+
+    def tried(self, worker: str) -> int:
+        """How often a worker has failed at it."""
+        return self.tries.get(worker, 0) if self.tries else 0
+
+
+def tried_key(doc: Doc) -> str:
+    """What a step does, whatever it is called: worker, action and parameters."""
+    return digest(doc["worker"], doc.get("action", ""), canonical(doc.get("parameters") or {}))
+
+
+class State:
+    """One run, folded."""
+
+    def __init__(self) -> None:  # noqa: PLR0915 - everything that is known of a run
+        self.run = ""
+        self.started: ev.RunStarted | None = None
+        self.started_at = self.last_at = 0
+        # How long attempts and probes were in flight, in microseconds, and since when they are.
+        self.worked = self.busy_since = 0
+        self.owner = self.seq = 0
+        self.process: ev.Process | None = None
+        self.consults_reports = False
+        self.catalog = Catalog()
+        self.policy = Policy()
+        self.params: Doc = {}
+        self.steps: dict[str, StepState] = {}
+        self.revision = 0
+        self.head = ""
+        self.final = False
+        self.outlook: list[Doc | str] = []
+        self.pending: Revision | None = None
+        self.permits = Permits()
+        self.held: set[str] = set()
+        """Steps that must not start until a person says so."""
+        self.revisions_idle = 0
+        """Revisions in a row that tried nothing new and brought no result."""
+        self.tried: set[str] = set()
+        """What was ever started, by worker, action and parameters, where a planner may replan."""
+        self.backing_off: dict[str, None] = {}
+        """Steps that wait for another try."""
+        self.planner = PlannerState()
+        self.awake = False
+        self.ready = Ready()
+        self.timers: list[tuple[int, str, str, int]] = []
+        self.calendar: list[tuple[int, str]] = []
+        self.undecided: deque[str] = deque()
+        self.doomed: deque[str] = deque()
+        self.orphans: deque[tuple[str, int]] = deque()
+        self.questions: dict[str, Question] = {}
+        self.answers: list[Doc] = []
+        self.asked = 0
+        self.failed_attempts: list[tuple[str, int, str, Doc]] = []
+        self.recommendations, self.recommenders = list[str](), list[str]()  # texts, their steps
+        self.epoch = 0
+        self.in_flight: dict[str, int] = {}
+        """Attempts and probes under way: step to epoch."""
+        self.limits: dict[str, int | None] = {}
+        """`worker_limit`, remembered."""
+        self.down: Container[str] = frozenset()
+        """Workers that are not to be called now: the host's breakers, not this run's doing."""
+        self.busy_workers: dict[str, int] = {}
+        self.busy_resources: dict[str, int] = {}
+        self.unsettled = 0
+        self.bad = 0
+        """Settled steps that keep the run from succeeding."""
+        self.forsaken: list[str] = []
+        """Steps that failed and were left to the planner, and that it has neither replaced nor
+        given up."""
+        self.unanswered: list[str] = []
+        """Those of them that failed since the last revision."""
+        self.succeeded = self.undoable = 0  # `undoable`: succeeded, and say how to undo them
+        self.spent = self.reserved = 0.0
+        self.models = Calls()
+        self.paused = False
+        self.stopping: ev.StopDecided | None = None
+        self.finish: Doc | None = None
+        self.goal_met: bool | None = None
+        self.goal_asked = False
+        self.goal_findings: list[str] = []
+        self.ended: ev.RunEnded | None = None
+        self.ended_at = 0
+        self.cut = Cut()
+        self.cancel_deadline = 0
+
+    # What deciders and views ask.
+
+    def follow(self, step: str) -> StepState | None:
+        """A step, or the one that took its place."""
+        state = self.steps.get(step)
+        while state is not None and state.superseded_by:
+            state = self.steps.get(state.superseded_by)
+        return state
+
+    @property
+    def no_words(self) -> str:
+        """Why no planner can act on words about a revision; empty when one can."""
+        started = self.started
+        if started is None or not started.replans:
+            return "the plan is a given document, and only people change it"
+        if started.deaf or self.planner.handed:
+            return "its planner plans from facts and reads no words"
+        return ""
+
+    def lookup(self, ref: Ref) -> Json:
+        """The root a reference starts from; LookupError when there is none."""
+        if ref.kind == "params":
+            if ref.name not in self.params:
+                raise LookupError(f"there is no parameter {ref.name}")
+            return self.params[ref.name]
+        if ref.kind == "run":
+            raise LookupError("only a rollback plan refers to the run that it takes back")
+        state = self.follow(ref.name)
+        if state is None or state.status != "succeeded":
+            status = "not in the plan" if state is None else state.status
+            raise LookupError(f"step {ref.name} is {status}, so it has no data")
+        return Artifact(state.data_ref) if state.data_ref else state.data
+
+    def full(self, group: Group) -> str:
+        """The limit that keeps a group from starting, or nothing."""
+        worker = group.worker
+        if worker in self.down and not self.spare(group):
+            return f"circuit {worker}"
+        if worker not in self.limits:
+            self.limits[worker] = self.worker_limit(worker)
+        limit = self.limits[worker]
+        if limit is not None and self.busy_workers.get(worker, 0) >= limit:
+            return f"worker {worker}"
+        for name, amount in group.uses:
+            capacity = self.policy.resources.get(name, amount)
+            if self.busy_resources.get(name, 0) + amount > capacity:
+                return f"resource {name}"
+        return ""
+
+    def spare(self, group: Group) -> bool:
+        """Whether another worker may do the one step of a group whose own worker is out."""
+        return bool(group.own and alternative(self, self.steps[group.own], self.down))
+
+    def worker_limit(self, worker: str) -> int | None:
+        """How many attempts of a worker may run at once."""
+        limit = self.policy.worker_concurrency.get(worker)
+        spec = self.catalog.workers.get(worker)
+        own = spec.max_concurrency if spec else None
+        return own if limit is None else limit if own is None else min(limit, own)
+
+    def circuit_closed(self) -> None:
+        """A worker may be called again: look at the steps that waited for it, or for another
+        whose work it may do."""
+        for limit in [limit for limit in self.ready.parked if limit.startswith("circuit ")]:
+            self.ready.freed(limit)
+
+    def next_ready(self) -> StepState | None:
+        """The step to start next."""
+        if not self.awake:
+            self.wake()
+        step = self.ready.best(self.steps, self.full)
+        return None if step is None else self.steps[step]
+
+    @property
+    def planner_name(self) -> str:
+        """The planner that is asked: the one a person handed the run to, else the run's own."""
+        return self.planner.handed or (self.started.planner if self.started else "")
+
+    def tries_new(self, add: list[Doc]) -> bool:
+        """Whether one of these steps is something that was never started before."""
+        return any(tried_key(doc) not in self.tried for doc in add)
+
+    def is_bad(self, step: StepState) -> bool:
+        """Whether a settled step keeps the run from succeeding."""
+        return step.status in ("failed", "skipped") and not step.tolerated
+
+    def let_go(self, step: StepState) -> None:
+        """A held step that has ended needs no answer; nor does a question that holds nobody."""
+        question = step.held
+        step.held = step.held_by = ""
+        self.held.discard(step.id)
+        if all(self.steps[other].held != question for other in self.held):
+            self.questions.pop(question, None)
+
+    @property
+    def surprises_wait(self) -> bool:
+        """Whether who waits for a surprise waits for the planner too; older logs did not do so."""
+        started = self.started
+        return started is not None and started.replans and started.decide_version > 2
+
+    def is_for_people(self, step: StepState) -> bool:
+        """Whether a person does it."""
+        spec = self.catalog.workers.get(step.worker)
+        return spec is not None and spec.kind == "human"
+
+    def price(self, step: StepState) -> float:
+        """What an attempt is expected to cost, reserved while it runs."""
+        if self.policy.budget is None:
+            return 0.0
+        offer = self.catalog.offer(step.worker, step.action)
+        return offer.cost if offer else 0.0
+
+    # The agenda: what could start now, and when to look again. Folding a long log does not need
+    # it, so a state sleeps until somebody asks; from then on it is kept up to date.
+
+    def sleep(self) -> None:
+        """Forget the agenda: what would be tidied out of it may count again."""
+        self.awake = False
+        self.ready = Ready()
+        self.timers.clear()
+        self.calendar.clear()
+        for step in self.steps.values():
+            step.ticket = 0
+
+    def wake(self) -> None:
+        """Build the agenda from what is known."""
+        self.awake = True
+        started = self.started
+        if started is not None and started.policy.wall_s is not None:
+            self.add_timer(self.started_at + int(started.policy.wall_s * 1e6), "run", "wall", 0)
+        if self.cancel_deadline:
+            self.add_timer(self.cancel_deadline, "run", "cancel", 0)
+        if self.planner.epoch:
+            self.add_timer(self.planner.deadline, "planner", "", self.planner.epoch)
+        for question in self.questions.values():
+            if question.until:
+                self.add_timer(question.until, "question", question.id, 0)
+        for step in self.steps.values():
+            status = step.status
+            if status == "ready":
+                self.offer(step)
+            elif status == "backing_off":
+                self.add_timer(step.until, "retry", step.id, 0)
+            elif status in IN_FLIGHT:
+                self.add_timer(step.deadline, status, step.id, step.epoch)
+
+    def offer(self, step: StepState) -> None:
+        """A step that became ready: into the queue, or into the calendar when it must wait."""
+        if self.awake and not step.held:
+            if step.not_before:
+                self.add_calendar(step.not_before, step.id)
+            else:
+                self.enqueue(step)
+
+    def enqueue(self, step: StepState) -> None:
+        """Put a step in the queue of those that could start, unless it is held."""
+        if step.held:
+            return
+        key = (-step.tail, step.order)
+        spec = self.catalog.workers.get(step.worker)
+        others = "alternatives" in step.doc or (spec is not None and spec.stronger)
+        own = step.id if others else ""
+        group = Group(step.worker, uses_of(step.doc), own)
+        step.ticket = self.ready.add(key, group, step.id)
+
+    def add_timer(self, when: int, kind: str, ident: str, epoch: int) -> None:
+        """Remember to look again at a time on the run clock."""
+        if self.awake:
+            timers = self.timers
+            heappush(timers, (when, kind, ident, epoch))
+            if len(timers) > TIMERS_KEPT + 4 * len(self.in_flight):
+                timers[:] = [timer for timer in timers if self.timer_counts(*timer)]
+                heapify(timers)
+
+    def add_calendar(self, when: int, step: str) -> None:
+        """Remember to queue a step at a calendar time."""
+        heappush(self.calendar, (when, step))
+
+    def timer_counts(self, when: int, kind: str, ident: str, epoch: int) -> bool:
+        """Whether a timer still means something."""
+        if kind == "planner":
+            return self.planner.epoch == epoch
+        if kind == "question":
+            return ident in self.questions
+        if kind == "run":
+            return bool(self.in_flight) if ident == "cancel" else self.stopping is None
+        step = self.steps[ident]
+        if kind == "retry":
+            return step.status == "backing_off" and step.until == when and not step.ticket
+        return step.status in IN_FLIGHT and step.epoch == epoch
+
+    def tidy_timers(self) -> None:
+        """Drop timers on top that no longer count."""
+        if not self.awake:
+            self.wake()
+        timers = self.timers
+        while timers and not self.timer_counts(*timers[0]):
+            heappop(timers)

@@ -1,0 +1,1 @@
+"""What people, planners and machines are shown of a run. Pure, computed from state and log."""

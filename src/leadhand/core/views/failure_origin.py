@@ -1,0 +1,212 @@
+"""Who failed: the planning, or the execution of what was planned? Pure, from a log.
+
+planning    no way on was found: a planner that gave up, was stuck, failed, or was refused again
+            and again; a step that could not start as it was planned; steps that all did what was
+            asked, without the goal; a plan that was rejected
+execution   a step was given to a worker and failed, and the run ended for that
+limits      there was not enough time or money for it
+person      somebody stopped it
+
+The event that ends a run says which (`RunEnded.origin`); the reason is put together here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.core import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import State, StepState
+
+
+# What was proposed in a run and refused, with the reasons. Pure, from a log.
+
+
+class Refusal(NamedTuple):
+    """One proposal that was refused."""
+
+    call: int
+    """The call of the planner that brought it."""
+    by: str
+    """planner: its own check, before the run saw it; run: the checks of every proposal."""
+    findings: list[str]
+    proposal: Any
+    """What was proposed; None where it was withdrawn or made by another than the planner."""
+
+    def doc(self) -> Doc:
+        """The same as a document."""
+        return self._asdict()
+
+
+def refusals(events: Iterable[ev.Event]) -> list[Refusal]:
+    """Every proposal that was refused, in the order of the log."""
+    found: list[Refusal] = []
+    answers: dict[int, Doc] = {}
+    revisions: dict[int, Doc] = {}
+    for event in events:
+        match event:
+            case ev.PlannerAnswered():
+                answers = {event.call: event.decision}  # only the last one can be refused
+            case ev.RevisionProposed():
+                revisions = {event.number: {"kind": "propose", "steps": event.add}}
+            case ev.DraftRefused():
+                found.append(Refusal(event.call, "planner", event.findings, event.draft))
+            case ev.ProposalRefused():
+                answer = answers.get(event.call)
+                if answer is not None and "revision" in answer:
+                    answer = revisions.get(answer["revision"])
+                found.append(Refusal(event.call, "run", event.findings, answer))
+            case _:
+                pass  # refuses nothing
+    return found
+
+
+LIMITS = frozenset({"budget", "wall time", "steps"})
+
+
+class Fault(NamedTuple):
+    """Where it went wrong, and why we say so."""
+
+    where: str
+    """planning, execution, limits, person; empty when nothing went wrong, or it is not over."""
+    why: str
+
+
+class _Failed(NamedTuple):
+    step: str
+    kind: str
+    message: str
+    refused: bool = False
+
+
+def origin_of(step: StepState) -> str:
+    """Where the cause lies when the failure of a step ends a run."""
+    failure = step.failure or {}
+    kind = failure.get("class")
+    if kind == "budget":
+        return "limits"
+    # A step that never started could not be done as planned, unless a person said that it cannot.
+    unready = kind == "permanent" and not step.attempts and "by" not in failure
+    return "planning" if unready else "execution"
+
+
+def origin(state: State) -> str:
+    """Where the cause of an end without success lies; empty for all others."""
+    return state.ended.origin if state.ended is not None else ""
+
+
+def fault_doc(found: Fault) -> Doc | None:
+    """The same as a document, or None where nothing went wrong."""
+    return {"where": found.where, "why": found.why} if found.where else None
+
+
+def fault(events: Iterable[ev.Event]) -> Fault:
+    """Where the failure of a run was."""
+    log = _Log()
+    for event in events:
+        log.add(event)
+    return log.fault()
+
+
+class _Log:
+    """What has to be remembered while a log is read."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, _Failed] = {}
+        self.tried: set[str] = set()
+        self.ended: ev.RunEnded | None = None
+        self.planner = self.findings = self.rejected = self.person = self.why = ""
+
+    def add(self, event: ev.Event) -> None:
+        match event:
+            case ev.AttemptStarted():
+                self.tried.add(event.step)
+            case ev.AttemptReported() | ev.ProbeReported() if event.met:
+                self.failed.pop(event.step, None)
+            case ev.AttemptReported():
+                failure = event.failure or {}
+                kind, message = str(failure.get("class", "")), str(failure.get("message", ""))
+                self._fail(event.step, kind, message)
+            case ev.AttemptLost():
+                self._fail(event.step, event.failure_class, event.reason)
+            case ev.StepRefused():
+                self._fail(event.step, event.failure_class, event.reason)
+            case ev.RevisionRejected():
+                self.rejected = f"revision {event.number} was rejected by {event.actor}"
+            case ev.CancelRequested():
+                self.person, self.why = event.actor, event.reason
+            case ev.GoalChecked():
+                self.findings = "" if event.met else "; ".join(event.findings)
+            case ev.RunEnded():
+                self.ended = event
+            case ev.RunReopened():
+                self.ended = None
+                self.planner = self.findings = ""
+            case _:
+                self._of_planner(event)
+
+    def _of_planner(self, event: ev.Event) -> None:
+        match event:
+            case ev.PlannerFailed() if not event.lost:
+                self.planner = event.reason
+            case ev.PlannerAnswered() if event.decision.get("kind") == "give_up":
+                self.planner = str(event.decision.get("reason", ""))
+            case ev.ProposalRefused():
+                self.planner = "; ".join(event.findings)
+            case ev.RevisionProposed():
+                self.planner = ""
+            case _:
+                pass  # says nothing of it
+
+    def _fail(self, step: str, kind: str, message: str) -> None:
+        self.failed.pop(step, None)  # what failed last comes last
+        refused = kind == "permanent" and step not in self.tried
+        self.failed[step] = _Failed(step, kind, message, refused)
+
+    def fault(self) -> Fault:
+        ended = self.ended
+        if ended is None or ended.status == "succeeded":
+            return Fault("", "")
+        if self.person or ended.status == "cancelled":
+            why = f": {self.why}" if self.why else ""
+            return Fault("person", f"{self.person or 'somebody'} stopped it{why}")
+        if self.rejected and ended.status == "rejected":
+            return Fault("planning", self.rejected)
+        match ended.origin:
+            case "planning":
+                return Fault("planning", self._planned(ended.reason))
+            case "execution" if self.failed:
+                return Fault("execution", self._last())
+            case "":
+                return self._unsaid(ended)
+            case where:
+                return Fault(where, ended.reason)
+
+    def _unsaid(self, ended: ev.RunEnded) -> Fault:
+        """Of a log whose end does not say it."""
+        if ended.limit in LIMITS:
+            return Fault("limits", ended.reason)
+        if self.planner:
+            return Fault("planning", f"the planner found no way on: {self.planner}")
+        last = next(reversed(self.failed.values()), None)
+        if last is None or last.refused:
+            return Fault("planning", self._planned(ended.reason))
+        return Fault("limits" if last.kind == "budget" else "execution", self._last())
+
+    def _planned(self, reason: str) -> str:
+        last = next(reversed(self.failed.values()), None)
+        if self.findings and not self.failed:
+            return f"every step did what was asked, and the goal is not met: {self.findings}"
+        if last is not None and last.refused:
+            return f"step {last.step} could not start as it was planned: {last.message}"
+        text = reason or "no step failed, and the goal was not reached"
+        return f"{text} (before that, {self._last()})" if last is not None else text
+
+    def _last(self) -> str:
+        """What failed last: whatever failed before was recovered from, or led to it."""
+        last = next(reversed(self.failed.values()))
+        return f"step {last.step}: {last.kind}: {last.message}"

@@ -1,0 +1,245 @@
+"""What waits for a person, as every surface shows it: what it is about, and where answers lead.
+
+Pure. A row holds what a person needs to decide without looking elsewhere: the goal, the plan, the
+risk, effects and declared cost of the steps concerned, who asks, and for each answer what follows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.core.calendar import iso
+from leadhand.core.catalog import declared_risk, highest
+from leadhand.core.plan.model import Goal
+from leadhand.core.review.holds import people_for, standing_releases
+from leadhand.core.review.protected_change import KIND as PROTECTED
+from leadhand.core.review.protected_change import change_of
+from leadhand.core.review.ruling import reach
+from leadhand.core.visible import marked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import State, StepState
+    from leadhand.core.state.records import Question
+
+
+GOAL_CHARS = 500
+NAMED_MAX = 5
+"""Steps that are named one by one; the others are counted."""
+
+
+def inbox_row(state: State, ident: str) -> Doc:
+    """One thing that waits for a person."""
+    question = state.questions[ident]
+    plan = state.started.plan if state.started else {}
+    goal = Goal.from_doc(state.started.goal if state.started else None)
+    return {
+        "id": f"{state.run}/{ident}",
+        "kind": question.kind,
+        "run": state.run,
+        "step": question.step or None,
+        "goal": marked(goal.text[:GOAL_CHARS]),
+        "plan": str(plan.get("plan_id", "")),
+        **_reach(state, _concerned(state, question)),
+        "asked_by": _asker(state, question),
+        "since": iso(question.at),
+        "text": marked(question.text),
+        "choices": [
+            {"answer": choice, "leads_to": leads_to(state, question, choice)}
+            for choice in question.choices
+        ],
+        "default": question.default or None,
+        "until": iso(question.until) if question.until else None,
+        **(_change_row(state, question) if question.kind == PROTECTED else {}),
+    }
+
+
+def _change_row(state: State, question: Question) -> Doc:
+    """What a person reads of a change that waits for approval."""
+    change = change_of(state, question)
+    return {
+        **{name: change.get(name, "") for name in ("commit", "base", "digest", "diff")},
+        "paths": list(change.get("paths", ())),
+        "people": question.people,
+        "approved_by": [each.actor for each in question.approvals],
+    }
+
+
+def answers_of(row: Doc) -> list[str]:
+    """The answers that a row of the inbox takes; none means that it is answered in words."""
+    return [choice["answer"] for choice in row["choices"]]
+
+
+def _concerned(state: State, question: Question) -> list[Doc]:
+    """The steps that an answer lets start or gives up."""
+    if question.kind == "review" and state.pending is not None:
+        return state.pending.add
+    if question.kind == "hold":
+        return [state.steps[name].doc for name in state.held if _holds(state, name, question)]
+    step = state.steps.get(question.step)
+    return [step.doc] if step is not None else []
+
+
+def _holds(state: State, name: str, question: Question) -> bool:
+    return state.steps[name].held == question.id
+
+
+def _reach(state: State, steps: list[Doc]) -> Doc:
+    """What these steps may do; of a question that is about no step, nothing."""
+    if not steps:
+        return {"risk": None, "effects": [], "cost": None}
+    least = state.started.plan.get("risk_level") if state.started else None
+    wanted = reach(steps, state.catalog, least)
+    risks = [declared_risk(least, step, state.catalog) for step in steps]
+    return {
+        "risk": highest(risks),
+        "effects": sorted(wanted.effects),
+        "cost": round(wanted.cost, 6),
+    }
+
+
+def _asker(state: State, question: Question) -> str:
+    """Who needs the answer: an author of a plan, a planner, a step's worker, who holds a step."""
+    if question.kind == "review":
+        return state.pending.author if state.pending is not None else ""
+    if question.kind in ("planner", "planning"):
+        return state.planner_name
+    if question.kind == "hold":
+        found = [state.steps[name] for name in state.held if _holds(state, name, question)]
+        return found[0].held_by if found else ""
+    step = state.steps.get(question.step)
+    return step.worker if step is not None else ""
+
+
+# Where answers lead.
+
+
+def leads_to(state: State, question: Question, choice: str) -> str:
+    """What follows when a question is answered like this, in one sentence."""
+    told = LEADS.get((question.kind, choice)) or LEADS.get(("", choice))
+    if question.kind == "planner":
+        told = LEADS.get(("planner", choice))
+    if told is None:
+        return "the planner is asked again, with this answer"
+    return told if isinstance(told, str) else told(state, question)
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _step(state: State, question: Question) -> StepState:
+    return state.steps[question.step]
+
+
+def _approve(state: State, _question: Question) -> str:
+    revision = state.pending
+    if revision is None:
+        return "the plan is approved"
+    left = revision.people - len(revision.approvals) - 1
+    steps = f"{len(revision.add)} step{'s' if len(revision.add) != 1 else ''}"
+    if left > 0:
+        return f"counts as one approval; {left} more must follow before {steps} may start"
+    return f"{steps} may start, exactly as shown"
+
+
+def _retry(state: State, question: Question) -> str:
+    step = _step(state, question)
+    return f"attempt {step.attempts + 1} of step {step.id} starts, by worker {step.worker}"
+
+
+def _replan(state: State, question: Question) -> str:
+    return f"step {question.step} is given up, and {state.planner_name} proposes another way"
+
+
+def _skip(state: State, question: Question) -> str:
+    step = _step(state, question)
+    minds = [name for name, tolerant in step.dependents if not tolerant]
+    lost = f"; skipped with it: {_names(minds)}" if minds else ""
+    return f"step {step.id} is left out, and the run goes on{lost}"
+
+
+def _abort(state: State, _question: Question) -> str:
+    return f"the run ends as failed{_cancelled(state)}"
+
+
+def _rollback(state: State, _question: Question) -> str:
+    back = "what was done is taken back in a run of its own"
+    return f"the run ends as failed{_cancelled(state)}; {back}"
+
+
+def _cancelled(state: State) -> str:
+    count = state.unsettled
+    return f", with {count} step{'s' if count != 1 else ''} unfinished" if count else ""
+
+
+def _done(_state: State, question: Question) -> str:
+    if question.kind == "task":
+        return f"the result given counts as that of step {question.step}, once it is checked"
+    return f"step {question.step} counts as done, with the data given"
+
+
+def _cannot(_state: State, question: Question) -> str:
+    return f"step {question.step} fails, and its recovery decides what follows"
+
+
+def _give(_state: State, question: Question) -> str:
+    what = _names(list(question.facts)) if question.facts else "what is given"
+    return f"{what} counts as given, and the planner goes on"
+
+
+def _go_on(state: State, _question: Question) -> str:
+    return f"{state.planner_name} is asked again"
+
+
+def _release(state: State, question: Question) -> str:
+    names = sorted(name for name in state.held if _holds(state, name, question))
+    people = people_for(state, question).people
+    left = people - len(standing_releases(state, question)) - 1
+    if left > 0:
+        return f"counts as one of {people}; {left} more must release {_names(names)}"
+    return f"may start: {_names(names)}" if names else "nothing is held any more"
+
+
+def _land(_state: State, question: Question) -> str:
+    left = question.people - len(question.approvals) - 1
+    if left > 0:
+        return f"counts as one approval; {left} more must follow before the change lands"
+    return f"exactly this commit lands, and step {question.step} goes on with it"
+
+
+def _send_back(_state: State, question: Question) -> str:
+    return f"step {question.step} starts over and is told the comment; nothing of this lands"
+
+
+_PROPOSED_AGAIN = "the planner gets the comment and proposes again; nothing starts until then"
+_GIVEN_UP = "the planner gives up, and the run ends as failed"
+
+LEADS: dict[tuple[str, str], str | Callable[[State, Question], str]] = {
+    ("review", "approve"): _approve,
+    ("review", "reject"): "nothing of it starts, and the run ends as rejected",
+    ("review", "request_changes"): _PROPOSED_AGAIN,
+    (PROTECTED, "approve"): _land,
+    (PROTECTED, "send_back"): _send_back,
+    (PROTECTED, "drop"): _skip,
+    ("task", "done"): _done,
+    ("task", "cannot"): _cannot,
+    ("hold", "release"): _release,
+    ("planning", "go_on"): _go_on,
+    ("planning", "hand_over"): "the goal planner plans from here on",
+    ("planner", "give"): _give,
+    ("planner", "retry"): "what failed may be tried again, and the planner goes on",
+    ("planner", "stop"): _GIVEN_UP,
+    ("planner", "give up"): _GIVEN_UP,
+    ("planner", "drop"): "the task is left out, and the planner goes on without it",
+    ("", "done"): _done,
+    ("", "retry"): _retry,
+    ("", "replan"): _replan,
+    ("", "skip"): _skip,
+    ("", "abort"): _abort,
+    ("", "rollback"): _rollback,
+}
+"""By kind and answer; an empty kind stands for all of them but a planner's own questions."""

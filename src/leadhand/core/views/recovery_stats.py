@@ -1,0 +1,231 @@
+"""What recovery was worth: for each answer to a failure, whether it was won. Pure, from a log.
+
+    retry, reroute, park, probe     the next verdict on that step decides
+    simplify, replan, ask           the step, or whatever took its place, succeeded in the end
+    continue, abort, abandon        nothing was tried, so nothing is won
+
+A step's place is taken by one that supersedes it, by one that gives the facts it promised, or,
+where the planner went on without either, by what the planner proposed next: then a run that
+reached its goal by one of those steps has won. A goal that is reached with nothing in the place of
+a failed step wins nothing. What is not decided yet is open, and counts neither way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from leadhand.core import events as ev
+from leadhand.core.catalog import Catalog
+from leadhand.core.promises import given
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.core.plan.model import Doc
+
+
+NEXT = frozenset({"retry", "reroute", "park", "probe"})
+"""Strategies that the next verdict on the step decides."""
+IN_THE_END = frozenset({"simplify", "replan", "ask"})
+"""Strategies that are won when it came out well, however that was."""
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """One answer to a failure."""
+
+    step: str
+    attempt: int
+    failure_class: str
+    strategy: str
+    worker: str = ""
+    reason: str = ""
+    won: bool | None = None
+    """None while nobody can tell."""
+
+
+class WinRate(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a strategy was the answer to a class of failure, and how often it won."""
+
+    failure_class: str
+    strategy: str
+    times: int = 0
+    won: int = 0
+    lost: int = 0
+
+    @property
+    def open(self) -> int:
+        """Answers of which nobody can tell yet."""
+        return self.times - self.won - self.lost
+
+    @property
+    def rate(self) -> float | None:
+        """The share that was won, of those that are decided."""
+        decided = self.won + self.lost
+        return self.won / decided if decided else None
+
+
+def recoveries(events: Iterable[ev.Event]) -> list[Answer]:
+    """Every answer to a failure in a run's log, in order."""
+    log = _Log()
+    for event in events:
+        log.add(event)
+    return log.closed()
+
+
+def win_rates(answers: Iterable[Answer]) -> list[WinRate]:
+    """The table by class and strategy, in that order; runs may be put together."""
+    rows: dict[tuple[str, str], list[bool | None]] = {}
+    for each in answers:
+        rows.setdefault((each.failure_class, each.strategy), []).append(each.won)
+    return [
+        WinRate(
+            failure_class=kind,
+            strategy=strategy,
+            times=len(found),
+            won=found.count(True),
+            lost=found.count(False),
+        )
+        for (kind, strategy), found in sorted(rows.items())
+    ]
+
+
+def rate_row(row: WinRate) -> Doc:
+    """A row of the table as a document."""
+    return {
+        "class": row.failure_class,
+        "strategy": row.strategy,
+        "times": row.times,
+        "won": row.won,
+        "lost": row.lost,
+        "open": row.open,
+        "rate": None if row.rate is None else round(row.rate, 4),
+    }
+
+
+class _Log:
+    """What has to be remembered while a log is read."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.since: list[int] = []
+        """For each answer, how many steps had succeeded when it was given."""
+        self.pending: dict[str, Answer] = {}
+        """By step: the answer that its next verdict decides."""
+        self.catalog = Catalog()
+        self.proposed: ev.RevisionProposed | None = None
+        self.gives: dict[str, frozenset[str]] = {}
+        self.heirs: dict[str, str] = {}
+        self.next: dict[str, set[str]] = {}
+        """By step that failed: the steps that the planner proposed next, instead of it."""
+        self.forsaken: list[str] = []
+        """Steps that the planner has not answered yet."""
+        self.succeeded: list[str] = []
+        self.given_up: set[str] = set()
+        self.asked: dict[str, str] = {}
+        self.ended = ""
+
+    def add(self, event: ev.Event) -> None:
+        match event:
+            case ev.RunStarted():
+                self.catalog = Catalog(event.catalog)
+            case ev.RevisionProposed():
+                self.proposed = event
+            case ev.RevisionApproved() if self.proposed is not None:
+                self._planned(self.proposed, event.widens)
+            case ev.RecoveryDecided():
+                self._decided(event)
+            case ev.AttemptReported():
+                self._verdict(event.step, won=event.met)
+            case ev.ProbeReported():
+                self._verdict(event.step, won=event.outcome == "done" and event.met)
+            case ev.AttemptLost() | ev.StepRefused():
+                self._verdict(event.step, won=False)
+            case ev.StepSkipped() | ev.StepCancelled():
+                self._verdict(event.step, won=False)
+                self.given_up.add(event.step)
+            case ev.QuestionAsked() if event.step and event.kind != "task":
+                self.asked[event.id] = event.step
+            case ev.QuestionAnswered() if event.choice == "done" and event.id in self.asked:
+                self.succeeded.append(self.asked[event.id])
+            case ev.FinishAccepted():
+                self._dropped(event.drop)
+            case ev.RunEnded():
+                self.ended = event.status
+            case ev.RunReopened():
+                self.ended = ""
+            case _:
+                pass  # decides nothing
+
+    def _planned(self, revision: ev.RevisionProposed, widens: list[str]) -> None:
+        if revision.add:
+            for ident in self.forsaken:
+                self.next[ident] = {str(doc["id"]) for doc in revision.add}
+            self.forsaken = []
+        for doc in revision.add:
+            ident = str(doc["id"])
+            offer = self.catalog.offer(str(doc.get("worker", "")), str(doc.get("action", "")))
+            self.gives[ident] = frozenset(given(doc, offer, widened=ident in widens))
+            if doc.get("supersedes"):
+                self.heirs[str(doc["supersedes"])] = ident
+                self._verdict(str(doc["supersedes"]), won=False)
+        for ident in revision.cancel:
+            self._verdict(ident, won=False)
+        self._dropped(revision.drop)
+
+    def _dropped(self, drop: Iterable[str]) -> None:
+        for ident in drop:
+            self._verdict(ident, won=False)
+            if ident not in self.next:  # Else the steps that were proposed instead decide.
+                self.given_up.add(ident)
+
+    def _decided(self, event: ev.RecoveryDecided) -> None:
+        answer = Answer(
+            step=event.step,
+            attempt=event.attempt,
+            failure_class=event.failure_class,
+            strategy=event.strategy,
+            worker=event.worker,
+            reason=event.reason,
+        )
+        self._verdict(event.step, won=False)
+        self.answers.append(answer)
+        self.since.append(len(self.succeeded))
+        if event.strategy in NEXT:
+            self.pending[event.step] = answer
+        elif event.strategy not in IN_THE_END:
+            answer.won = False
+        elif event.strategy != "ask":
+            self.forsaken.append(event.step)
+
+    def _verdict(self, step: str, *, won: bool) -> None:
+        answer = self.pending.pop(step, None)
+        if answer is not None:
+            answer.won = won
+        if won:
+            self.succeeded.append(step)
+
+    def closed(self) -> list[Answer]:
+        """All answers, those that the end decides included."""
+        for answer, since in zip(self.answers, self.since, strict=True):
+            if answer.won is None and answer.strategy in IN_THE_END:
+                answer.won = self._in_the_end(answer.step, set(self.succeeded[since:]))
+            elif answer.won is None and self.ended:
+                answer.won = False
+        return self.answers
+
+    def _in_the_end(self, step: str, succeeded: set[str]) -> bool | None:
+        line = [step]
+        while (heir := self.heirs.get(line[-1])) is not None and heir not in line:
+            line.append(heir)
+        promised = self.gives.get(step, frozenset())
+        if not succeeded.isdisjoint(line):
+            return True
+        if promised and any(promised <= self.gives.get(each, frozenset()) for each in succeeded):
+            return True
+        if not self.given_up.isdisjoint(line):
+            return False
+        if not self.ended:
+            return None
+        return self.ended == "succeeded" and not succeeded.isdisjoint(self.next.get(step, ()))

@@ -1,0 +1,489 @@
+"""Views: what people, planners and machines are shown of a run. Pure, and copies only.
+
+Nothing here decides. A view of a run is made from its folded state; a line of a ledger from
+one event. Planners get a view that reads steps when they look at them, so that asking a
+planner costs the same at the first step and at the ten-thousandth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import msgspec
+
+from leadhand.core.decide.circuit_breaker import left_alone
+from leadhand.core.durations import seconds
+from leadhand.core.durations import text as duration
+from leadhand.core.facts import wanted_values
+from leadhand.core.hashing import canonical
+from leadhand.core.plan.model import Goal
+from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommendation, StepView
+from leadhand.core.state.model import IN_FLIGHT, SETTLED, STARTABLE
+from leadhand.core.views.inbox import inbox_row
+
+if TYPE_CHECKING:
+    from leadhand.core.catalog import WorkerSpec
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State, StepState
+    from leadhand.core.state.records import Question
+
+
+ENDED = ("succeeded", "failed", "cancelled", "rejected")
+"""Run states after which nothing more happens, unless somebody reopens it."""
+
+
+def goal_of(state: State) -> Goal:
+    """The goal, as an object."""
+    return Goal.from_doc(state.started.goal if state.started else None)
+
+
+def acceptance(state: State) -> tuple[str, ...]:
+    """What must hold for the goal to be met."""
+    goal = state.started.goal if state.started else None
+    return tuple(goal.get("acceptance", ())) if isinstance(goal, dict) else ()
+
+
+def run_status(state: State) -> str:
+    """One word: running, paused, waiting, stopping, or how it ended."""
+    if state.ended is not None:
+        return state.ended.status
+    if state.stopping is not None:
+        return "stopping"
+    if state.paused:
+        return "paused"
+    if state.questions and not (state.planner.epoch or goes_on(state)):
+        return "waiting"
+    return "running"
+
+
+SELF_TIMERS = ("retry", "question")
+"""Timers that move a run on though nobody does anything."""
+
+
+def goes_on(state: State) -> bool:
+    """Whether steps go on, or will go on by themselves, besides those that wait for a person."""
+    if state.in_flight or state.undecided or state.doomed or state.next_ready() is not None:
+        return True
+    # Timers and calendar keep what no longer counts until it comes to the top.
+    if any(timer[1] in SELF_TIMERS and state.timer_counts(*timer) for timer in state.timers):
+        return True
+    parked = any(limit.startswith("circuit ") for limit in state.ready.parked)
+    # What was parked may have been taken out meanwhile.
+    if parked and any(s.status in STARTABLE and not s.held for s in state.steps.values()):
+        return True
+    waiting = [state.steps[step] for _, step in state.calendar]
+    return any(step.status in STARTABLE and not step.held for step in waiting)
+
+
+def exit_code(state: State) -> int:
+    """The exit code that goes with the run's state (design: exit codes and run states)."""
+    if state.ended is not None and state.ended.limit:
+        return 6
+    codes = {"succeeded": 0, "failed": 1, "rejected": 3, "waiting": 5, "cancelled": 9}
+    return codes.get(run_status(state), 8)
+
+
+def run_result(state: State, value: Callable[[StepState], Json] | None = None) -> Json:
+    """What the run is for: the wanted facts, else the planner's result, else the last steps' data.
+
+    Wanted facts come under their names, whatever planned them: the value itself when one is
+    wanted, else an object. The last steps are those that no other one waited for.
+
+    `value` gives a step's data; without it, data that is stored apart is named, not loaded.
+    """
+    value = value or _value
+    if state.ended is not None and state.ended.status != "succeeded":
+        return None
+    goal = goal_of(state)
+    if goal.want:
+        found = wanted_values(state, goal, value)
+        if len(found) == len(set(goal.want)):
+            return found if len(found) > 1 else found[goal.want[0]]
+    if state.ended is not None and state.ended.result is not None:
+        return state.ended.result
+    if state.finish is not None:
+        return state.finish.get("result")
+    ends = [step for step in state.steps.values() if step.status == "succeeded" and not step.used]
+    if len(ends) == 1:
+        return value(ends[0])
+    return {step.id: value(step) for step in ends} if ends else None
+
+
+def _value(step: StepState) -> Json:
+    return {"$artifact": step.data_ref} if step.data_ref else step.data
+
+
+def failure_of(doc: Doc | None) -> Failure | None:
+    """A logged failure as the type workers and planners know."""
+    if doc is None:
+        return None
+    return Failure(
+        failure_class=str(doc.get("class", "")),
+        message=str(doc.get("message", "")),
+        effect=doc.get("effect", "none"),
+        retry_after_s=doc.get("retry_after"),
+        details=doc.get("details"),
+        change=doc.get("change"),
+    )
+
+
+def question_text(
+    step: StepState, reason: str, *, replans: bool = False, rollback: bool = False
+) -> tuple[str, list[str]]:
+    """What a person is asked when nothing else is left, with the choices.
+
+    `rollback` says whether there is something to take back.
+    """
+    failure = step.failure or {}
+    head = f"Step {step.id} ({step.worker} {step.action}".rstrip() + ")"
+    choices = ["retry", *(["replan"] if replans else []), "skip", "abort"]
+    choices += ["rollback"] if rollback else []
+    if failure.get("effect") == "unknown":
+        return f"{head}: {reason}. Look whether it happened, then answer.", ["done", *choices]
+    if failure.get("class") == "needs_info":
+        asked = failure.get("message", "")
+        return f"{head} asks: {asked} Answer retry, with what it needs as text.", choices
+    return f"{head} failed: {reason}. What now?", choices
+
+
+def task_text(
+    step: StepState, spec: WorkerSpec, parameters: Doc, limit_s: float | None = None
+) -> str:
+    """What a person is asked to do."""
+    own = step.doc.get("description") or parameters.get("task") or step.action
+    what = str(own or spec.description or step.id)
+    rest = {key: value for key, value in parameters.items() if key != "task"}
+    given = f" With: {canonical(rest).decode()[:2000]}." if rest else ""
+    again = (step.failure or {}).get("message", "")
+    before = f" Last time: {again}." if again else ""
+    offer = spec.offer(step.action)
+    if offer is not None and offer.silence is not None and limit_s is not None:
+        silence = canonical(offer.silence).decode()[:200]
+        given = f" Without an answer within {duration(limit_s)}, {silence} counts.{given}"
+    what = what if what.endswith(("?", "!")) else f"{what.rstrip('.')}."
+    return f"Step {step.id} is yours: {what}{given}{before} Answer done or cannot."
+
+
+def step_view(step: StepState, *, data: bool = True) -> StepView:
+    """One step, copied; its data too, unless that is left out."""
+    return StepView(
+        id=step.id,
+        worker=step.worker,
+        action=step.action,
+        status=step.status,
+        attempts=step.attempts,
+        data=fresh(_value(step)) if data and step.status == "succeeded" else None,
+        error=failure_of(step.failure),
+        recommendations=step.recommendations,
+        reason=step.reason,
+        planned=fresh(step.doc),
+        widened=step.widened,
+        ended=step.ended,
+    )
+
+
+def fresh(value: Json) -> Json:
+    """A copy that shares nothing with the state."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+class _Lazy(Mapping[str, Any]):
+    """Steps, or their results, read when looked at."""
+
+    def __init__(self, state: State, value: Callable[[StepState], Json], *, results: bool) -> None:
+        self._state = state
+        self._value = value
+        self._results = results
+
+    def __getitem__(self, key: str) -> Any:
+        step = self._state.steps[key]
+        if not self._results:
+            return step_view(step)
+        if step.status != "succeeded":
+            raise KeyError(key)
+        return fresh(self._value(step))
+
+    def __iter__(self) -> Iterator[str]:
+        steps = self._state.steps
+        if not self._results:
+            return iter(list(steps))
+        return iter([ident for ident, step in steps.items() if step.status == "succeeded"])
+
+    def __len__(self) -> int:
+        return self._state.succeeded if self._results else len(self._state.steps)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class _Timeline(Sequence[StepView]):
+    """Steps in the order they ended, the others after them; sorted when first looked at."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._steps: list[StepState] | None = None
+
+    @property
+    def _sorted(self) -> list[StepState]:
+        if self._steps is None:
+            last = 1 << 62
+            # Steps that ended in the same moment ran side by side, or one after the other in
+            # the order they were planned.
+            self._steps = sorted(
+                self._state.steps.values(),
+                key=lambda step: (step.ended if step.status in SETTLED else last, step.order),
+            )
+        return self._steps
+
+    @overload
+    def __getitem__(self, index: int) -> StepView: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[StepView]: ...
+
+    def __getitem__(self, index: int | slice) -> StepView | list[StepView]:
+        if isinstance(index, slice):
+            return [step_view(step, data=False) for step in self._sorted[index]]
+        return step_view(self._sorted[index], data=False)
+
+    def __len__(self) -> int:
+        return len(self._state.steps)
+
+
+def planner_view(
+    state: State, call: int, why: str, value: Callable[[StepState], Json] | None = None
+) -> PlannerView:
+    """Everything a planner is told; `value` loads a step's data that is stored apart."""
+    value = value or _value
+    failed = tuple(
+        FailedAttempt(step, attempt, worker, failure_of(doc) or Failure("unavailable", ""))
+        for step, attempt, worker, doc in state.failed_attempts
+    )
+    return PlannerView(
+        run=state.run,
+        goal=goal_of(state),
+        call=call,
+        why=why,
+        steps=_Lazy(state, value, results=False),
+        results=_Lazy(state, value, results=True),
+        failed_attempts=failed,
+        recommendations=tuple(
+            Recommendation(text, step)
+            for text, step in zip(state.recommendations, state.recommenders, strict=True)
+        ),
+        answers=tuple(fresh(answer) for answer in state.answers),
+        findings=tuple(state.planner.findings),
+        notes=fresh(state.planner.notes),
+        cost=state.spent,
+        params=fresh(state.params),
+        catalog=state.catalog,
+        timeline=_Timeline(state),
+        in_flight=tuple(state.in_flight),
+        outlook=tuple(fresh(state.outlook)),
+        budget_left=_left(state),
+        barred={
+            name: left_alone(state.down, name)
+            for name in state.catalog.workers
+            if name in state.down
+        },
+        splits_max=state.policy.splits_max,
+        questions=tuple(map(_question, state.questions.values())),
+        retries={ident: state.steps[ident].until for ident in state.backing_off},
+    )
+
+
+def _question(question: Question) -> Doc:
+    """An open question, as planners see it."""
+    return {
+        "id": question.id,
+        "kind": question.kind,
+        "text": question.text,
+        "step": question.step,
+        "choices": list(question.choices),
+        "facts": list(question.facts),
+    }
+
+
+def _left(state: State) -> float | None:
+    budget = state.policy.budget
+    return None if budget is None else max(0.0, round(budget - state.spent - state.reserved, 9))
+
+
+def step_row(step: StepState) -> Doc:
+    """One step as a row of `--json`."""
+    error = step.failure if step.status in ("failed", "asking", "backing_off") else None
+    return {
+        "id": step.id,
+        "status": shown_status(step),
+        "worker": step.worker,
+        "attempts": step.attempts,
+        "error": None
+        if error is None
+        else {"class": error.get("class"), "message": error.get("message")},
+    }
+
+
+def _proposed_rows(state: State) -> list[Doc]:
+    """Steps of a revision that still waits for a person."""
+    if state.pending is None:
+        return []
+    return [
+        {"id": d["id"], "status": "proposed", "worker": d["worker"], "attempts": 0, "error": None}
+        for d in state.pending.add
+    ]
+
+
+def shown_status(step: StepState) -> str:
+    """The word people see for a step's state."""
+    words = {"asking": "waiting_for_person", "undecided": "running", "backing_off": "retrying"}
+    if step.held and step.status in STARTABLE:
+        return "held"
+    if step.status == "ready" and step.not_before and not step.ticket:
+        return "scheduled"
+    return words.get(step.status, step.status)
+
+
+def duration_s(state: State) -> float:
+    """How long the run took, or has taken so far."""
+    return round(((state.ended_at or state.last_at) - state.started_at) / 1e6, 3)
+
+
+def worked_s(state: State, now: int = 0) -> float:
+    """How long workers were at work; the rest of the duration the run waited.
+
+    For people, for a time of the calendar, for a pause between attempts, for a host or its planner.
+    `now` is the moment to count to while an attempt is in flight; the last event's if not given.
+    """
+    going = max(0, (now or state.last_at) - state.busy_since) if state.in_flight else 0
+    return round((state.worked + going) / 1e6, 3)
+
+
+def outcome_doc(state: State) -> Doc:
+    """The document that `run --json` ends with."""
+    doc: Doc = {
+        "run": state.run,
+        "status": run_status(state).replace("stopping", "running"),
+        "goal": goal_of(state).text,
+        "result": run_result(state),
+        "steps": [*map(step_row, state.steps.values()), *_proposed_rows(state)],
+        "cost": round(state.spent, 6),
+        "money": money_of(state),
+        "duration": duration_s(state),
+        "reason": state.ended.reason if state.ended else "",
+        "origin": state.ended.origin if state.ended else "",
+    }
+    if state.models.by_model:
+        doc["models"] = model_rows(state)
+    planned = state.started.plan.get("estimated_duration") if state.started else None
+    if planned is not None:
+        doc["estimated_duration"] = seconds(planned)
+    if dropped := dropped_rows(state):
+        doc["dropped"] = dropped
+    if state.questions:
+        doc["waiting_for"] = [inbox_row(state, ident) for ident in state.questions]
+    return doc
+
+
+MONEY_KINDS = frozenset({"coder"})
+"""Kinds of workers that report money as their cost; with all others it is a number of units."""
+
+
+def paid_in_money(state: State, worker: str) -> bool:
+    """Whether what a worker reports as its cost is money."""
+    spec = state.catalog.workers.get(worker)
+    return spec is not None and spec.kind in MONEY_KINDS
+
+
+def money_of(state: State) -> float:
+    """What a run cost in dollars: calls of models, and workers that report money.
+
+    `State.spent` is what counts against the budget: this, and the cost units of all other workers.
+    """
+    found = sum(tally.cost for tally in state.models.by_model.values())
+    if state.spent > found and any(paid_in_money(state, name) for name in state.catalog.workers):
+        found += sum(_reported(state, step) for step in state.steps.values())
+    return round(found, 6)
+
+
+def step_money(state: State, step: StepState) -> float:
+    """The same of one step."""
+    if not step.cost:
+        return 0.0
+    return round(_models(state, step) + _reported(state, step), 6)
+
+
+def _models(state: State, step: StepState) -> float:
+    tally = state.models.by_step.get(step.id)
+    return tally.cost if tally is not None else 0.0
+
+
+def _reported(state: State, step: StepState) -> float:
+    """The money that workers reported for a step, besides calls of models."""
+    paid = step.cost and paid_in_money(state, step.worker)
+    return step.cost - _models(state, step) if paid else 0.0
+
+
+def dropped_rows(state: State) -> list[Doc]:
+    """Steps that were given up by name, or with one that was: id, status and reason."""
+    return [
+        {"step": step.id, "status": step.status, "reason": step.dropped}
+        for step in state.steps.values()
+        if step.dropped
+    ]
+
+
+def model_rows(state: State) -> list[Doc]:
+    """What each model was asked and what that cost, the dearest first."""
+    rows = [
+        {"tier": key.partition(" ")[0], "model": key.partition(" ")[2], **msgspec.to_builtins(each)}
+        for key, each in state.models.by_model.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["cost"], row["model"], row["tier"]))
+
+
+def summary(state: State) -> Doc:
+    """What `leadhand ls` shows of a run, written beside its log at each change of status."""
+    library = state.started.plan.get("library") if state.started else None
+    return {
+        "status": run_status(state),
+        "goal": goal_of(state).text[:500],
+        "plan": str(state.started.plan.get("plan_id", "")) if state.started else "",
+        "steps": len(state.steps),
+        "settled": settled(state),
+        "succeeded": state.succeeded,
+        "failed": _ended_as(state, "failed"),
+        "replaced": _ended_as(state, "superseded"),
+        "waiting": len(state.questions),
+        "cost": round(state.spent, 6),
+        "money": money_of(state),
+        **({"library": library} if library else {}),
+    }
+
+
+def settled(state: State) -> int:
+    """How many steps have come to an end: all of them, once the run has."""
+    return len(state.steps) - (state.unsettled if state.ended is None else 0)
+
+
+def _ended_as(state: State, status: str) -> int:
+    """How many steps ended like this; they are only looked through when some did not succeed."""
+    if state.succeeded == settled(state):
+        return 0
+    return sum(step.status == status for step in state.steps.values())
+
+
+def progress(state: State) -> Doc:
+    """Counts for a live view."""
+    counts: dict[str, int] = {}
+    for step in state.steps.values():
+        word = shown_status(step)
+        counts[word] = counts.get(word, 0) + 1
+    return {
+        "total": len(state.steps),
+        "settled": sum(step.status in SETTLED for step in state.steps.values()),
+        "in_flight": sum(step.status in IN_FLIGHT for step in state.steps.values()),
+        "counts": counts,
+    }
