@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.temporal import ROOT, a_log, add, machine, plan
 from leadhand import Lead, Policy
-from leadhand.stores.places import Place
+from leadhand.stores.location import Place
 from tests.support.temporal import Server, on_temporal
 
 POLICY = Policy(max_concurrency=10_000)

@@ -24,7 +24,7 @@ from frame import arguments, durability, emit, expect
 from leadhand import Lead, Outcome, worker
 from leadhand.app.reader import Reader
 from leadhand.core.policy import Policy
-from leadhand.stores import lock, sqlite  # noqa: F401 - imported late otherwise, inside the time
+from leadhand.stores.sqlite import lock  # noqa: F401 - imported late otherwise, inside the time
 
 RUN = "bench"
 """The run that is killed and resumed."""

@@ -39,7 +39,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker  # noqa: E402
 from bench.peers.temporal_bare import Bare, bare_add  # noqa: E402
 from leadhand import Policy, worker  # noqa: E402
 from leadhand.app.distributed import log_of  # noqa: E402
-from leadhand.stores.places import Place, place_of, spelled  # noqa: E402
+from leadhand.stores.location import Place, place_of, spelled  # noqa: E402
 from leadhand.temporal.activities import Machine  # noqa: E402
 from leadhand.temporal.client import connect  # noqa: E402
 from leadhand.temporal.serving import Serving, machine_workers  # noqa: E402

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import chained
 from tests.support.cli import WORKERS, Folder, finished
 from tests.support.postgres import PASSWORD, serving

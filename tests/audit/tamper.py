@@ -28,10 +28,19 @@ from leadhand.app.exporting import export_run
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
-from leadhand.audit.bundle import MANIFEST, SIGNATURE, Commit, KeyedSigner, build, pack
+from leadhand.audit.bundle import (
+    MANIFEST,
+    SIGNATURE,
+    Commit,
+    KeyedSigner,
+    _parts,
+    _unpacked,
+    build,
+    pack,
+    verify_bundle,
+)
 from leadhand.audit.chain import GENESIS, link, link_batch
 from leadhand.audit.keys import PrivateKey
-from leadhand.audit.unbundle import _parts, _unpacked, verify_bundle
 from leadhand.codec.events import decode
 from leadhand.core.host import HOST_STREAM, HostOpened
 from leadhand.core.state.evolve import evolve

@@ -15,9 +15,9 @@ from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit import keys
 from leadhand.audit.anchors import Anchoring
-from leadhand.audit.approvals import Signatures
+from leadhand.audit.bundle import verify_bundle
 from leadhand.audit.keys import PrivateKey
-from leadhand.audit.unbundle import verify_bundle
+from leadhand.audit.signatures import Signatures
 from leadhand.core.events import ApprovalGiven
 from leadhand.core.review.approval import plan_binding
 from leadhand.engine import approvals

@@ -9,8 +9,8 @@ import pytest
 from leadhand import Lead, Permanent, Transient, worker
 from leadhand.app.exporting import export_run
 from leadhand.audit.anchors import Anchoring
+from leadhand.audit.bundle import _unpacked, verify_bundle
 from leadhand.audit.keys import PrivateKey
-from leadhand.audit.unbundle import _unpacked, verify_bundle
 from leadhand.errors import NotAllowed, UsageError
 
 NASTY = "<script>alert(1)</script><img src=x onerror=y> \u202e\x07\"'&"

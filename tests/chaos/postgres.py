@@ -35,10 +35,10 @@ from leadhand import Lead, worker
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
-from leadhand.stores.places import Place
+from leadhand.stores.location import Place
 from leadhand.stores.postgres.address import Address, address_of
 from leadhand.stores.postgres.reader import PostgresReader
-from leadhand.stores.postgres.roles import grant
+from leadhand.stores.postgres.schema import grant
 from leadhand.stores.postgres.store import migrated
 from tests.support.postgres import PASSWORD, Server, find_programs, reachable, serving
 

@@ -42,7 +42,7 @@ from leadhand.app.reader import Reader
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.errors import LeadhandError
-from leadhand.stores.places import home
+from leadhand.stores.location import home
 from leadhand.stores.postgres.address import Address, address_of
 from tests.chaos.namespaces import Net, net
 from tests.support import temporal as hosting

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from leadhand.codec.lines import Lines
+from leadhand.codec.plan_yaml import Lines
 
 DOC = {"goal": "g", "steps": [{"id": "a", "worker": "w"}, {"id": "b", "parameters": {"x": [1, 2]}}]}
 YAML = """goal: g

@@ -15,7 +15,7 @@ from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreError, Usa
 from leadhand.ports import Entry, RunHeader
 from leadhand.stores.memory import MemoryStore
 from leadhand.stores.postgres.store import PostgresStore
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import chained
 
 KINDS = ["memory", "sqlite", "postgres"]

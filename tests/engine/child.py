@@ -23,7 +23,7 @@ from leadhand import Lead
 from leadhand.core.policy import Policy
 from leadhand.engine import perform, run
 from leadhand.engine.host import Host
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.workers.declared import declared_workers
 
 ACT = 'echo "$2" >> "$1"; [ "$3" = 0 ] || sleep "$3"'

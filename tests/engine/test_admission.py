@@ -22,7 +22,7 @@ from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Rule
-from leadhand.engine.admission import faults
+from leadhand.engine.approvals import faults
 from leadhand.errors import LeadhandError, StoreCorrupt
 
 pytest.importorskip("cryptography")

@@ -19,9 +19,9 @@ from leadhand.audit.anchors import Anchoring
 from leadhand.core.commands import Word
 from leadhand.core.events import RunHosted
 from leadhand.core.host import HOST_STREAM, RunJoined
-from leadhand.engine.guests import FORMS
-from leadhand.engine.line import Line
-from leadhand.engine.service import socket_path
+from leadhand.engine.guest.host_side import FORMS
+from leadhand.engine.guest.line import Line
+from leadhand.engine.host_socket import socket_path
 from leadhand.errors import Conflict, Fenced
 
 
@@ -86,7 +86,7 @@ async def test_a_run_beside_a_host_is_written_by_it_and_hears_what_people_say(tm
 async def test_a_host_that_ends_and_comes_back_loses_no_step(tmp_path, monkeypatch, grace_s):
     """Hosts open and close at any moment, the run's process is the host in between and steps back:
     each step runs once, and the log is sound."""
-    monkeypatch.setattr("leadhand.engine.guest.GRACE_S", grace_s)
+    monkeypatch.setattr("leadhand.engine.guest.process.GRACE_S", grace_s)
     store, ran, chance = tmp_path / "x.db", list[str](), random.Random(7)
 
     @worker
@@ -236,8 +236,8 @@ async def test_a_guest_that_writes_what_cannot_be_read_is_let_go(tmp_path):
 
 async def test_a_guest_that_does_not_answer_holds_up_nobody(tmp_path, monkeypatch):
     """Whoever speaks to its run, or watches it, is told so after a while."""
-    monkeypatch.setattr("leadhand.engine.guests.WORD_WAIT_S", 0.05)
-    monkeypatch.setattr("leadhand.engine.guests.LIVE_WAIT_S", 0.05)
+    monkeypatch.setattr("leadhand.engine.guest.host_side.WORD_WAIT_S", 0.05)
+    monkeypatch.setattr("leadhand.engine.guest.host_side.LIVE_WAIT_S", 0.05)
     store = tmp_path / "x.db"
     async with Lead([], store=store).hosting() as host:
         line, _ = await joined(store)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from leadhand import Propose
 from leadhand.core.catalog import Catalog
 from leadhand.core.report import PlannerView
+from leadhand.models.messages import Answer, Usage
 from leadhand.models.meter import Call, payer
-from leadhand.models.talk import Answer, Usage
 from leadhand.planners.goal.world import fold
 from leadhand.planners.model.planner import ROUNDS, ModelPlanner
-from leadhand.planners.sound import ends_short
+from leadhand.planners.proposal_check import ends_short
 from leadhand.testing import ScriptedModel
 from tests.external import data, pursuit
 

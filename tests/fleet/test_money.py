@@ -14,7 +14,7 @@ from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.coder.claude import ClaudeCoder
 from leadhand.fleet.spending import DAY_S, Purse
 from leadhand.models.failures import ModelFailure
-from leadhand.models.talk import Usage
+from leadhand.models.messages import Usage
 from leadhand.testing.models import Price, ScriptedModel
 from leadhand.workers.processes import Processes
 from leadhand.workers.sandbox import Sandbox

@@ -16,7 +16,7 @@ from leadhand.fleet.planning.minds import CommandMind, FunctionMind, MindFailed,
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
-from leadhand.models.talk import Told
+from leadhand.models.messages import Told
 from leadhand.testing.models import Price, ScriptedModel
 from leadhand.workers.processes import Processes
 from leadhand.workers.sandbox import choose

@@ -3,7 +3,7 @@
 import asyncio
 
 from leadhand import Agent, Lead, Policy
-from leadhand.models.talk import Usage
+from leadhand.models.messages import Usage
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import ScriptedModel
 from leadhand.testing.models import Price

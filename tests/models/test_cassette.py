@@ -5,10 +5,10 @@ import json
 import pytest
 
 from leadhand.errors import UsageError
-from leadhand.models.book import Book
-from leadhand.models.cassette import Tape, playing, recording
 from leadhand.models.failures import ModelFailure
-from leadhand.models.talk import Request, Told
+from leadhand.models.messages import Request, Told
+from leadhand.models.recordings import Tape, playing, recording
+from leadhand.models.registry import Book
 from leadhand.testing.endpoint import Endpoint, Fail, Say, Usage
 
 KEY = "sk-ant-" + "a1b2c3d4" * 4

@@ -6,12 +6,12 @@ import math
 import pytest
 
 from leadhand.models import prices
-from leadhand.models.book import Book
 from leadhand.models.client import Client
 from leadhand.models.failures import ELSEWHERE, ModelFailure
+from leadhand.models.messages import Answer, Request, Told, Usage
 from leadhand.models.meter import payer
 from leadhand.models.names import ModelName
-from leadhand.models.talk import Answer, Request, Told, Usage
+from leadhand.models.registry import Book
 from leadhand.testing import ScriptedModel
 from leadhand.testing.models import Price
 
@@ -195,7 +195,7 @@ def test_without_the_package_no_price_is_known(monkeypatch):
 
 def test_what_is_missing_is_said_before_anything_begins(monkeypatch):
     from leadhand.errors import UsageError
-    from leadhand.models import book as books
+    from leadhand.models import registry as books
 
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     book = Book({"lead": ("anthropic:claude-opus-4-5",)})

@@ -1,6 +1,6 @@
 """Closed forms for providers that take no others, and answers read back from them."""
 
-from leadhand.models.forms import AS_TEXT, closed, is_open, opened
+from leadhand.models.provider import AS_TEXT, closed, is_open, opened
 from leadhand.planners.model.answers import SCHEMA
 
 CLOSED = {

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from leadhand.models.guard import MARK, finds, scrub, scrubbed
+from leadhand.models.secret_patterns import MARK, finds, scrub, scrubbed
 
 SECRETS = {
     "aws": "AKIA" + "IOSFODNN7EXAMPLE",

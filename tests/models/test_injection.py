@@ -13,7 +13,7 @@ import pytest
 from leadhand import Goal, Lead, Policy, worker
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Report
-from leadhand.models.talk import Result, Told
+from leadhand.models.messages import Result, Told
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import Calls, ScriptedModel

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from leadhand.models.book import Book
 from leadhand.models.failures import ModelFailure
+from leadhand.models.messages import Request, Result, Told, ToolDef
 from leadhand.models.names import ModelName
-from leadhand.models.talk import Request, Result, Told, ToolDef
+from leadhand.models.registry import Book
 from leadhand.testing.endpoint import (
     Cut,
     Data,

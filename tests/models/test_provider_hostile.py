@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from leadhand.models import wire
-from leadhand.models.book import Book
+from leadhand.models import provider as wire
 from leadhand.models.failures import ModelFailure
+from leadhand.models.messages import Request, Told, ToolDef
 from leadhand.models.names import ModelName
-from leadhand.models.talk import Request, Told, ToolDef
+from leadhand.models.registry import Book
 
 ADD = ToolDef("add", "adds", {"type": "object", "properties": {"x": {}}})
 KEY = "zebra giraffe hippo"

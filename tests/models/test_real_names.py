@@ -18,11 +18,11 @@ from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.fleet.planning.minds import ModelMind
 from leadhand.fleet.planning.reply import SCHEMA as EPIC
-from leadhand.models.book import Book
 from leadhand.models.failures import ModelFailure
-from leadhand.models.forms import is_open
+from leadhand.models.messages import Request, Told
 from leadhand.models.names import PROVIDERS, ModelName, parse_model
-from leadhand.models.talk import Request, Told
+from leadhand.models.provider import is_open
+from leadhand.models.registry import Book
 from leadhand.planners.model.answers import SCHEMA
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing.endpoint import Data, Endpoint, Say, Use

@@ -14,7 +14,7 @@ from leadhand import Agent, Goal, Lead, ModelPlanner
 from leadhand.models import telemetry
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
-from leadhand.models.talk import Request, Told
+from leadhand.models.messages import Request, Told
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import Calls, ScriptedModel
 

@@ -5,8 +5,8 @@ import pytest
 from leadhand import Agent, GiveUp, Goal, Hybrid, Lead, Policy
 from leadhand.core.policy import MODEL_BUDGET, MODEL_CALLS
 from leadhand.errors import UsageError
-from leadhand.models.cassette import recording
 from leadhand.models.names import ModelName
+from leadhand.models.recordings import recording
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing.models import ScriptedModel

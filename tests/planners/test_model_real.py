@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from leadhand import Hybrid, Lead
-from leadhand.models.book import Book
-from leadhand.models.talk import Request, Told
+from leadhand.models.messages import Request, Told
+from leadhand.models.registry import Book
 from leadhand.planners.model import answers
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore

@@ -8,7 +8,7 @@ from leadhand import Context, Goal, Hybrid, Lead, Permanent, RateLimited, worker
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.core.report import PlannerView
-from leadhand.planners.model import answers, telling
+from leadhand.planners.model import answers, prompt
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing.models import ScriptedModel
@@ -111,7 +111,7 @@ def test_open_questions_are_told():
     """So that it can wait for the answer instead of asking again."""
     asked = {"id": "q1", "kind": "failure", "text": "Step u failed. What now?", "step": "u"}
     view = PlannerView(run="r", goal=Goal(text="g"), call=2, why="report", questions=(asked,))
-    told = telling.told(view, 12_000)["now"]
+    told = prompt.told(view, 12_000)["now"]
     assert "A person is asked (step u): Step u failed. What now?" in told
 
 

@@ -10,8 +10,8 @@ from leadhand.core import events as ev
 from leadhand.core.logcheck.checker import check
 from leadhand.core.report import GiveUp, Propose
 from leadhand.core.views.failure_origin import refusals
-from leadhand.models import record
-from leadhand.models.cassette import recording
+from leadhand.models import call_record
+from leadhand.models.recordings import recording
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.testing import ScriptedModel
 from tests.planners.test_model_planner import GOAL, PLAN, WORKERS, step
@@ -146,7 +146,7 @@ async def test_what_the_run_refused_can_be_read(tmp_path):
 
 async def test_contents_are_in_the_log_where_they_are_recorded(tmp_path, monkeypatch):
     """Without what looks like a secret, and cut where they are very long."""
-    monkeypatch.setattr(record._switch, "contents", True)
+    monkeypatch.setattr(call_record._switch, "contents", True)
     path = tmp_path / "runs.db"
     secret = "sk-ant-" + "a1" * 20
     said = {"kind": "finish", "because": f"{secret} " + "x" * 30_000, "result": "x"}

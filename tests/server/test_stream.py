@@ -14,7 +14,7 @@ import pytest
 from leadhand.server import stream
 from leadhand.server.gate import Limits
 from leadhand.server.routes import events
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.support.serving import TOKENS, ended, plan_of, process, project, rss_mb, served, sse
 
 SAY = {"id": "a", "worker": "say"}

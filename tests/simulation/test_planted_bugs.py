@@ -23,7 +23,8 @@ from leadhand.core.review.ruling import Ruling
 from leadhand.core.state import evolve, model
 from leadhand.core.state import evolve as evolve_plan
 from leadhand.core.state import evolve as evolve_steps
-from leadhand.engine import breakers, host, perform, run
+from leadhand.engine import host, perform, run
+from leadhand.engine import host as breakers
 from leadhand.engine.verdict import Verdict
 from leadhand.errors import Conflict
 from leadhand.planners.document import DocumentPlanner

@@ -53,7 +53,7 @@ def test_a_failed_write_leaves_nothing(kept, tmp_path, monkeypatch, number, kind
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(artifacts.os, "fsync", fail)
-    monkeypatch.setattr("leadhand.stores.connect.sync_folder", lambda folder: None)
+    monkeypatch.setattr("leadhand.stores.sqlite.connection.sync_folder", lambda folder: None)
     with pytest.raises(kind):
         kept.put(b"hello")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

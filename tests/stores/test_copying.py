@@ -8,9 +8,9 @@ from leadhand.app.migrating import move
 from leadhand.app.opening import open_reader
 from leadhand.audit.anchors import Anchoring
 from leadhand.errors import StoreCorrupt, StoreError
-from leadhand.stores.copying import Look, copy
-from leadhand.stores.reader import SqliteReader
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.copy import Look, copy
+from leadhand.stores.sqlite.reader import SqliteReader
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import BODY, chained
 
 CHANGES = {

@@ -9,8 +9,8 @@ import pytest
 from leadhand.audit.chain import verify, verify_batches, verify_head
 from leadhand.errors import LeadhandError, StoreBroken, StoreFull
 from leadhand.ports import Entry
-from leadhand.stores import writer
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite import writer
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import chained
 from tests.support.disk import Disk
 

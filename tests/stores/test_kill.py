@@ -11,7 +11,7 @@ import pytest
 
 from leadhand.audit.chain import verify, verify_batches, verify_head
 from leadhand.errors import StoreError
-from leadhand.stores.sqlite import SqliteReader, SqliteStore
+from leadhand.stores.sqlite.store import SqliteReader, SqliteStore
 from tests.stores.entries import chained
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ KILLS = 36
 CHILD = """
 import asyncio, os, sys
 from leadhand.stores import writer
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import chained
 
 writer.CHECKPOINT_BYTES = 100_000

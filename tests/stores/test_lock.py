@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from leadhand.errors import Conflict
-from leadhand.stores.lock import HostLock
+from leadhand.stores.sqlite.lock import HostLock
 
 HOLD = """
 import sys, time
-from leadhand.stores.lock import HostLock
+from leadhand.stores.sqlite.lock import HostLock
 HostLock(sys.argv[1]).acquire("/tmp/x.sock")
 print("held", flush=True)
 time.sleep(60)
@@ -104,7 +104,7 @@ def test_children_do_not_keep_it(database, start):
     """A worker that outlives its host must not keep the next host out."""
     code = (
         "import os, subprocess, sys, time\n"
-        "from leadhand.stores.lock import HostLock\n"
+        "from leadhand.stores.sqlite.lock import HostLock\n"
         f"HostLock(sys.argv[1]).acquire()\n{start}\nprint(child, flush=True)\nos._exit(0)\n"
     )
     host = subprocess.Popen(

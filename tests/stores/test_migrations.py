@@ -14,9 +14,9 @@ import pytest
 
 from leadhand.errors import Fenced, StoreError, UsageError
 from leadhand.stores import sql
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 from leadhand.stores.sql import Migration
-from leadhand.stores.sqlite import SqliteReader, SqliteStore
+from leadhand.stores.sqlite.store import SqliteReader, SqliteStore
 from tests.stores.entries import chained
 from tests.support.disk import ENV
 
@@ -243,7 +243,7 @@ from tests.support.disk import install_from_env
 from tests.stores.test_migrations import ALL
 install_from_env()
 from leadhand.stores import sql
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 sql.migrations = lambda: ALL
 SqliteStore(Path(sys.argv[1]))
 print("done", flush=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.stores.lock import HostLock
 from leadhand.stores.permissions import open_to_others
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.lock import HostLock
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.support.cli import WORKERS, Folder
 
 pytestmark = pytest.mark.real

@@ -17,8 +17,9 @@ from leadhand.errors import (
     StoreFull,
     UsageError,
 )
-from leadhand.stores.places import place_of
-from leadhand.stores.postgres import blobs, reader
+from leadhand.stores.location import place_of
+from leadhand.stores.postgres import reader
+from leadhand.stores.postgres import reader as blobs
 from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.lock import PostgresLock
 from leadhand.stores.postgres.reader import PostgresReader

@@ -10,13 +10,13 @@ from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
 from leadhand.engine.host import Host
 from leadhand.errors import Conflict, StoreError
-from leadhand.stores.copying import Look, copy
-from leadhand.stores.postgres import schema, session, words, writer
+from leadhand.stores.copy import Look, copy
+from leadhand.stores.postgres import host_messages, schema, session, writer
 from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.lock import PostgresLock
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.store import PostgresStore, migrated
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.support.postgres import free_port
 
 OLDER = """
@@ -111,10 +111,10 @@ async def test_a_word_that_was_not_answered_is_told_from_one_that_was_never_said
     """Whoever said it must know whether it may still be carried out."""
     nowhere = address_of(f"postgres://me@127.0.0.1:{free_port()}/d", tmp_path)
     with pytest.raises(StoreError, match="cannot be reached"):
-        await words.ask(nowhere, b"pause", 5)
+        await host_messages.ask(nowhere, b"pause", 5)
     store = PostgresStore(address)
     PostgresLock(store).acquire()  # a host that listens to nobody
-    asking = asyncio.create_task(words.ask(address, b"pause", 60))
+    asking = asyncio.create_task(host_messages.ask(address, b"pause", 60))
     while not admin.execute("SELECT FROM leadhand.words").fetchall():
         await asyncio.sleep(0.01)
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"

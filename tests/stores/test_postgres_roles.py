@@ -9,7 +9,7 @@ from leadhand.errors import NotAllowed, UsageError
 from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.lock import PostgresLock
 from leadhand.stores.postgres.reader import PostgresReader
-from leadhand.stores.postgres.roles import grant
+from leadhand.stores.postgres.schema import grant
 from leadhand.stores.postgres.session import queries
 from leadhand.stores.postgres.store import PostgresStore, migrated
 from tests.stores.entries import chained

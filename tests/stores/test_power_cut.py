@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from leadhand.audit.chain import verify, verify_batches, verify_head
-from leadhand.stores import artifacts, writer
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores import artifacts
+from leadhand.stores.sqlite import writer
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import chained
 from tests.support.disk import Disk, Mark, rebuild
 

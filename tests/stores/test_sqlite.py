@@ -25,8 +25,10 @@ from leadhand.errors import (
     StoreError,
     UsageError,
 )
-from leadhand.stores import committer, connect, reader, sql, writer
-from leadhand.stores.sqlite import BUSY_S, SqliteReader, SqliteStore
+from leadhand.stores import group_commit, sql
+from leadhand.stores.sqlite import connection as connect
+from leadhand.stores.sqlite import reader, writer
+from leadhand.stores.sqlite.store import BUSY_S, SqliteReader, SqliteStore
 from tests.stores.entries import chained
 from tests.support.disk import Disk
 
@@ -199,7 +201,7 @@ async def test_a_follower_may_let_commits_gather(store):
 
 async def test_a_group_has_a_limit(store, monkeypatch):
     """What is over it waits for the next one."""
-    monkeypatch.setattr(committer, "GROUP_ROWS_MAX", 10)
+    monkeypatch.setattr(group_commit, "GROUP_ROWS_MAX", 10)
     log = chained("r", 95)
     await asyncio.gather(*[store.append("r", i, log[i : i + 5]) for i in range(0, 95, 5)])
     assert max(batch.last - batch.first + 1 for batch in store.batches()) <= 10
@@ -208,11 +210,11 @@ async def test_a_group_has_a_limit(store, monkeypatch):
 
 async def test_one_append_may_be_larger_than_a_group(store):
     """It is all or nothing, so it cannot be split."""
-    log = chained("r", committer.GROUP_ROWS_MAX + 1)
+    log = chained("r", group_commit.GROUP_ROWS_MAX + 1)
     await store.append("r", 0, log)
     assert len(store.batches()) == 1
-    assert store.header("r").seq == committer.GROUP_ROWS_MAX + 1
-    assert store.read("r", committer.GROUP_ROWS_MAX) == log[-1:]
+    assert store.header("r").seq == group_commit.GROUP_ROWS_MAX + 1
+    assert store.read("r", group_commit.GROUP_ROWS_MAX) == log[-1:]
 
 
 async def test_a_large_body(store):
@@ -603,8 +605,8 @@ async def test_a_reader_follows_another_process(store, monkeypatch):
 AS_NOBODY = """
 import os, sys
 from leadhand.errors import LeadhandError
-from leadhand.stores.lock import HostLock
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.lock import HostLock
+from leadhand.stores.sqlite.store import SqliteStore
 path = sys.argv[1]
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)

@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from leadhand import Goal, Lead
-from leadhand.models.book import Book
-from leadhand.models.cassette import recording
+from leadhand.models.recordings import recording
+from leadhand.models.registry import Book
 from leadhand.testing.endpoint import Data, Endpoint, Reply, Request, Use
 from leadhand.workers.registry import load_workers
 

@@ -14,9 +14,9 @@ import pytest
 from leadhand import Lead
 from leadhand.app.distributed import engine_of
 from leadhand.app.opening import own_names
-from leadhand.stores.places import Place
+from leadhand.stores.location import Place
 from leadhand.stores.postgres.store import PostgresStore
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.activities import Machine
 from leadhand.temporal.client import connect
 from leadhand.temporal.cluster import Cluster

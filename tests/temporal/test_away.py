@@ -15,7 +15,7 @@ from leadhand.app.reader import Reader
 from leadhand.cli.doctor_temporal import temporal_rows
 from leadhand.errors import Unreachable, UsageError
 from leadhand.settings import load_settings
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal import client, distant, looking
 from leadhand.temporal.client import connect
 from leadhand.temporal.cluster import Cluster

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 from leadhand.engine.fold import fold
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from tests.support.cli import Folder, finished
 from tests.temporal.test_processes import configure, events, serving
 

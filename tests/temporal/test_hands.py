@@ -12,7 +12,7 @@ from leadhand.core import events as ev
 from leadhand.core.logcheck.checker import check
 from leadhand.engine import perform
 from leadhand.errors import StoreError
-from leadhand.models.talk import Usage
+from leadhand.models.messages import Usage
 from leadhand.temporal.activities import Machine
 from leadhand.temporal.serving import Serving, machine_workers
 from leadhand.testing import ScriptedModel

@@ -17,7 +17,7 @@ from leadhand.audit.chain import GENESIS, link, verify
 from leadhand.codec.events import encode
 from leadhand.core import events as ev
 from leadhand.errors import StoreError
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.activities import Engine
 from leadhand.temporal.orders import FORK, Batch, Line
 from leadhand.workers.registry import Registry

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from leadhand.settings import load_settings
-from leadhand.stores.places import home
+from leadhand.stores.location import home
 from tests.support.cli import Folder
 from tests.support.postgres import serving as database
 from tests.support.serving import ended, plan_of, process, project, sse

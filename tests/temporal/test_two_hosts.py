@@ -30,7 +30,7 @@ from leadhand.codec.events import decode
 from leadhand.core.host import ApprovalUsed
 from leadhand.core.views.inbox import answers_of
 from leadhand.errors import Conflict
-from leadhand.stores.sqlite import SqliteStore
+from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.client import Distant
 from tests.support.temporal import free_port, on_temporal
 

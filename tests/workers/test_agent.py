@@ -9,7 +9,7 @@ from leadhand import Context, Goal, Lead, Permanent, Policy, Report, worker
 from leadhand.core.plan.graph import dependencies
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.models.failures import ModelFailure
-from leadhand.models.talk import Result, Told
+from leadhand.models.messages import Result, Told
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing.models import Price
 from leadhand.workers.agent import Agent

@@ -9,7 +9,7 @@ import pytest
 from leadhand import Agent, CommandTool, Lead, Policy
 from leadhand.core import commands
 from leadhand.errors import UsageError
-from leadhand.models.talk import Result
+from leadhand.models.messages import Result
 from leadhand.stores.memory import MemoryStore
 from tests.support.scripts import calls
 from tests.support.scripts import model as scripted

@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand import Agent, Lead, McpServer
-from leadhand.models.talk import Result
+from leadhand.models.messages import Result
 from leadhand.stores.memory import MemoryStore
 from tests.support.commands import bounded
 from tests.support.mcp_trial import PROGRAM, served

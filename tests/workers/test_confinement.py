@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from leadhand import Lead, Policy, worker
-from leadhand.engine.service import socket_path
+from leadhand.engine.host_socket import socket_path
 from leadhand.errors import UsageError
 from leadhand.workers import confinement, sandbox
 from leadhand.workers.confinement import Confinement

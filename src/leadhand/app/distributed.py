@@ -11,11 +11,11 @@ from leadhand.app.opening import host_folded, host_state, open_store, own_names
 from leadhand.app.used_approvals import UsedApprovals
 from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state.model import Now
-from leadhand.engine import shelf
+from leadhand.engine import library_store
 from leadhand.errors import UsageError
-from leadhand.stores.places import need_driver, there
+from leadhand.stores.location import need_driver, there
 from leadhand.stores.postgres.address import Address
-from leadhand.stores.reader import SqliteReader
+from leadhand.stores.sqlite.reader import SqliteReader
 from leadhand.temporal.cluster import require
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.engine.host import Host
     from leadhand.ports import Entry, Store
+    from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore
-    from leadhand.stores.places import Place
     from leadhand.temporal.activities import Engine
     from leadhand.temporal.client import Distant
     from leadhand.temporal.cluster import Cluster
@@ -94,7 +94,7 @@ async def mark(host: Host | Scribe, cluster: Cluster) -> None:
             refuse_other(known, namespace, prefix)
             return None if known.temporal == wanted else wanted
 
-        await shelf.append_to(host, HOST_STREAM, decide)  # type: ignore[arg-type]
+        await library_store.append_to(host, HOST_STREAM, decide)  # type: ignore[arg-type]
         return
     refuse_other(host.shared, namespace, prefix)
     if host.shared.temporal != wanted:

@@ -39,7 +39,7 @@ from leadhand.settings.fleet import fleet_rows
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.keys import KEYS
 from leadhand.settings.temporal import temporal_rows
-from leadhand.stores.places import home
+from leadhand.stores.location import home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.records import Question
     from leadhand.ports import RunHeader
     from leadhand.settings import Settings
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
     from leadhand.workers.registry import Registry
 
 UNREADABLE = "unreadable"

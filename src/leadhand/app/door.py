@@ -15,10 +15,10 @@ from leadhand.app.anchoring import Anchorer
 from leadhand.app.opening import ask_host, open_store
 from leadhand.audit.anchors import Anchoring
 from leadhand.codec.events import escaped
-from leadhand.engine import shelf
+from leadhand.engine import library_store
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import Host
-from leadhand.engine.service import word
+from leadhand.engine.host_socket import word
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Workers
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 
 async def say(
@@ -49,7 +49,7 @@ async def say(
     if answer is not None:
         return {**answer, "hosted": True}
     # The library is no run's: nobody's workflow is forked by what is written there.
-    store, lock = open_store(place, for_temporal=verb in shelf.VERBS)
+    store, lock = open_store(place, for_temporal=verb in library_store.VERBS)
     try:
         host = Host(store)
         await host.open()

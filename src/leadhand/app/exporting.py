@@ -18,8 +18,8 @@ from leadhand.core import events as ev
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, StoreCorrupt
+from leadhand.stores.location import home
 from leadhand.stores.permissions import create_private
-from leadhand.stores.places import home
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.chain import Batch
     from leadhand.ports import Entry
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 
 def export_run(store: Place, run: str, anchoring: Anchoring) -> bytes:

@@ -52,7 +52,7 @@ from leadhand.fleet.spending import Noting, Purse
 from leadhand.fleet.train import Rules
 from leadhand.fleet.transcripts import prune
 from leadhand.fleet.worker import CoderWorker
-from leadhand.models.book import Book
+from leadhand.models.registry import Book
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.workers.processes import Processes, kill_leftovers
 from leadhand.workers.proxy import open_doors

@@ -22,7 +22,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import LeadhandError
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 from leadhand.workers.processes import ProcessError, SpawnError
 
 if TYPE_CHECKING:

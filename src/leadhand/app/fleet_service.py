@@ -25,9 +25,9 @@ from leadhand.fleet.gate import GateRules
 from leadhand.fleet.ladder import CODER
 from leadhand.fleet.shop import Limits
 from leadhand.fleet.train import Rules
+from leadhand.models.messages import Usage
 from leadhand.models.names import ModelName
 from leadhand.models.prices import cost
-from leadhand.models.talk import Usage
 from leadhand.settings.fleet import PERSON
 from leadhand.settings.folders import FOLDER
 from leadhand.workers.proxy import Proxy, Route

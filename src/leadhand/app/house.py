@@ -28,13 +28,13 @@ from leadhand.app.opening import (
 )
 from leadhand.app.planning import successor
 from leadhand.app.used_approvals import UsedApprovals
-from leadhand.engine.guest import Guest, SharedStore, Ways
+from leadhand.engine.guest.process import Guest, SharedStore, Ways
 from leadhand.engine.host import Host
-from leadhand.engine.service import word
+from leadhand.engine.host_socket import word
 from leadhand.errors import Conflict, UsageError
 from leadhand.settings.trust import state_folder
+from leadhand.stores.location import home, there
 from leadhand.stores.permissions import kept_by
-from leadhand.stores.places import home, there
 from leadhand.stores.postgres.address import Address
 from leadhand.temporal.cluster import Cluster
 from leadhand.workers.machine import LocalMachine, is_alive, this_process
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
     from leadhand.ports import Reviewer, Store
+    from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore, Lock
-    from leadhand.stores.places import Place
     from leadhand.workers.registry import Registry
 
 HOSTED = "is the host of this database"

@@ -64,10 +64,10 @@ from leadhand.engine.fold import collector_resting
 from leadhand.engine.host import new_run_id
 from leadhand.engine.secrets import check_secrets
 from leadhand.errors import NoPlan, UsageError
-from leadhand.models.book import Book
+from leadhand.models.registry import Book
 from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.planners.goal.planner import GoalPlanner
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 from leadhand.stores.postgres.address import Address
 from leadhand.workers.registry import Registry
 from leadhand.workers.requirements import missing_programs
@@ -83,9 +83,9 @@ if TYPE_CHECKING:
     from leadhand.core.review.approval import Approval
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
-    from leadhand.models.book import Named
+    from leadhand.models.registry import Named
     from leadhand.ports import Planner, Reviewer, Store
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
     from leadhand.temporal.cluster import Cluster
 
 Checked = tuple[dict[str, Any], dict[str, Any], str]

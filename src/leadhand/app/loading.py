@@ -17,8 +17,8 @@ from leadhand.errors import UsageError
 from leadhand.settings import Settings, source_of
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.trust import refuse_code, require, state_folder
+from leadhand.stores.location import home
 from leadhand.stores.permissions import kept_by
-from leadhand.stores.places import home
 
 if TYPE_CHECKING:
     from leadhand.core.lint.rules import Level
@@ -203,7 +203,7 @@ def _placed(name: str) -> str:
 def telemetry_of(settings: Settings) -> None:
     """Send spans, if the settings say so."""
     if settings.telemetry.get("contents"):
-        from leadhand.models.record import record_contents
+        from leadhand.models.call_record import record_contents
 
         record_contents(on=True)
     if settings.telemetry.get("enabled"):

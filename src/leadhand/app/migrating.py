@@ -17,18 +17,18 @@ from leadhand.app.opening import open_reader, schema_version
 from leadhand.audit.anchors import file_of, lines_in, verify_anchors
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from leadhand.settings.folders import make_store_folder
-from leadhand.stores.connect import explain_os, sync_folder
-from leadhand.stores.copying import Copied, Look, Proof, common, copy
-from leadhand.stores.places import home, need_driver, there
+from leadhand.stores.copy import Copied, Look, Proof, common, copy
+from leadhand.stores.location import home, need_driver, there
 from leadhand.stores.postgres.address import Address
+from leadhand.stores.sqlite.connection import explain_os, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leadhand.audit.anchors import Anchoring
     from leadhand.core.plan.model import Doc
+    from leadhand.stores.location import Place
     from leadhand.stores.log import Copy, Log
-    from leadhand.stores.places import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,17 @@ def prepare(target: Place, readers: Sequence[str] = (), writers: Sequence[str] =
     if not isinstance(target, Address):
         if readers or writers:
             raise UsageError("a file has no roles: whoever may write to it may change it")
-        from leadhand.stores.sqlite import SqliteStore
+        from leadhand.stores.sqlite.store import SqliteStore
 
         asyncio.run(_opened_and_closed(lambda: SqliteStore(target, copying=True)))
         return schema_version(target)
     need_driver()
-    from leadhand.stores.postgres import roles
+    from leadhand.stores.postgres import schema
     from leadhand.stores.postgres.store import migrated
 
     migrated(target)
     if readers or writers:
-        roles.grant(target, readers, writers)
+        schema.grant(target, readers, writers)
     return schema_version(target)
 
 
@@ -131,7 +131,7 @@ def _unhosted(place: Place) -> Iterator[None]:
         with kept_from_hosts(place):
             yield
         return
-    from leadhand.stores.lock import HostLock
+    from leadhand.stores.sqlite.lock import HostLock
 
     lock = HostLock(place)
     try:
@@ -158,7 +158,7 @@ def _receiving(place: Place) -> Iterator[Copy]:
         finally:
             shared.close_now()
         return
-    from leadhand.stores.sqlite import SqliteStore
+    from leadhand.stores.sqlite.store import SqliteStore
 
     with _unhosted(place):
         store = SqliteStore(place, debug=True, copying=True)

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
-from leadhand.engine.line import Line
-from leadhand.engine.service import LINE_BYTES_MAX, Answers, Service, socket_path
+from leadhand.engine.guest.line import Line
+from leadhand.engine.host_socket import LINE_BYTES_MAX, Answers, Service, socket_path
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.settings.folders import FOLDER
-from leadhand.stores.places import need_driver, place_of, there
+from leadhand.stores.location import need_driver, place_of, there
 from leadhand.stores.postgres.address import Address, is_address
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.ports import Entry, Store
     from leadhand.stores.artifacts import Artifacts
+    from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore, Lock, Log
-    from leadhand.stores.places import Place
     from leadhand.temporal.cluster import Cluster
 
 ANSWER_WAIT_S = 30.0
@@ -79,8 +79,8 @@ def open_store(
             store.close_now()
             raise
         return store, shared
-    from leadhand.stores.lock import HostLock
-    from leadhand.stores.sqlite import SqliteStore
+    from leadhand.stores.sqlite.lock import HostLock
+    from leadhand.stores.sqlite.store import SqliteStore
 
     lock = HostLock(place)
     try:
@@ -149,7 +149,7 @@ def open_reader(place: Place) -> Log:
         return PostgresReader(place)
     if not there(place):
         raise UsageError(f"there is no database at {place}; run something first, or give --store")
-    from leadhand.stores.reader import SqliteReader
+    from leadhand.stores.sqlite.reader import SqliteReader
 
     return SqliteReader(place)
 
@@ -172,7 +172,7 @@ def host_info(place: Place) -> dict[str, Any] | None:
         from leadhand.stores.postgres.lock import holder
 
         return holder(place)
-    from leadhand.stores.lock import HostLock
+    from leadhand.stores.sqlite.lock import HostLock
 
     return HostLock(place).holder()
 
@@ -188,7 +188,7 @@ def marker(place: Place | Store, store: Store) -> str:
 def service_of(host: Host, place: Place) -> Listening:
     """How other processes reach a host: a socket beside the file, or the database itself."""
     if isinstance(place, Address):
-        from leadhand.stores.postgres.words import WordService
+        from leadhand.stores.postgres.host_messages import WordService
 
         return WordService(place, Answers(host).answer)
     return Service(host, socket_path(place))
@@ -230,7 +230,7 @@ async def ask_host(place: Place, request: bytes) -> bytes | None:
     """Say one thing to the host of a log; its answer, None when there is no host."""
     if isinstance(place, Address):
         need_driver()
-        from leadhand.stores.postgres.words import ask
+        from leadhand.stores.postgres.host_messages import ask
 
         return await ask(place, request, ANSWER_WAIT_S)
     try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Method
     from leadhand.core.plan.model import Doc, Json
-    from leadhand.models.book import Book
+    from leadhand.models.registry import Book
     from leadhand.ports import Planner
 
 
@@ -47,7 +47,7 @@ def as_planner(
 
 def model_planner(name: str, book: Book | None = None, **more: Any) -> Hybrid:
     """A model by name, with the goal planner behind it."""
-    from leadhand.models.book import Book
+    from leadhand.models.registry import Book
     from leadhand.planners.model.planner import ModelPlanner
 
     known = book or Book()

@@ -13,7 +13,7 @@ from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
 from leadhand.core.rollback import SUFFIX
 from leadhand.engine.fold import collector_resting, fold
-from leadhand.engine.shelf import library_of
+from leadhand.engine.library_store import library_of
 from leadhand.errors import StoreCorrupt, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leadhand.core.library import LibraryState
     from leadhand.core.state.model import State
     from leadhand.ports import Entry, RunHeader
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 
 class Summary(TypedDict):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.host import TemporalOpened
+    from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore
-    from leadhand.stores.places import Place
 
 
 async def take_back(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from leadhand.core.plan.references import load_apart
 from leadhand.core.rollback import rollback_id, rollback_of
+from leadhand.engine.library_store import find
 from leadhand.engine.results import decoded
-from leadhand.engine.shelf import find
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from leadhand.audit import chain
 from leadhand.audit.anchors import Found, file_of, lines_in, verify_anchors
-from leadhand.audit.approvals import Signatures
 from leadhand.audit.chain import Problem
+from leadhand.audit.signatures import Signatures
 from leadhand.audit.verify import (
     artifacts_of,
     check_header,
@@ -29,7 +29,7 @@ from leadhand.audit.verify import (
 from leadhand.codec.events import decode
 from leadhand.core.host import HOST_STREAM, ApprovalUsed, HostOpened, RunJoined
 from leadhand.errors import LeadhandError, UsageError
-from leadhand.stores.places import home
+from leadhand.stores.location import home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leadhand.audit.keys import PublicKey
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry, RunHeader
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 
 @dataclass

@@ -23,28 +23,284 @@ from __future__ import annotations
 
 import io
 import zipfile
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from leadhand.audit.page import render
+from leadhand.audit.anchors import is_signed, read_line
+from leadhand.audit.chain import Problem, link_batch
+from leadhand.audit.export_page import render
+from leadhand.audit.signatures import Signatures
 from leadhand.audit.story import tell
-from leadhand.codec.events import decode_all
+from leadhand.audit.verify import artifacts_of, check_log, unreadable
+from leadhand.codec.events import decode, decode_all
 from leadhand.core.calendar import iso
 from leadhand.core.events import REVIEW_EVENTS
 from leadhand.core.plan.revisions import revisions
 from leadhand.core.review.approval import allowed, digests
 from leadhand.core.views.ledger import describe, ledger_of
+from leadhand.ports import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from leadhand.audit.anchors import Signer
+    from leadhand.audit.anchors import Anchor, Signer
+    from leadhand.audit.keys import PublicKey
     from leadhand.core.events import Event
     from leadhand.core.plan.model import Doc
-    from leadhand.ports import Entry
+
+
+# Checking a bundle alone: its bytes, hashes and signature, the log in it and what that means.
+
+
+BYTES_MAX = 1 << 32
+
+
+@dataclass
+class BundleVerdict:
+    """What was found, and what could not be looked at."""
+
+    run: str = ""
+    entries: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    signed_by: str = ""
+    """The name of the key that signed it, as far as that could be checked."""
+    known: bool = False
+    """Whether that is the key that was asked for."""
+    anchor: Anchor | None = None
+    signed_approvals: int = 0
+    unshown: list[str] = field(default_factory=list)
+
+    def wrong(self, rule: str, message: str, seq: int = 0) -> None:
+        """Note a problem."""
+        self.problems.append(Problem(self.run, seq, rule, message))
+
+    def document(self) -> Doc:
+        """As `verify --json` prints it."""
+        return {
+            "valid": not self.problems,
+            "run": self.run,
+            "entries": self.entries,
+            "violations": [each._asdict() for each in self.problems],
+            "signed_by": self.signed_by or None,
+            "signed_approvals": self.signed_approvals,
+            "anchored": None
+            if self.anchor is None
+            else {"commit": self.anchor.number, "at": self.anchor.at},
+            "cannot_be_shown": self.unshown,
+        }
+
+
+def verify_bundle(
+    data: bytes, key: PublicKey | None = None, approvers: Mapping[str, str] | None = None
+) -> BundleVerdict:
+    """Everything that is wrong with a bundle.
+
+    `key` is the one that must have signed it; `approvers` are those whose keys are at hand.
+    """
+    verdict = BundleVerdict()
+    try:
+        files = _unpacked(data)
+        manifest = _check_manifest(verdict, data, files)
+        _check_signature(verdict, files, key)
+        parts = _parts(manifest, files)
+        verdict.run, verdict.entries = parts.run, len(parts.entries)
+        verdict.problems += check_log(parts.run, parts.entries)
+        _check_approvals(verdict, parts, approvers)
+        _check_commits(verdict, parts)
+        _check_anchor(verdict, parts, key)
+        _check_artifacts(verdict, parts)
+        _check_derived(verdict, manifest, parts, files)
+    except Exception as error:  # noqa: BLE001 - what was changed may be anything
+        verdict.problems.append(unreadable(verdict.run, error))
+    return verdict
+
+
+def _unpacked(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+def _check_manifest(verdict: BundleVerdict, data: bytes, files: Mapping[str, bytes]) -> Doc:
+    if pack(files) != data:
+        verdict.wrong("bytes", "the file is not as it was written, though its parts can be read")
+    if MANIFEST not in files:
+        raise ValueError(f"it has no {MANIFEST}, so it is no bundle, or no longer one")
+    manifest: Doc = msgspec.json.decode(files[MANIFEST], type=dict[str, Any])
+    verdict.run = str(manifest["run"])
+    if manifest["format"] != FORMAT:
+        raise ValueError(f"it is of format {manifest['format']}, and this one knows {FORMAT}")
+    listed = manifest["files"]
+    for name in sorted({*listed, *files} - {MANIFEST, SIGNATURE}):
+        if name not in files:
+            verdict.wrong("file", f"{name} is missing")
+        elif name not in listed:
+            verdict.wrong("file", f"{name} does not belong to it")
+        elif sha256(files[name]).hexdigest() != listed[name]["sha256"]:
+            verdict.wrong("file", f"{name} is not what the manifest says")
+    return manifest
+
+
+def _check_signature(
+    verdict: BundleVerdict, files: Mapping[str, bytes], key: PublicKey | None
+) -> None:
+    if SIGNATURE not in files:
+        if key is not None:
+            verdict.wrong("signature", f"it is not signed, and should be by {key.name}")
+        verdict.unshown.append("who made it: it is not signed, and could have been made up whole")
+        return
+    doc = msgspec.json.decode(files[SIGNATURE], type=dict[str, str])
+    if key is not None:
+        checker = key
+    else:
+        from leadhand.audit.keys import PublicKey  # needs `leadhand[sign]`, as any signature does
+
+        checker = PublicKey.of(b64decode(doc["public"], validate=True))
+        verdict.unshown.append(
+            f"that {checker.name} is whose you think: give its public key with --key"
+        )
+    good = checker.check(PURPOSE + files[MANIFEST], b64decode(doc["signature"], validate=True))
+    same = (doc["key"], b64decode(doc["public"], validate=True)) == (checker.name, checker.raw)
+    if not good or not same or doc["algorithm"] != "Ed25519":
+        verdict.wrong("signature", f"it is not signed by {checker.name}")
+        return
+    verdict.signed_by, verdict.known = checker.name, key is not None
+
+
+def _parts(manifest: Doc, files: Mapping[str, bytes]) -> Parts:
+    run = manifest["run"]
+    rows = [msgspec.json.decode(line) for line in files["log/entries.jsonl"].splitlines()]
+    entries = [
+        Entry(
+            run,
+            row["seq"],
+            row["at"],
+            row["version"],
+            row["body"].encode(),
+            bytes.fromhex(row["hash"]),
+        )
+        for row in rows
+    ]
+    artifacts = {
+        f"sha256:{name.partition('/')[2]}": data
+        for name, data in files.items()
+        if name.startswith("artifacts/")
+    }
+    return Parts(
+        run,
+        manifest["database"],
+        entries,
+        [row["position"] for row in rows],
+        [
+            _read_commit(msgspec.json.decode(line))
+            for line in files["log/commits.jsonl"].splitlines()
+        ],
+        files.get("log/anchors.jsonl", b"").removesuffix(b"\n"),
+        artifacts,
+        manifest["missing"],
+    )
+
+
+def _check_approvals(
+    verdict: BundleVerdict, parts: Parts, approvers: Mapping[str, str] | None
+) -> None:
+    signatures = Signatures(approvers)
+    log = (decode(entry.version, entry.body) for entry in parts.entries)
+    verdict.problems += signatures.check(parts.run, log)
+    verdict.signed_approvals = signatures.good
+    verdict.unshown += signatures.unshown()
+
+
+def _read_commit(row: Doc) -> Commit:
+    hashes = tuple(map(bytes.fromhex, row["entries"]))
+    prev, digest = bytes.fromhex(row["prev"]), bytes.fromhex(row["hash"])
+    return Commit(row["number"], row["first"], row["last"], prev, digest, hashes)
+
+
+def _check_commits(verdict: BundleVerdict, parts: Parts) -> None:
+    """Each entry stands where its position says, and the commits hold together."""
+    hashes: dict[int, bytes] = {}
+    before: Commit | None = None
+    for commit in parts.commits:
+        if commit.last - commit.first + 1 != len(commit.hashes):
+            verdict.wrong("batch", "does not hold as many entries as it says", commit.number)
+        if link_batch(commit.prev, commit.first, commit.last, commit.hashes) != commit.hash:
+            verdict.wrong("batch", "does not match its hash", commit.number)
+        follows = before is None or (
+            (commit.number, commit.first, commit.prev)
+            == (before.number + 1, before.last + 1, before.hash)
+        )
+        if not follows:
+            verdict.wrong("batch", "does not follow the commit before it", commit.number)
+        hashes.update(zip(range(commit.first, commit.last + 1), commit.hashes, strict=False))
+        before = commit
+    for position, entry in zip(parts.positions, parts.entries, strict=True):
+        if hashes.get(position) != entry.hash:
+            verdict.wrong("batch", "is not where its commit has it", entry.seq)
+    if list(parts.positions) != sorted(set(parts.positions)):
+        verdict.wrong("order", "its entries are not in the order they were committed")
+
+
+def _check_anchor(verdict: BundleVerdict, parts: Parts, key: PublicKey | None) -> None:
+    if not parts.anchor:
+        verdict.unshown.append("that its log was not cut or rewritten: no anchor covers it")
+        return
+    anchor = read_line(parts.anchor)
+    if anchor is None or not parts.commits:
+        verdict.wrong("anchor", "its anchor is not as it was written")
+        return
+    last = parts.commits[-1]
+    held = (last.number, last.last, last.hash.hex(), parts.database)
+    if (anchor.number, anchor.position, anchor.hash, anchor.database) != held:
+        verdict.wrong("anchor", "its anchor is of another log", anchor.number)
+        return
+    if key is not None and anchor.signature and not is_signed(anchor, key.check):
+        verdict.wrong("anchor", f"its anchor is not signed by {key.name}", anchor.number)
+        return
+    verdict.anchor = anchor
+
+
+def _check_artifacts(verdict: BundleVerdict, parts: Parts) -> None:
+    named = artifacts_of(decode(entry.version, entry.body) for entry in parts.entries)
+    for name, seq in named.items():
+        data = parts.artifacts.get(name)
+        if data is None and name not in parts.missing:
+            verdict.wrong("artifact", f"{name} is missing", seq)
+        elif data is not None and f"sha256:{sha256(data).hexdigest()}" != name:
+            verdict.wrong("artifact", f"{name} is not what its name says", seq)
+    for name in _strangers(parts.artifacts, named):
+        verdict.wrong("artifact", f"{name} belongs to no event")
+    if parts.missing:
+        several = ", ".join(parts.missing)
+        verdict.unshown.append(f"what was in {several}: no longer there when it was exported")
+
+
+def _strangers(held: Iterable[str], named: Iterable[str]) -> list[str]:
+    return sorted(set(held) - set(named))
+
+
+def _check_derived(
+    verdict: BundleVerdict, manifest: Doc, parts: Parts, files: Mapping[str, bytes]
+) -> None:
+    """The page, the plan and the ledgers say what the log says."""
+    if verdict.problems:
+        return
+    if manifest["made_by"] != MADE_BY:
+        verdict.unshown.append(
+            f"that the page and the lists follow from the log: {manifest['made_by']} made them"
+        )
+        return
+    made = members(parts)
+    for name in sorted({*made, *files} - {MANIFEST, SIGNATURE}):
+        if made.get(name) != files.get(name):
+            verdict.wrong("file", f"{name} does not follow from the log")
+    last = parts.entries[-1]
+    if (manifest["entries"], manifest["head"]) != (len(parts.entries), last.hash.hex()):
+        verdict.wrong("file", "the manifest does not follow from the log")
+
 
 FORMAT = 1
 PURPOSE = b"leadhand bundle\n"

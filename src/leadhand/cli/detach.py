@@ -23,12 +23,12 @@ from leadhand.cli.text import clean, clean_lines
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.settings import Settings, load_settings
 from leadhand.settings.folders import FOLDER, make_store_folder
+from leadhand.stores.location import home, public
 from leadhand.stores.permissions import create_private, tighten
-from leadhand.stores.places import home, public
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 LOG_TAIL_BYTES = 2000
 

@@ -28,7 +28,7 @@ from leadhand.settings.trust import entries_of
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
     from leadhand.workers.registry import Registry
 
 SPACE_MIN_BYTES = 100 << 20
@@ -236,8 +236,8 @@ def _temporal(settings: Settings) -> Iterator[Look]:
 
 
 def _file(path: Path) -> Iterator[Look]:
-    from leadhand.stores.connect import refuse_network
     from leadhand.stores.permissions import open_to_others
+    from leadhand.stores.sqlite.connection import refuse_network
 
     yield Look(
         "store", str(path), "" if path.exists() else "is made by the first run", warning=True

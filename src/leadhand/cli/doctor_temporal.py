@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.app.loading import registry_of
 from leadhand.app.opening import open_reader, own_names
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 from leadhand.temporal.cluster import require
 
 if TYPE_CHECKING:

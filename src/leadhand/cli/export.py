@@ -17,8 +17,8 @@ from leadhand.core.calendar import iso
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
+    from leadhand.audit.bundle import BundleVerdict
     from leadhand.audit.keys import PublicKey
-    from leadhand.audit.unbundle import BundleVerdict
     from leadhand.settings import Settings
 
 
@@ -64,7 +64,7 @@ def export(
 
 def verify_file(console: Console, file: Path, key: PublicKey | None, settings: Settings) -> int:
     """Check a bundle; what `leadhand verify FILE` does."""
-    from leadhand.audit.unbundle import BYTES_MAX, verify_bundle
+    from leadhand.audit.bundle import BYTES_MAX, verify_bundle
 
     try:
         if file.stat().st_size > BYTES_MAX:

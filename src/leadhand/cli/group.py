@@ -63,7 +63,7 @@ def _store_to_name(flag: str | None) -> str:
     if not given:
         return ""
     from leadhand.settings import load_settings
-    from leadhand.stores.places import public
+    from leadhand.stores.location import public
 
     env = {key: value for key, value in os.environ.items() if key != "LEADHAND_STORE"}
     try:

@@ -19,7 +19,7 @@ from leadhand.codec.documents import read_value
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.views.inbox import answers_of
 from leadhand.errors import StoreError, UsageError
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from leadhand.cli.options import actor_of, read_plan, reading, settings_of, stor
 from leadhand.cli.plans import is_plan
 from leadhand.cli.text import clean, moment, table
 from leadhand.errors import PlanInvalid, UsageError
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 from leadhand.stores.postgres.address import Address
 
 PLANNERS = ("goal", "hybrid", "model")

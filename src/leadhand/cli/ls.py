@@ -31,7 +31,7 @@ from leadhand.cli.text import clean, moment, table
 from leadhand.core.durations import text as duration
 from leadhand.core.views.run import ENDED
 from leadhand.settings.folders import FLEET_DATABASE, FOLDER
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc

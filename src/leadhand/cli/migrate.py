@@ -11,12 +11,12 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import settings_of
 from leadhand.cli.text import count
-from leadhand.stores.places import place_of
+from leadhand.stores.location import place_of
 
 if TYPE_CHECKING:
     from leadhand.app.migrating import Moved
     from leadhand.settings import Settings
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 TOLD_COMMITS = 1000
 EXAMPLE = """\

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadhand.app.places import Found
 from leadhand.cli.options import read_plan, reading
 from leadhand.cli.text import clean
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +67,7 @@ def with_lines(plan: str, findings: Iterable[Finding]) -> list[Finding]:
     findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
     if plan == "-" or not findings or not is_plan(plan):
         return findings
-    from leadhand.codec.lines import Lines
+    from leadhand.codec.plan_yaml import Lines
 
     lines = Lines(Path(plan).read_text(encoding="utf-8-sig"))
     return [each._replace(line=lines.of(each.place)) for each in findings]

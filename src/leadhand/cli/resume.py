@@ -27,7 +27,7 @@ from leadhand.core.rollback import to_roll_back
 from leadhand.core.views.run import ENDED, run_status
 from leadhand.errors import UsageError
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
-from leadhand.stores.places import spelled
+from leadhand.stores.location import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

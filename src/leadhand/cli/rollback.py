@@ -15,7 +15,7 @@ from leadhand.cli.outcome import outcome_document, print_outcome
 from leadhand.core.rollback import SUFFIX, can_roll_back, nothing_to_undo, rollback_id
 from leadhand.core.views.run import ENDED, exit_code, run_status
 from leadhand.errors import Conflict
-from leadhand.stores.places import spelled
+from leadhand.stores.location import spelled
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead

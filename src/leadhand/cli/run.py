@@ -39,7 +39,7 @@ from leadhand.cli.text import clean
 from leadhand.core.plan.model import MODES
 from leadhand.core.wording import closest, listed
 from leadhand.errors import PlanInvalid, UsageError
-from leadhand.stores.places import spelled
+from leadhand.stores.location import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

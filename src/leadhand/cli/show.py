@@ -33,7 +33,7 @@ from leadhand.cli.plans import find_plan, in_library
 from leadhand.cli.text import clean, count, gist, table
 from leadhand.core.durations import text as duration
 from leadhand.errors import PlanInvalid, UsageError
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog

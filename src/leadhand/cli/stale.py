@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leadhand.core.catalog import Catalog, WorkerSpec
 from leadhand.core.events import RunStarted
 from leadhand.errors import Conflict
-from leadhand.stores.places import there
+from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc

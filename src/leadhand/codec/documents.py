@@ -59,7 +59,7 @@ def read_document(source: str | Path | bytes, *, name: str = "", form: Form = PL
     if _is_json(text, where):
         doc = _read_json(text, data, where)
     else:
-        from leadhand.codec.yamls import read_yaml
+        from leadhand.codec.plan_yaml import read_yaml
 
         doc = read_yaml(text, where)
     if not isinstance(doc, dict):
@@ -124,7 +124,7 @@ def write_json(doc: Json) -> str:
 
 def write_yaml(doc: Json) -> str:
     """A document as YAML for people; reading it gives the same document."""
-    from leadhand.codec.yamls import write_yaml as write
+    from leadhand.codec.plan_yaml import write_yaml as write
 
     return write(doc)
 

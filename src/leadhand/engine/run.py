@@ -34,12 +34,10 @@ from leadhand.core.review.holds import distrusted, workers_changed
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now, State
 from leadhand.core.views.run import run_status, summary
-from leadhand.engine.admission import faults, names_people
-from leadhand.engine.alarm import Alarm
-from leadhand.engine.approvals import refuse_unsigned
-from leadhand.engine.examine import changed_spec
+from leadhand.engine.approvals import faults, names_people, refuse_unsigned
+from leadhand.engine.budget import Purse
 from leadhand.engine.fold import fold
-from leadhand.engine.purse import Purse
+from leadhand.engine.reviewers import changed_spec
 from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreFull
 from leadhand.ports import Entry
 
@@ -50,6 +48,42 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.engine.secrets import Secrets
     from leadhand.ports import Planner, Workers
+
+
+# The one timer of a run: it rings at the next moment at which something is due.
+
+
+SLACK_S = 0.001
+
+
+class Alarm:
+    """Rings once. Ringing too early is harmless: whoever hears it looks, and sets it again."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._when = 0.0
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, delay_s: float) -> None:
+        """Ring in this time at the latest."""
+        loop = asyncio.get_running_loop()
+        when = loop.time() + delay_s
+        if self._handle is not None:
+            if self._when <= when + SLACK_S:  # it rings before, and then there is time left
+                return
+            self._handle.cancel()
+        self._when, self._handle = when, loop.call_at(when, self._rings)
+
+    def drop(self) -> None:
+        """Do not ring."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _rings(self) -> None:
+        self._handle = None
+        self._ring()
+
 
 CALENDAR_LOOK_S = 1.0
 """Calendar times are looked at this often, since the calendar may jump."""

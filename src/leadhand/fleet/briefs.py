@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.fleet.git import GitFailed
 from leadhand.fleet.hub import ref_of
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from leadhand.fleet.hub import Hub

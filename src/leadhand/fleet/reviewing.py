@@ -30,7 +30,7 @@ from leadhand.fleet.spending import Purse
 from leadhand.fleet.tasks import Left
 from leadhand.fleet.testruns import listed
 from leadhand.fleet.transcripts import Transcript, place
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,7 @@ import msgspec
 from leadhand.core.report import Failure, Report
 from leadhand.fleet.git import shown
 from leadhand.fleet.patterns import outside
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from leadhand.fleet.coder.base import CoderResult

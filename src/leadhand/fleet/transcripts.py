@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -55,7 +55,7 @@ from leadhand.fleet.tasks import (
 from leadhand.fleet.transcripts import Transcript, place
 from leadhand.fleet.turns import turn
 from leadhand.fleet.unlanded import finished, put_off
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

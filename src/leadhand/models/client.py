@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import astuple, replace
 
 from leadhand.models import prices
-from leadhand.models.cassette import current, key_of
+from leadhand.models.call_record import answer_digest, contents
 from leadhand.models.failures import ELSEWHERE, ModelFailure
+from leadhand.models.messages import Usage
 from leadhand.models.meter import Call, payer
-from leadhand.models.record import answer_digest, contents
-from leadhand.models.talk import Usage
+from leadhand.models.recordings import current, key_of
 from leadhand.models.telemetry import chatting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leadhand.models.messages import Answer, Listener, Model, Request
     from leadhand.models.names import ModelName
-    from leadhand.models.talk import Answer, Listener, Model, Request
 
 ANSWER_TOKENS_MIN = 64
 """A call that can pay for fewer tokens of an answer is not made."""

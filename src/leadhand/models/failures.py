@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.errors import WorkerFailure
-from leadhand.models.talk import Usage
+from leadhand.models.messages import Usage
 
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from leadhand.models.talk import Usage
+from leadhand.models.messages import Usage
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

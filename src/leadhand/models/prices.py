@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.models.talk import Usage
+from leadhand.models.messages import Usage
 
 if TYPE_CHECKING:
+    from leadhand.models.messages import Answer, Request
     from leadhand.models.names import ModelName
-    from leadhand.models.talk import Answer, Request
 
 MILLION = 1_000_000
 TOKEN_BYTES = 2.0

@@ -13,24 +13,173 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import httpx2
 import msgspec
 
 from leadhand.errors import UsageError
-from leadhand.models import forms
+from leadhand.models.answer_json import arguments, clean, data_in, decoded
 from leadhand.models.failures import ModelFailure, of_provider
-from leadhand.models.guard import MARK
+from leadhand.models.messages import Answer, Listener, Request, Result, Said, Told, ToolCall, Usage
 from leadhand.models.names import key_variable
-from leadhand.models.reading import arguments, clean, data_in
-from leadhand.models.talk import Answer, Listener, Request, Result, Said, Told, ToolCall, Usage
+from leadhand.models.secret_patterns import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model as ProviderClient
     from pydantic_ai.models import ModelRequestParameters
 
     from leadhand.models.names import ModelName
+
+
+# Forms that a provider holds a model to: what strict providers can keep, and what they cannot.
+#
+# Some providers (Anthropic's native output) take closed forms only: every object names all of its
+# properties, every value has a type. A form with open parts, such as the parameters of a step,
+# would come back with those parts empty. `is_open` finds such forms. `closed` writes their open
+# parts as JSON in a text, and `opened` reads an answer back.
+#
+#     {"parameters": {"type": "object"}}   →   {"parameters": {"type": "string"}}   '{"city":
+# "Bern"}'
+
+
+AS_TEXT = {"type": "string", "description": "any JSON value, written as JSON in this text"}
+TYPED = frozenset({"type", "enum", "const", "$ref"})
+CHOICES = ("anyOf", "oneOf", "allOf")
+DEFINITIONS = ("$defs", "definitions")
+
+
+def is_open(schema: Mapping[str, Any]) -> bool:
+    """Whether some part of a form takes properties or values that the form does not name."""
+    return bool(closed(schema) != schema)
+
+
+def closed(schema: Any) -> Any:
+    """The same form, with its open parts as JSON in a text."""
+    if _open_here(schema):
+        return AS_TEXT
+    made = dict(schema)
+    if isinstance(made.get("properties"), dict):
+        made["properties"] = {name: closed(each) for name, each in made["properties"].items()}
+    if "items" in made:
+        made["items"] = closed(made["items"])
+    for word in DEFINITIONS:
+        if isinstance(made.get(word), dict):
+            made[word] = {name: closed(each) for name, each in made[word].items()}
+    return made
+
+
+def opened(data: Any, schema: Any, root: Any = None) -> Any:
+    """An answer to a closed form as an answer to the form itself.
+
+    A text that is no JSON, where the form wanted a JSON text, is kept as it is: checks of the form
+    say what is wrong with it.
+    """
+    root = schema if root is None else root
+    if _open_here(schema):
+        return _value(data)
+    if isinstance(schema.get("$ref"), str):
+        return opened(data, _resolved(schema["$ref"], root), root)
+    if isinstance(data, dict) and isinstance(schema.get("properties"), dict):
+        known = schema["properties"]
+        return {k: opened(v, known[k], root) if k in known else v for k, v in data.items()}
+    if isinstance(data, list) and "items" in schema:
+        return [opened(each, schema["items"], root) for each in data]
+    return data
+
+
+def _open_here(schema: Any) -> bool:
+    """Whether this part itself is open, not one that it names."""
+    if not isinstance(schema, dict):
+        return True  # `true` takes everything
+    choices = [each for word in CHOICES for each in schema.get(word, ())]
+    if choices:
+        return any(_open_here(each) or is_open(each) for each in choices)
+    if TYPED.isdisjoint(schema):
+        return True
+    kinds = schema.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    if "object" in kinds:
+        more = schema.get("additionalProperties", False)
+        return not schema.get("properties") or more is not False or "patternProperties" in schema
+    return "array" in kinds and not isinstance(schema.get("items"), dict)
+
+
+def _value(data: Any) -> Any:
+    if not isinstance(data, str):
+        return data
+    try:
+        return decoded(data)
+    except msgspec.DecodeError:
+        return data
+
+
+def _resolved(ref: str, root: Any) -> Any:
+    found = root
+    for word in ref.removeprefix("#").strip("/").split("/"):
+        found = found.get(word, AS_TEXT) if isinstance(found, dict) and word else found
+    return found if found is not root else AS_TEXT
+
+
+# The connection to an address of one's own: no redirects, no proxies, no endless answers.
+#
+# A redirect could carry the key elsewhere. What a server sends is held in memory by the provider's
+# package until an event is whole, so it is counted here, before that.
+
+
+TIMEOUT_S = 600
+BYTES_MAX = 64 << 20
+"""Of one answer, as it comes over the wire: a hundred bytes for a character of a stream."""
+
+
+def client(*, own: bool) -> httpx2.AsyncClient:
+    """A client for an address of one's own, or for the provider's."""
+    if not own:
+        return httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False)
+    transport = _Bounded(httpx2.AsyncHTTPTransport(trust_env=False))
+    return httpx2.AsyncClient(
+        timeout=TIMEOUT_S, follow_redirects=False, trust_env=False, transport=transport
+    )
+
+
+class _Bounded(httpx2.AsyncBaseTransport):
+    """A transport whose answers end, one way or the other."""
+
+    def __init__(self, inner: httpx2.AsyncHTTPTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        return httpx2.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_Counted(response.stream),
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Counted(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._inner:
+            size += len(chunk)
+            if size > BYTES_MAX:
+                raise ModelFailure(
+                    "invalid_output", f"the answer is longer than {BYTES_MAX >> 20} MiB"
+                )
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
 
 ANSWER_CHARS_MAX = 2_000_000
 """An answer longer than this is cut off by us: no model is asked for that much."""
@@ -193,7 +342,7 @@ class ProviderModel:
             wanted = [call for call in calls if call.tool == DATA_TOOL]
             data = wanted[0].arguments if wanted else data_in(text)
             if strict:  # open parts came as JSON in a text
-                data = forms.opened(data, request.schema)
+                data = opened(data, request.schema)
             calls = ()
             if data is None:
                 words = f"{self.name}: the answer is no JSON: {text[:200]!r}"
@@ -285,11 +434,11 @@ def _native(
     try:
         client.prepare_request(None, as_it_is)
     except ex.UserError:
-        if forms.is_open(schema) and not forced:
+        if is_open(schema) and not forced:
             return None
     else:
         return as_it_is
-    strict = asking(forms.closed(schema), strict=True)
+    strict = asking(closed(schema), strict=True)
     try:
         client.prepare_request(None, strict)
     except (ex.UserError, ex.ModelAPIError, ValueError):
@@ -344,10 +493,9 @@ def _by_name(name: ModelName) -> ProviderClient:
 
 
 def _by_address(name: ModelName) -> ProviderClient:
-    from leadhand.models import wire
 
     key = os.environ[name.key] if name.key else "none"
-    http = wire.client(own=bool(name.url))
+    http = client(own=bool(name.url))
     if name.provider == "anthropic":
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider

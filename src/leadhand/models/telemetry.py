@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.errors import UsageError
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leadhand.models.talk import Answer, Request
+    from leadhand.models.messages import Answer, Request
 
 CONTENT_CHARS_MAX = 20_000
 

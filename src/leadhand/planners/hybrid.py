@@ -32,8 +32,8 @@ from leadhand.planners.goal.operators import Operators, operators_of
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.goal.world import World, fold
 from leadhand.planners.progress import IDLE, Idle, Progress, over
+from leadhand.planners.proposal_check import not_true, refused, unmet
 from leadhand.planners.script import ScriptPlanner
-from leadhand.planners.sound import not_true, refused, unmet
 from leadhand.ports import ends_us
 
 if TYPE_CHECKING:

@@ -30,12 +30,12 @@ from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id, to_roll_back
 from leadhand.core.views.run import ENDED
 from leadhand.engine.fold import NoWorkers
-from leadhand.engine.service import word
+from leadhand.engine.host_socket import word
 from leadhand.errors import LeadhandError, StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
 from leadhand.settings.trust import require
-from leadhand.stores.places import spelled
+from leadhand.stores.location import spelled
 from leadhand.workers.machine import is_alive
 from leadhand.workers.snapshot import SOURCES
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.state.model import State
     from leadhand.ports import RunHeader
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 T = TypeVar("T")
 THREADS = 3

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leadhand.server.people import People, Person
     from leadhand.server.stream import Hub
     from leadhand.settings import Settings
-    from leadhand.stores.group import Took
+    from leadhand.stores.group_commit import Took
 
 T = TypeVar("T")
 JSON = "application/json"

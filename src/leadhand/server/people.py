@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.server.signed_out import SignedOut
-from leadhand.stores.places import home
+from leadhand.stores.location import home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from leadhand.settings.server import Member
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 COOKIE = "leadhand_session"
 SESSION_S = 7 * 24 * 3600

@@ -15,7 +15,7 @@ from leadhand.core.plan.model import Goal
 from leadhand.core.plan.parameters import bind_params
 from leadhand.core.review.ruling import reach, ruling
 from leadhand.core.state.model import State
-from leadhand.engine.shelf import find
+from leadhand.engine.library_store import find
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 from leadhand.server.bodies import apart
 from leadhand.server.forms import plan_document

@@ -68,11 +68,11 @@ from leadhand.settings.models import check_tiers
 from leadhand.settings.review import approver, refuse_namesakes
 from leadhand.settings.server import Serving
 from leadhand.settings.temporal import cluster_of
-from leadhand.stores.places import Place, place_of
+from leadhand.stores.location import Place, place_of
 from leadhand.temporal.cluster import Cluster
 
 if TYPE_CHECKING:
-    from leadhand.models.book import Book
+    from leadhand.models.registry import Book
     from leadhand.settings.trust import Entry, Trust
 
 PROJECT_FILE = "leadhand.toml"
@@ -141,7 +141,7 @@ class Settings:
     @property
     def book(self) -> Book:
         """The models that are configured, by name and by tier."""
-        from leadhand.models.book import Book
+        from leadhand.models.registry import Book
 
         return Book(self.tiers, self.models)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.errors import NotAllowed
+from leadhand.stores.location import home
 from leadhand.stores.permissions import FOLDER_MODE, STATE_FOLDER, tighten
-from leadhand.stores.places import home
 
 if TYPE_CHECKING:
-    from leadhand.stores.places import Place
+    from leadhand.stores.location import Place
 
 FOLDER = STATE_FOLDER
 FLEET_DATABASE = "fleet.db"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadhand.audit.chain import Batch
     from leadhand.errors import LeadhandError
     from leadhand.ports import Entry, RunHeader
-    from leadhand.stores.group import Request, Took
+    from leadhand.stores.group_commit import Request, Took
 
 
 class Log(Protocol):

@@ -22,8 +22,8 @@ from leadhand.errors import (
     StoreError,
 )
 from leadhand.ports import Entry, RunHeader
-from leadhand.stores.group import misfit
-from leadhand.stores.refs import digest_in, ref_of
+from leadhand.stores.artifacts import digest_in, ref_of
+from leadhand.stores.group_commit import misfit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

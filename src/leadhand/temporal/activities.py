@@ -24,8 +24,8 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.decide.effects import CallPlanner, StartAttempt, StartProbe
 from leadhand.core.state.model import Now
-from leadhand.engine import examine as examining
 from leadhand.engine import perform
+from leadhand.engine import reviewers as examining
 from leadhand.engine.fold import fold
 from leadhand.errors import Conflict, Fenced, StoreCorrupt, StoreError, UsageError
 from leadhand.models.failures import ModelFailure

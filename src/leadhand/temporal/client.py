@@ -23,9 +23,9 @@ from leadhand.core import host as hosting
 from leadhand.core.commands import Word
 from leadhand.core.rollback import rollback_id
 from leadhand.core.state.model import Now
-from leadhand.engine import shelf
+from leadhand.engine import library_store
 from leadhand.engine.approvals import admit
-from leadhand.engine.guests import Guests
+from leadhand.engine.guest.host_side import Guests
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.temporal.cluster import Cluster, security_of
@@ -243,8 +243,8 @@ class Distant:
     async def say(self, ident: str, verb: str, actor: str, details: Doc) -> Doc:
         """Say something to a run, or to all of them; in the log when it returns."""
         word = Word(verb, actor, details)
-        if verb in shelf.VERBS:
-            return await shelf.word(self, verb, actor, details)  # type: ignore[arg-type]
+        if verb in library_store.VERBS:
+            return await library_store.word(self, verb, actor, details)  # type: ignore[arg-type]
         if verb in SPOKEN:
             await self._tell_host(word)
             unreached = await self._tell_all(word)
@@ -295,7 +295,7 @@ class Distant:
                 hosting.refuse_used(_shared(entries), event.id, event.actor)
             return event
 
-        await shelf.append_to(self, hosting.HOST_STREAM, decide)  # type: ignore[arg-type]
+        await library_store.append_to(self, hosting.HOST_STREAM, decide)  # type: ignore[arg-type]
 
     def fail(self, error: BaseException) -> None:
         """It cannot go on."""

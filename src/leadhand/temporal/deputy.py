@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.state.model import State, StepState
-from leadhand.engine.purse import ROUNDING, Purse
+from leadhand.engine.budget import ROUNDING, Purse
 from leadhand.engine.secrets import Secrets, secrets_of
 from leadhand.errors import StoreFull
 from leadhand.models.failures import ModelFailure

@@ -5,7 +5,7 @@ An attempt is given a fair part when it begins: what nobody has laid a hand on, 
 those that may want some at the same time. When that is not enough it asks for more, and what it has
 not used goes back meanwhile; so it waits for those that are under way, which mostly come to less
 than they were given. When none is left to wait for, it is refused: only then is the budget spent.
-(`engine/purse.py` does the same for calls on one machine.)
+(`engine/budget.py` does the same for calls on one machine.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from leadhand.core import commands
     from leadhand.core.state.model import State
-    from leadhand.engine.purse import ROUNDING
+    from leadhand.engine.budget import ROUNDING
     from leadhand.temporal.orders import More
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.models.failures import ModelFailure
+from leadhand.models.messages import Answer, Request, ToolCall, Usage
 from leadhand.models.names import ModelName
-from leadhand.models.talk import Answer, Request, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leadhand.models.talk import Listener
+    from leadhand.models.messages import Listener
 
 
 class Calls(tuple[tuple[str, Any], ...]):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from leadhand.core import events as ev
 from leadhand.core.review import protected_change
 from leadhand.core.review.approval import binding
-from leadhand.engine.service import word
+from leadhand.engine.host_socket import word
 from leadhand.errors import LeadhandError
 
 if TYPE_CHECKING:

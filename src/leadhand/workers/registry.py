@@ -27,7 +27,7 @@ from leadhand.workers.threads import Threads
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leadhand.models.book import Book
+    from leadhand.models.registry import Book
     from leadhand.ports import Worker
     from leadhand.workers.processes import Processes
 

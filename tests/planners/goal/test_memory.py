@@ -7,11 +7,11 @@ import pytest
 from leadhand import Goal, Hybrid, Lead, Permanent, Propose, TooComplex, Unavailable, method, worker
 from leadhand.core.catalog import Offer
 from leadhand.core.report import FailedAttempt, Failure, GiveUp, PlannerView, StepView
-from leadhand.planners.goal.memory import input_of, past
 from leadhand.planners.goal.notes import Asked, Notes, said
+from leadhand.planners.goal.operator_costs import input_of, past
 from leadhand.planners.goal.operators import Operator, Operators
 from leadhand.planners.goal.world import Fact, World
-from leadhand.planners.sound import repeats
+from leadhand.planners.proposal_check import repeats
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import ScriptedPlanner, ScriptedWorker, simulate
 from tests.planners.goal.judge import Does, catalog_of

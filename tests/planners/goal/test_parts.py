@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 
-from leadhand.planners.goal.memory import advice
+from leadhand.planners.goal.mutexes import Pairs
+from leadhand.planners.goal.operator_costs import advice
 from leadhand.planners.goal.operators import operators_of
 from leadhand.planners.goal.order import waits
-from leadhand.planners.goal.pairs import Pairs
 from leadhand.planners.goal.steps import Names
 from leadhand.planners.goal.task import Task
 from tests.planners.goal.judge import Does, catalog_of

@@ -90,7 +90,7 @@ def check_giver(
     """I26 unless a person gave this permission, and an approver if there are approvers.
 
     Releases and approvals of changes must be signed then too. That an approval of a plan is signed
-    is looked at with the keys (`audit/approvals.py`), as it may stand in a file of its own.
+    is looked at with the keys (`audit/signatures.py`), as it may stand in a file of its own.
     """
     approvers = book.policy.approvers
     if event.actor in ("", "policy", "nobody"):

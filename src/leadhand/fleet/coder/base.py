@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from leadhand.models.talk import Usage
+from leadhand.models.messages import Usage
 from leadhand.workers.sandbox import Sandbox
 
 EventKind = Literal["session", "text", "tool", "file", "usage", "retry", "error", "result", "other"]

@@ -11,7 +11,7 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Failure, Report
 from leadhand.fleet.gate import GateTrouble
 from leadhand.fleet.planning.standing import EXAMINER
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from leadhand.fleet.gate import Gate

@@ -27,15 +27,15 @@ from leadhand.fleet.planning.reply import SCHEMA
 from leadhand.fleet.planning.telling import question
 from leadhand.fleet.spending import Purse
 from leadhand.models.failures import ModelFailure
-from leadhand.models.guard import scrub
+from leadhand.models.messages import Request, Said, Told
 from leadhand.models.meter import payer
-from leadhand.models.talk import Request, Said, Told
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from leadhand.models.book import Book
     from leadhand.models.client import Client
+    from leadhand.models.messages import Model, Turn
     from leadhand.models.meter import Call, Payer
-    from leadhand.models.talk import Model, Turn
+    from leadhand.models.registry import Book
     from leadhand.workers.processes import Processes
     from leadhand.workers.sandbox import Sandbox
 

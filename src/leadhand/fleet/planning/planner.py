@@ -46,7 +46,7 @@ from leadhand.fleet.planning.standing import (
 from leadhand.fleet.planning.survey import survey
 from leadhand.fleet.planning.synthesis import entry_of, result_of
 from leadhand.fleet.planning.telling import told
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadhand.fleet.git import name_of, shown
 from leadhand.fleet.history import read_log
 from leadhand.fleet.patterns import within
-from leadhand.models.guard import scrub
-from leadhand.planners.model.telling import clean
+from leadhand.models.secret_patterns import scrub
+from leadhand.planners.model.prompt import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from leadhand.models.guard import scrub, scrubbed
-from leadhand.models.talk import Told
-from leadhand.planners.model.telling import clean, fenced
+from leadhand.models.messages import Told
+from leadhand.models.secret_patterns import scrub, scrubbed
+from leadhand.planners.model.prompt import clean, fenced
 
 if TYPE_CHECKING:
     from leadhand.core.report import PlannerView, StepView

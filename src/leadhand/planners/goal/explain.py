@@ -11,7 +11,7 @@ from leadhand.core.wording import listed
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from leadhand.planners.goal.memory import Prices
+    from leadhand.planners.goal.operator_costs import Prices
     from leadhand.planners.goal.operators import Operators
 
 CLAUSES_MAX = 12

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from leadhand.planners.goal.memory import SPLITTING
+from leadhand.planners.goal.operator_costs import SPLITTING
 from leadhand.planners.goal.operators import Operator, is_flag
 from leadhand.planners.goal.order import disturb
 from leadhand.planners.goal.world import given, value_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Method
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import PlannerView
-    from leadhand.planners.goal.memory import Past
+    from leadhand.planners.goal.operator_costs import Past
     from leadhand.planners.goal.operators import Operators
     from leadhand.planners.goal.steps import Names
     from leadhand.planners.goal.world import World

@@ -10,7 +10,7 @@ import msgspec
 
 from leadhand.core.plan import references
 from leadhand.core.plan.model import RISKS
-from leadhand.planners.goal.memory import bound, priced
+from leadhand.planners.goal.operator_costs import bound, priced
 from leadhand.planners.goal.order import waits
 from leadhand.planners.goal.world import ANSWER, HAVE, given
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from leadhand.core.plan.model import Doc
-    from leadhand.planners.goal.memory import Prices
+    from leadhand.planners.goal.operator_costs import Prices
     from leadhand.planners.goal.operators import Operator, Operators
     from leadhand.planners.goal.world import Fact
 

@@ -16,13 +16,14 @@ import msgspec
 from leadhand.core.promises import WIDENING
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait
 from leadhand.core.wording import listed
-from leadhand.models.reading import clean, decoded
+from leadhand.models.answer_json import clean, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from leadhand.core.plan.model import Doc
     from leadhand.core.report import Decision
+
 
 KINDS = ("propose", "wait", "look", "ask", "finish", "give_up")
 STEPS_MAX = 200

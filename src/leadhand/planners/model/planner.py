@@ -32,18 +32,18 @@ from leadhand.core.policy import MODEL_BUDGET, MODEL_CALLS
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait, decision_doc
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.models.book import Book
+from leadhand.models.call_record import refused
 from leadhand.models.failures import ModelFailure
-from leadhand.models.guard import finds, scrub, scrubbed
-from leadhand.models.record import refused
-from leadhand.models.talk import Request, Said, Told
+from leadhand.models.messages import Request, Said, Told
+from leadhand.models.registry import Book
+from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
 from leadhand.planners.goal.operators import operators_of
 from leadhand.planners.goal.world import fold
-from leadhand.planners.model import answers, numbered, telling
-from leadhand.planners.model.prompts import Prompts
+from leadhand.planners.model import answers, numbered_list, prompt
+from leadhand.planners.model.prompt import Prompts
 from leadhand.planners.progress import IDLE, Idle, Progress, over, warning
-from leadhand.planners.sound import (
+from leadhand.planners.proposal_check import (
     ends_short,
     first_wrong,
     misplaced,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Decision, PlannerView
     from leadhand.models.client import Client
-    from leadhand.models.talk import Answer, Model, Turn
+    from leadhand.models.messages import Answer, Model, Turn
     from leadhand.planners.goal.operators import Operators
     from leadhand.planners.goal.world import World
 
@@ -195,7 +195,7 @@ class ModelPlanner:
             kept.idle.count = self.idle  # After an answer it is told, and has as many again.
             return replace(decision, notes=msgspec.to_builtins(kept))
         style = self._style(view)
-        parts = telling.told(view, self.tokens, lists=style == "list")
+        parts = prompt.told(view, self.tokens, lists=style == "list")
         parts["style"] = STYLE[style] or self.prompts.fill("list")
         if kept.said:
             parts["now"] += f"\nYour notes: {kept.said}"
@@ -224,7 +224,7 @@ class ModelPlanner:
             if isinstance(found, tuple) and isinstance(found[0], answers.Look):
                 looks += 1
                 if looks <= LOOKS_MAX:
-                    data = telling.whole(view, found[0].steps, self.tokens)
+                    data = prompt.whole(view, found[0].steps, self.tokens)
                     turns += [said, Told(f"{data}\n\nNow decide.")]
                     continue
                 found = f"you have looked {LOOKS_MAX} times; decide now"
@@ -284,7 +284,7 @@ class ModelPlanner:
     ) -> tuple[Decision, str] | str | None:
         """The plan in a list, what is wrong with it, or nothing when there is no list."""
         try:
-            plan = numbered.read(text, view, self._operators(view), world)
+            plan = numbered_list.read(text, view, self._operators(view), world)
         except answers.Misread as problem:
             return str(problem)
         return None if plan is None else (plan, "")

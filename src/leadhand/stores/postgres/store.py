@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leadhand.errors import LeadhandError, NotAllowed, StoreError
-from leadhand.stores.copying import refuse_half
-from leadhand.stores.group import Request, Took, misfit
+from leadhand.stores.copy import refuse_half
+from leadhand.stores.group_commit import Request, Took, misfit
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.session import (

@@ -41,8 +41,7 @@ from leadhand.errors import (
     StoreCorrupt,
     StoreError,
 )
-from leadhand.stores.committer import Committer
-from leadhand.stores.group import Head, Request, Took
+from leadhand.stores.group_commit import Committer, Head, Request, Took
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.schema import HOSTING
 from leadhand.stores.postgres.session import OPEN_PATIENCE_S, Session, explain, lost, queries

@@ -32,11 +32,11 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.model import RISKS
 from leadhand.core.report import Failure, Report
 from leadhand.errors import UsageError
-from leadhand.models.book import Book
 from leadhand.models.failures import ModelFailure
-from leadhand.models.guard import scrub
 from leadhand.models.meter import payer
 from leadhand.models.names import STRONGER
+from leadhand.models.registry import Book
+from leadhand.models.secret_patterns import scrub
 from leadhand.models.telemetry import span
 from leadhand.workers.agent.allowance import Allowance
 from leadhand.workers.agent.brief import Prompt
@@ -49,7 +49,7 @@ from leadhand.workers.signature import schema_of
 
 if TYPE_CHECKING:
     from leadhand.models.client import Client
-    from leadhand.models.talk import Model
+    from leadhand.models.messages import Model
     from leadhand.ports import Context, Task
     from leadhand.workers.processes import Processes
 

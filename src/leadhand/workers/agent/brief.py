@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core.hashing import digest
 from leadhand.errors import UsageError
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 from leadhand.workers.agent.untrusted import READ_CHARS_MAX, as_text, marked
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core.jsonschema import problems
-from leadhand.models.talk import ToolDef
+from leadhand.models.messages import ToolDef
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc

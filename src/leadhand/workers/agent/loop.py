@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.report import Failure, Report
 from leadhand.errors import WorkerFailure
-from leadhand.models.guard import finds, scrub, scrubbed
-from leadhand.models.talk import Request, Result, Told, Turn, Usage
+from leadhand.models.messages import Request, Result, Told, Turn, Usage
+from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
 from leadhand.ports import ends_us
 from leadhand.workers.agent.brief import told
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.report import Effect
     from leadhand.models.client import Client
-    from leadhand.models.talk import Answer, ToolCall
+    from leadhand.models.messages import Answer, ToolCall
     from leadhand.ports import Context, Task
     from leadhand.workers.agent.brief import Prompt
     from leadhand.workers.agent.toolbox import Toolbox

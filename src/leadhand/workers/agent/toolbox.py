@@ -11,8 +11,8 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.model import worst
 from leadhand.core.wording import closest, listed
 from leadhand.errors import UsageError
-from leadhand.models.guard import scrub
-from leadhand.models.talk import ToolDef
+from leadhand.models.messages import ToolDef
+from leadhand.models.secret_patterns import scrub
 from leadhand.workers.agent.endings import ASKING, ENDINGS, YIELDING, finishing
 from leadhand.workers.agent.functions import function_tool, worker_tools
 from leadhand.workers.agent.untrusted import shortened

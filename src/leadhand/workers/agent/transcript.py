@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 from leadhand.workers.agent.untrusted import as_text, shortened
 
 if TYPE_CHECKING:
-    from leadhand.models.talk import Answer, ToolCall
+    from leadhand.models.messages import Answer, ToolCall
 
 PIECE_CHARS_MAX = 2_000
 CHARS_MAX = 400_000

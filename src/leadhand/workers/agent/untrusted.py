@@ -12,7 +12,7 @@ import msgspec
 
 from leadhand.codec.values import plain
 from leadhand.core.hashing import digest
-from leadhand.models.guard import scrub
+from leadhand.models.secret_patterns import scrub
 
 RESULT_CHARS_MAX = 20_000
 """What a model is shown of one result; the rest is left out, and that is said."""

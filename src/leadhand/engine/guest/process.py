@@ -1,0 +1,496 @@
+"""A guest: a process that drives a run of its own, and writes through the host of the database.
+
+It is a host in everything but the database: the same loop, with workers, planner, reviewers and
+clocks of this process. What it appends goes to the owner of the database over a line
+(`guests.py` is the other end); what it reads it reads itself.
+
+Hosts come and go, and a guest outlives them. When its line is cut it looks for the next host and
+says which runs it has; when nobody hosts the database any more it becomes the host, and others
+write through it. Attempts under way do not notice: only their reports wait to be written. A host
+that is asked to (`leadhand serve` is about to open the database) goes the other way, and is a guest
+again.
+
+    guest ── line cut ──► looks for a host ── found ──► guest
+                               │                          ▲
+                               └─ nobody ──► host ── asked to step back
+
+What was sent and not answered when the line was cut is looked for in the log, and sent again only
+where it is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leadhand.codec.events import decode, encode
+from leadhand.core import host as hosting
+from leadhand.core.events import RunHosted
+from leadhand.engine.clock import SystemClock
+from leadhand.engine.guest.host_side import FORMS
+from leadhand.engine.guest.line import Line, packed, rebuilt
+from leadhand.engine.host import VERSION, Host
+from leadhand.engine.host_socket import word
+from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.events import Event, Process
+    from leadhand.core.plan.model import Doc
+    from leadhand.engine.run import Run
+    from leadhand.ports import Entry, RunHeader, Store
+
+
+LOOK_S = 0.1
+"""How often a guest without a host looks for one."""
+GRACE_S = 1.0
+"""How long a guest leaves the database to others when its host is gone: it may start again."""
+STEP_BACK_S = 15.0
+"""The same when somebody asked for the database: whoever did should get it."""
+FIRST_WAIT_S = 30.0
+"""How long a host that is there may take to answer a guest that is new."""
+NOTE_S = 0.05
+"""Progress is passed on no more often than this."""
+UNWRITTEN_BYTES_MAX = 64 << 20
+"""Nothing new is started while more than this waits to be written."""
+
+
+class Reading(Protocol):
+    """The log, as anybody may read it."""
+
+    @property
+    def database_id(self) -> str: ...
+    def read(self, run: str, after: int = 0) -> list[Entry]: ...
+    def runs(self) -> list[RunHeader]: ...
+    def header(self, run: str) -> RunHeader | None: ...
+    def get_artifact(self, ref: str) -> bytes: ...
+    def close_reader(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Append:
+    future: asyncio.Future[None]
+    run: str
+    expected: int
+    entries: Sequence[Entry]
+    summary: bytes | None
+    size: int
+
+
+class SharedStore:
+    """The log of a guest: read here; written by its host, or here while this process is it."""
+
+    def __init__(self, reading: Reading, put: Callable[[bytes], str]) -> None:
+        """`put` keeps an artifact, beside the log."""
+        self._reading = reading
+        self._put = put
+        self.own: Store | None = None
+        """The log itself, while this process is the host."""
+        self._line: Line | None = None
+        self._unwritten: list[_Append] = []
+        self.path: Any = getattr(reading, "path", None)
+
+    # Reading.
+
+    @property
+    def database_id(self) -> str:
+        """A name of this database that no other has."""
+        return self._reading.database_id
+
+    def read(self, run: str, after: int = 0) -> list[Entry]:
+        """A run's entries with a seq above `after`, in order."""
+        return self._reading.read(run, after)
+
+    def runs(self) -> list[RunHeader]:
+        """All runs, oldest first."""
+        return self._reading.runs()
+
+    def header(self, run: str) -> RunHeader | None:
+        """One run."""
+        return self._reading.header(run)
+
+    def get_artifact(self, ref: str) -> bytes:
+        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        return self._reading.get_artifact(ref)
+
+    def put_artifact(self, data: bytes) -> str:
+        """Keep bytes durably; gives back their name, `sha256:…`."""
+        return self._put(data)
+
+    def follow(self, after: int = 0) -> Any:
+        """Every entry of every run, for ever: whoever serves that owns the database."""
+        raise NotImplementedError
+
+    # Writing.
+
+    def room(self) -> bool:
+        """Whether new work may be granted."""
+        if self.own is not None:
+            return self.own.room()
+        return sum(each.size for each in self._unwritten) < UNWRITTEN_BYTES_MAX
+
+    def claim(self) -> int:
+        """Give a number to an owner: for guests of this process, while it is the host."""
+        if self.own is None:
+            raise Fenced("this process is not the host of the database")
+        return self.own.claim()
+
+    def append(
+        self,
+        run: str,
+        expected: int,
+        entries: Sequence[Entry],
+        summary: bytes | None = None,
+        *,
+        alone: bool = False,
+    ) -> asyncio.Future[None]:
+        """Add entries to a run's log; done when they are durable, whoever wrote them."""
+        if self.own is not None and not self._unwritten:
+            return self.own.append(run, expected, entries, summary, alone=alone)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        size = sum(len(entry.body) + 200 for entry in entries)
+        append = _Append(future, run, expected, entries, summary, size)
+        self._unwritten.append(append)
+        if self._line is not None:
+            self._send(append)
+        return future
+
+    def write_through(self, line: Line) -> None:
+        """There is a host: send what is not written."""
+        self.own, self._line = None, line
+        for append in self._missing():
+            self._send(append)
+
+    def write_here(self, store: Store) -> None:
+        """This process is the host: write what is not written."""
+        self.own, self._line = store, None
+        missing, self._unwritten = self._missing(), []
+        for append in missing:
+            done = store.append(append.run, append.expected, append.entries, append.summary)
+            done.add_done_callback(partial(_pass_on, append.future))
+
+    def wait(self) -> None:
+        """Nobody writes for now: keep what comes."""
+        self.own = self._line = None
+
+    def _send(self, append: _Append) -> None:
+        assert self._line is not None
+        line = self._line
+        answer = line.request(
+            "append",
+            run=append.run,
+            expected=append.expected,
+            entries=packed(append.entries),
+            summary=None if append.summary is None else append.summary.decode(),
+        )
+        answer.add_done_callback(lambda done: self._answered(line, append, done))
+
+    def _answered(self, line: Line, append: _Append, done: asyncio.Future[Any]) -> None:
+        error = done.exception() if not done.cancelled() else None
+        if line.closed and error is not None:
+            return  # nobody knows: it is looked for in the log once there is a host again
+        if append in self._unwritten:
+            self._unwritten.remove(append)
+        if not append.future.done():
+            append.future.set_exception(error) if error else append.future.set_result(None)
+
+    def give_up(self, error: BaseException) -> None:
+        """Nothing more is written: whoever waits hears why."""
+        unwritten, self._unwritten = self._unwritten, []
+        for append in unwritten:
+            if not append.future.done():
+                append.future.set_exception(error)
+
+    def _missing(self) -> list[_Append]:
+        """What of the unwritten is not in the log; the rest is told that it is."""
+        missing = []
+        for append in self._unwritten:
+            last = append.entries[-1]
+            there = [e for e in self._reading.read(append.run, last.seq - 1) if e.seq == last.seq]
+            if not there:
+                missing.append(append)
+            elif not append.future.done():
+                if there[0].hash == last.hash:
+                    append.future.set_result(None)
+                else:
+                    taken = Fenced(f"another process has taken over run {append.run}")
+                    append.future.set_exception(taken)
+        self._unwritten = missing
+        return list(missing)
+
+    async def close(self) -> None:
+        """Let go."""
+        own, self.own = self.own, None
+        if own is not None:
+            await own.close()
+        self._reading.close_reader()
+
+
+def _pass_on(to: asyncio.Future[None], done: asyncio.Future[None]) -> None:
+    if to.done():
+        return
+    if done.cancelled():
+        to.cancel()
+    elif (error := done.exception()) is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How a guest gets at the database: all that the application knows and the engine does not."""
+
+    connect: Callable[[Doc], Awaitable[Line | None]]
+    """Open a line to the host, with this as its first request; None when nobody listens."""
+    inherit: Callable[[Guest], Awaitable[bool]]
+    """Become the host; false when another is."""
+    step_back: Callable[[], Awaitable[None]]
+    """Let go of what `inherit` took."""
+
+
+class Guest(Host):
+    """Drives runs of this process on a database that another may own."""
+
+    def __init__(self, store: SharedStore, ways: Ways, process: Process, **more: Any) -> None:
+        super().__init__(store, **more)
+        self._shared_store = store
+        self._ways = ways
+        self._process = process
+        self._line: Line | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._taken: dict[str, int] = {}
+        self._found = asyncio.Event()
+        """Set while there is a host to write through, or this process is it."""
+        self._notes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    @property
+    def presides(self) -> bool:
+        """Whether this process is the host of the database now."""
+        return self._shared_store.own is not None
+
+    async def open(self) -> None:
+        """Join the host of the database, or become it where there is none."""
+        if self._clock is None:
+            latest = max((header.updated for header in self.store.runs()), default=0)
+            self._clock = SystemClock(not_before=max(latest, self.not_before))
+        await self._find_host(grace_s=0.0, limit_s=FIRST_WAIT_S)
+
+    async def preside(self, store: Store) -> None:
+        """Go on as the host: the lock is ours, and this is the log to write to."""
+        self._fold()
+        self.owner = store.claim()
+        self._line = None
+        self._shared_store.write_here(store)
+        self._found.set()
+        await Host.tell_host(
+            self, hosting.HostOpened(self.owner, os.getpid(), VERSION, self._max_concurrency)
+        )
+        self.breakers.watch_all()
+
+    async def step_back(self) -> None:
+        """Let another process be the host, and go on as its guest."""
+        if not self.presides:
+            raise Conflict("this process is not the host any more")
+        self._found.clear()
+        self.spawn(self._stepped_back())
+
+    async def _stepped_back(self) -> None:
+        self._shared_store.wait()
+        await self._ways.step_back()
+        await self._find_host(grace_s=STEP_BACK_S)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop at once; whoever waits for a host hears why there is none."""
+        super().fail(error)
+        self._shared_store.give_up(error)
+        self._found.set()
+
+    # The line.
+
+    async def _find_host(self, *, grace_s: float, limit_s: float | None = None) -> None:
+        began = time.monotonic()
+        while not self.closing and self.failed is None:
+            try:
+                if await self._joined():
+                    return
+                late = time.monotonic() - began >= grace_s
+                if late and await self._ways.inherit(self):
+                    return
+            except LeadhandError as error:
+                if limit_s is not None:
+                    raise
+                self.fail(error)
+                return
+            if limit_s is not None and time.monotonic() - began > limit_s:
+                raise Conflict("the host of this database does not answer")
+            await asyncio.sleep(LOOK_S)
+
+    async def _joined(self) -> bool:
+        """Join the host that listens, if one does; false when it is about to end."""
+        hello = {"verb": "join", "pid": self._process.pid, "forms": FORMS}
+        line = await self._ways.connect(hello)
+        if line is None:
+            return False
+        first = await line.receive()
+        if first is None or first["kind"] == "refused":
+            line.close()
+            error = rebuilt(first["name"], first["error"]) if first is not None else None
+            if error is None or isinstance(error, Fenced):
+                return False
+            raise error
+        self._fold()
+        self._listening = asyncio.get_running_loop().create_task(self._listen(line))
+        try:
+            for run, owner in list(self._taken.items()):  # ended ones too: it may be unwritten
+                await line.ask("take", run=run, owner=owner)
+        except LeadhandError:
+            if line.closed:
+                return False  # it was cut again
+            line.close()
+            raise
+        self._line = line
+        self._shared_store.write_through(line)
+        self._found.set()
+        self.breakers.watch_all()
+        self.poke_all()
+        return True
+
+    async def _listen(self, line: Line) -> None:
+        while (frame := await line.receive()) is not None:
+            match frame["kind"]:
+                case "shared":
+                    self._refresh_shared()
+                case "word":
+                    self.spawn(self._carry_out(line, frame))
+                case "live":
+                    self.spawn(self._show(line, frame))
+                case _:
+                    pass  # a host of the same version says nothing else
+        line.close()
+        if self._line is line:
+            self._line = None
+            self._found.clear()
+            self._shared_store.wait()
+            if not self.closing:
+                self.spawn(self._find_host(grace_s=GRACE_S))
+
+    async def _carry_out(self, line: Line, frame: Doc) -> None:
+        try:
+            run = self.runs.get(str(frame["run"]))
+            if run is None:
+                raise UsageError(f"there is no run {frame['run']} in this process")
+            details = frame.get("details") or {}
+            told = await word(self, run, str(frame["verb"]), str(frame["actor"]), details)
+            line.answer(frame["ask"], told)
+        except Exception as error:  # noqa: BLE001 - whatever is asked gets an answer
+            line.answer(frame["ask"], error=error)
+
+    async def _show(self, line: Line, frame: Doc) -> None:
+        run = self.runs.get(str(frame["run"]))
+        line.answer(frame["ask"], None if run is None else await run.live(str(frame["step"])))
+
+    def _refresh_shared(self) -> None:
+        for entry in self.store.read(hosting.HOST_STREAM, self.shared.seq):
+            hosting.evolve_host(self.shared, decode(entry.version, entry.body))
+        self.poke_all()
+
+    async def _host_line(self) -> Line | None:
+        """The line to the host, once there is one; None when this process is it."""
+        await self._found.wait()
+        if self.failed is not None:
+            raise self.failed
+        return self._line
+
+    # What a host does, through another.
+
+    async def tell_host(self, event: Event) -> None:
+        """Have one event appended to the `$host` stream; returns once it is durable."""
+        while (line := await self._host_line()) is not None:
+            try:
+                await line.ask("share", event=encode(event).decode())
+                self._refresh_shared()
+                return
+            except LeadhandError:
+                if not line.closed:
+                    raise
+            await self._host_line()
+            if isinstance(event, hosting.ApprovalUsed) and self._used_here(event):
+                return  # it was written, and the answer was lost
+        await Host.tell_host(self, event)
+
+    def _used_here(self, event: hosting.ApprovalUsed) -> bool:
+        return self.shared.used.get(event.id) == event.run
+
+    def mention(self, event: Event) -> None:
+        """The same; nobody waits, and what is lost is lost."""
+        if self._line is None:
+            if self.presides:
+                Host.mention(self, event)
+            return
+        hosting.evolve_host(self.shared, event)  # known here at once; the log tells it again
+        self.shared.seq -= 1
+        self._line.tell("share", event=encode(event).decode())
+
+    async def take(self, run: str) -> None:
+        """Have a run given to this process, before it is begun or taken up."""
+        while (line := await self._host_line()) is not None:
+            try:
+                self.owner = self._taken[run] = int(await line.ask("take", run=run))
+                break
+            except LeadhandError:
+                if not line.closed:
+                    raise
+        else:
+            self._taken[run] = self.owner
+        if (loaded := self.runs.get(run)) is not None:
+            loaded.load_from(self.store.read(run))
+
+    def hosted(self) -> RunHosted:
+        """What is recorded when a run is begun or taken up here: with the process it is in."""
+        return RunHosted(self.owner, self._process)
+
+    def forget(self, run: Run) -> None:
+        """A run that ended needs no host."""
+        super().forget(run)
+        if run.state.ended is not None:
+            self._taken.pop(run.id, None)
+            self._leave(run.id)
+
+    def notice(self, kind: str, run: str, text: str) -> None:
+        """Tell whoever listens, and the host, which anchors what is worth it."""
+        super().notice(kind, run, text)
+        if self._line is not None and run:
+            self._line.tell("notice", what=kind, run=run)
+
+    def noted(self, run: str, what: str, details: tuple[Any, ...]) -> None:
+        """Pass on what no log keeps: of each step, the last of each kind in each moment."""
+        if not self._notes:
+            asyncio.get_running_loop().call_later(NOTE_S, self._tell_notes)
+        self._notes[run, what, details[0]] = details
+
+    def _tell_notes(self) -> None:
+        notes, self._notes = self._notes, {}
+        for (run, what, _step), details in notes.items() if self._line is not None else ():
+            assert self._line is not None
+            self._line.tell("note", run=run, what=what, details=list(details))
+
+    def _leave(self, run: str) -> None:
+        if self._line is not None:
+            self._line.tell("leave", run=run)
+
+    async def close(self) -> None:
+        """End what still runs, wait until it is gone, and let go."""
+        self.closing = True
+        await super().close()
+        if self._line is not None:
+            line, self._line = self._line, None
+            line.close()
+            await line.ended()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)

@@ -1,0 +1,114 @@
+"""Automatic reviewers: called here, on a copy of the revision, before anybody decides about it.
+
+One that raises, takes too long or is not loaded lets nothing through: a person decides then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import commands
+from leadhand.core.plan.references import Secret
+from leadhand.core.review.view import resolved_steps
+from leadhand.core.views.run import fresh, goal_of
+
+if TYPE_CHECKING:
+    from leadhand.core.catalog import WorkerSpec
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State
+    from leadhand.engine.run import Run
+    from leadhand.ports import Reviewer, Workers
+
+
+FINDINGS_MAX = 100
+FINDING_CHARS_MAX = 500
+
+
+def changed_specs(state: State, workers: Workers) -> list[WorkerSpec]:
+    """Workers that this host has in another version than a run knows, or that the run lacks."""
+    known = state.catalog.workers
+    here = workers.catalog().workers
+    found = [changed_spec(state, workers, name) for name in here if name in known]
+    changed = [spec for spec in found if spec is not None]
+    return changed + [spec for name, spec in here.items() if name not in known]
+
+
+def changed_spec(state: State, workers: Workers, name: str) -> WorkerSpec | None:
+    """Return a worker as it is at this moment, if that is not what the run knows of it.
+
+    Asked before every attempt: what starts is compared with what was allowed.
+    """
+    worker, known = workers.get(name), state.catalog.workers.get(name)
+    if worker is None or known is None:
+        return None
+    renewed = getattr(worker, "renewed", None)
+    spec: WorkerSpec = worker.spec if renewed is None else renewed()
+    return None if spec.version == known.version else spec
+
+
+async def examine(run: Run, number: int) -> None:
+    """Have every reviewer of the run look at its pending revision."""
+    revision = run.state.pending
+    if revision is None or revision.number != number:
+        return
+    found, failed = await findings_of(run)
+    run.say(lambda state, now: commands.examined(state, number, found, failed, now))
+
+
+async def findings_of(run: Run) -> tuple[list[str], str]:
+    """What the reviewers of a run find in what is pending, and why one of them could not look."""
+    doc = _shown(run.state)
+    found: list[str] = []
+    failed = ""
+    for name in run.state.policy.reviewers:
+        reviewer = run.host.reviewers.get(name)
+        if reviewer is None:
+            failed = f"{name} is not loaded here"
+            continue
+        try:
+            async with asyncio.timeout(run.state.policy.planner_timeout_s):
+                found += [f"{name}: {each}" for each in await _findings(reviewer, fresh(doc))]
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; it must not pass unseen
+            failed = f"{name}: {type(error).__name__}: {error}"[:FINDING_CHARS_MAX]
+    return [each[:FINDING_CHARS_MAX] for each in found[:FINDINGS_MAX]], failed
+
+
+def _shown(state: State) -> Doc:
+    """What a reviewer is given: docs/review.md and `ports.Reviewer` describe it."""
+    revision = state.pending
+    assert revision is not None
+    steps, _resolved, later = resolved_steps(revision.add, state.lookup)
+    return {
+        "run": state.run,
+        "goal": goal_of(state).to_doc(),
+        "number": revision.number,
+        "author": revision.author,
+        "because": revision.because,
+        "params": {name: _public(value) for name, value in state.params.items()},
+        "steps": steps,
+        "templates": revision.add,
+        "unresolved": later,
+        "cancel": revision.cancel,
+        "drop": revision.drop,
+        "risk": revision.risk,
+        "envelope": state.permits.envelope,
+        "untrusted": state.permits.tainted,
+    }
+
+
+def _public(value: Json) -> Json:
+    return f"[secret:{value.name}]" if type(value) is Secret else value
+
+
+async def _findings(reviewer: Reviewer, doc: Doc) -> list[str]:
+    if inspect.iscoroutinefunction(reviewer) or inspect.iscoroutinefunction(
+        getattr(reviewer, "__call__", None)  # noqa: B004 - an object with async __call__
+    ):
+        answer: Any = await reviewer(doc)
+    else:
+        answer = await asyncio.to_thread(reviewer, doc)
+    if answer is None:
+        return []
+    return [answer] if isinstance(answer, str) else [str(each) for each in answer]

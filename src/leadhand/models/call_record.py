@@ -1,0 +1,89 @@
+"""What the log keeps of a call: digests always, contents where they are recorded.
+
+A digest of the question is the one that a tape knows it by; so a log and a tape of the same run
+find each other. `[telemetry] contents = true` has the contents in the log as well: as texts, cut
+where they are very long, without what looks like a secret (the engine takes out, by value, those
+that it knows).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core.hashing import digest
+from leadhand.models.answer_json import data_in
+from leadhand.models.meter import Draft, drafts
+from leadhand.models.secret_patterns import scrub, scrubbed
+
+if TYPE_CHECKING:
+    from leadhand.models.messages import Answer, Request
+
+
+CONTENT_CHARS_MAX = 20_000
+"""Of the question, and of the answer."""
+
+
+class _Switch:
+    contents = False
+
+
+_switch = _Switch()
+
+
+def record_contents(*, on: bool) -> None:
+    """Have contents in the log from now on, or no longer."""
+    _switch.contents = on
+
+
+def answer_digest(answer: Answer | str) -> str:
+    """What an answer is known by; empty where nothing was said."""
+    said = _words(answer)
+    return digest(scrub(said)) if said else ""
+
+
+def refused(problem: str, said: str) -> None:
+    """Tell the run what a planner refused of its model's answers, and why."""
+    read = data_in(said)
+    draft = Draft(
+        findings=(scrub(problem),),
+        draft=bounded(said if read is None else read),
+        answer=answer_digest(said),
+    )
+    drafts.get()(draft)
+
+
+def contents(request: Request, answer: Answer | str) -> dict[str, Any] | None:
+    """What was asked and answered, or None where that is not recorded."""
+    if not _switch.contents:
+        return None
+    asked = {"system": request.system, "turns": msgspec.to_builtins(request.turns)}
+    return {"asked": _text(_json(asked)), "answer": _text(_words(answer))}
+
+
+def bounded(value: Any) -> Any:
+    """A document that may stand in the log: itself, or its beginning where it is very long."""
+    value = scrubbed(value)
+    text = _json(value)
+    return value if len(text) <= CONTENT_CHARS_MAX else {"cut": _text(text), "chars": len(text)}
+
+
+def _words(answer: Answer | str) -> str:
+    """An answer as one text: its words, or its data, and the tools that it calls."""
+    if isinstance(answer, str):
+        return answer
+    said = answer.text or ("" if answer.data is None else _json(answer.data))
+    calls = [[call.tool, call.arguments] for call in answer.calls]
+    return said + (_json(calls) if calls else "")
+
+
+def _text(text: str) -> str:
+    text = scrub(text)
+    if len(text) <= CONTENT_CHARS_MAX:
+        return text
+    return f"{text[:CONTENT_CHARS_MAX]} … ({len(text) - CONTENT_CHARS_MAX:,} more characters)"
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,223 @@
+"""Model traffic on tape: recorded once with a provider, played in tests for ever after.
+
+    with playing("tests/tapes/competitors.json"): ...      # nothing is asked of anybody
+    LEADHAND_TAPE=tapes/x.json leadhand run ...            # the same for the command line
+    LEADHAND_TAPE=record:tapes/x.json leadhand run ...     # ask, and keep what was said
+
+A tape is JSON that a person can read and edit: each question with its answer or its failure. A
+question is known by a digest of what was asked (system text, turns, tools, form), not by who was
+asked or with what limits. Asked again, it gets the next answer recorded for it, the last one for
+ever. A question that is not on the tape fails, and says what on the tape comes nearest. Keys and
+headers are never on it; what looks like a secret is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from leadhand.core.hashing import canonical, digest
+from leadhand.core.plan.model import FAILURE_CLASSES
+from leadhand.errors import UsageError
+from leadhand.models.failures import ModelFailure
+from leadhand.models.messages import Answer, Listener, Model, Request, Usage
+from leadhand.models.secret_patterns import scrubbed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+VARIABLE = "LEADHAND_TAPE"
+FORMAT = "leadhand-tape/1"
+Mode = Literal["play", "record"]
+
+
+class Failed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failure on tape."""
+
+    failure: str
+    message: str
+    retry_after_s: float | None = None
+    usage: Usage = Usage()
+    text: str = ""
+    """What the model said, where that could not be used as it was."""
+
+
+class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One question and what came of it."""
+
+    key: str
+    model: str
+    request: Request
+    answer: Answer | None = None
+    failed: Failed | None = None
+
+
+class _Document(msgspec.Struct, kw_only=True):
+    format: str = FORMAT
+    exchanges: list[Exchange] = []
+
+
+class Tape:
+    """A file of exchanges."""
+
+    def __init__(self, path: str | Path, mode: Mode = "play") -> None:
+        self.path, self.mode = Path(path), mode
+        self.exchanges: list[Exchange] = [] if mode == "record" else _read(self.path)
+        self._played: dict[str, int] = {}
+
+    async def through(self, model: Model, request: Request, heard: Listener | None) -> Answer:
+        """The answer from the tape, or with `record` from the model and onto the tape."""
+        if self.mode == "play":
+            return self._play(request, heard)
+        try:
+            answer = await model.ask(request, heard)
+        except ModelFailure as failure:
+            wait, said = failure.retry_after_s, failure.text
+            kept = Failed(failure.failure_class, str(failure), wait, failure.usage, said)
+            self._keep(model, request, failed=kept)
+            raise
+        self._keep(model, request, answer=answer)
+        return answer
+
+    def _play(self, request: Request, heard: Listener | None) -> Answer:
+        key = key_of(request)
+        found = [each for each in self.exchanges if each.key == key]
+        if not found:
+            raise ModelFailure("permanent", f"{self.path.name}: {self._unknown(request)}")
+        turn = self._played.get(key, 0)
+        self._played[key] = turn + 1
+        exchange = found[min(turn, len(found) - 1)]
+        if exchange.failed is not None:
+            kept = exchange.failed
+            raise ModelFailure(
+                kept.failure,
+                kept.message,
+                retry_after_s=kept.retry_after_s,
+                usage=kept.usage,
+                text=kept.text,
+            )
+        assert exchange.answer is not None, "a tape is checked when it is read"
+        if heard is not None and exchange.answer.text:
+            heard(exchange.answer.text)
+        return exchange.answer
+
+    def _unknown(self, request: Request) -> str:
+        """What is different from the question on the tape that comes nearest."""
+        asked = _asked(request)
+        differences = [
+            (len(names), names)
+            for each in self.exchanges
+            if (names := [k for k, v in _asked(each.request).items() if asked[k] != v])
+        ]
+        nearest = min(differences, default=(0, []))[1]
+        hint = f"; the nearest one differs in {', '.join(nearest)}" if nearest else ""
+        return (
+            f"the tape holds no answer to this question{hint}. "
+            f"Fix: record it again with {VARIABLE}=record:{self.path}"
+        )
+
+    def _keep(
+        self,
+        model: Model,
+        request: Request,
+        answer: Answer | None = None,
+        failed: Failed | None = None,
+    ) -> None:
+        raw = msgspec.to_builtins(
+            Exchange(key="", model=model.name, request=request, answer=answer, failed=failed)
+        )
+        kept = msgspec.convert(scrubbed(raw), Exchange)
+        self.exchanges.append(replace(kept, key=key_of(request)))
+        text = msgspec.json.format(msgspec.json.encode(_Document(exchanges=self.exchanges)))
+        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_bytes(text + b"\n")
+        fresh.replace(self.path)
+
+
+class Taped:
+    """A model whose traffic goes through the tape of this task, if there is one."""
+
+    def __init__(self, model: Model) -> None:
+        self.name = model.name
+        self.known = getattr(model, "known", None)
+        self._model = model
+
+    async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
+        """From the tape, or from the model."""
+        tape = current()
+        if tape is None:
+            return await self._model.ask(request, heard)
+        return await tape.through(self._model, request, heard)
+
+
+_current: ContextVar[Tape | None] = ContextVar("tape", default=None)
+_of_environment: dict[str, Tape] = {}
+
+
+def current() -> Tape | None:
+    """The tape that is in: the one of this task, else the one that the environment names."""
+    tape = _current.get()
+    named = os.environ.get(VARIABLE, "")
+    if tape is not None or not named:
+        return tape
+    if named not in _of_environment:
+        mode, _, path = named.partition(":") if named.startswith("record:") else ("play", "", named)
+        _of_environment[named] = Tape(path, "record" if mode == "record" else "play")
+    return _of_environment[named]
+
+
+@contextmanager
+def playing(path: str | Path) -> Iterator[Tape]:
+    """Answer every question from a tape."""
+    yield from _within(Tape(path))
+
+
+@contextmanager
+def recording(path: str | Path) -> Iterator[Tape]:
+    """Ask as always, and keep what was said."""
+    yield from _within(Tape(path, "record"))
+
+
+def _within(tape: Tape) -> Iterator[Tape]:
+    token = _current.set(tape)
+    try:
+        yield tape
+    finally:
+        _current.reset(token)
+
+
+def key_of(request: Request) -> str:
+    """What a question is known by."""
+    return digest(canonical(scrubbed(_asked(request))))
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    whole = msgspec.to_builtins(request)
+    for turn in whole["turns"]:
+        turn.pop("stable", None)  # where a cache may end does not change what was asked
+    return {name: whole.get(name) for name in ("system", "turns", "tools", "schema")}
+
+
+def _read(path: Path) -> list[Exchange]:
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except OSError as error:
+        raise UsageError(f"{path}: the tape cannot be read ({error.strerror})") from None
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path}: is no tape ({error})") from None
+    if document.format != FORMAT:
+        raise UsageError(f"{path}: is a tape of another kind ({document.format})")
+    for number, each in enumerate(document.exchanges):
+        if (each.answer is None) == (each.failed is None):
+            raise UsageError(f"{path}: exchanges[{number}] needs an answer or a failure")
+        if each.failed is not None and each.failed.failure not in FAILURE_CLASSES:
+            raise UsageError(f"{path}: exchanges[{number}]: no failure is {each.failed.failure!r}")
+    return document.exchanges

@@ -1,0 +1,255 @@
+"""A log copied from one store to another, commit by commit, and the proof that both are the same.
+
+The copy keeps everything that hashes speak of: the name of the database, every entry's bytes and
+position, every commit. So both hash chains, and every anchor that was written down for the old
+log, hold for the new one.
+
+Going on after a crash needs no book: what was copied ends with some commit, and when that one
+has the same hash in the source, the chain says that all before it is the same. From the first
+moment to the last the copy is marked, and no host opens a log that is marked: half a log would
+do again what the other half says was done.
+
+The proof reads each log from end to end, checks every link of both chains against the stored
+bytes, every header against its run, every result against its name; and then compares what the
+two looks amounted to. Equal heads of the commit chain mean equal entries; the headers, which
+no chain is over, are compared by a hash of all of them.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from leadhand.audit.chain import GENESIS, Batch, link_batch, verify
+from leadhand.audit.verify import artifacts_of
+from leadhand.codec.events import decode
+from leadhand.errors import Conflict, StoreCorrupt, StoreError
+from leadhand.stores.group_commit import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from leadhand.core.events import Event
+    from leadhand.core.plan.model import Doc
+    from leadhand.ports import Entry, RunHeader
+    from leadhand.stores.log import Copy, Log
+
+
+Head = tuple[int, bytes]
+
+
+class Proof(NamedTuple):
+    """What a log amounts to, with every hash checked."""
+
+    database: str
+    epoch: int
+    streams: int
+    """Runs, the host's own log and the library."""
+    runs: int
+    events: int
+    own_events: int
+    """Of these, those that belong to no run: the host's own and the library's."""
+    commits: int
+    head: str
+    """The hash of the last commit: over all that was ever written."""
+    headers: str
+    artifacts: int
+    artifact_names: str
+
+    def document(self) -> Doc:
+        """As `leadhand migrate --json` prints it."""
+        return self._asdict()
+
+
+def refuse_half(log: Log, place: object, *, copying: bool) -> None:
+    """StoreError when a log is an unfinished copy, unless it is being copied to."""
+    if not copying and log.copied():
+        raise StoreError(
+            f"{place}: a log was being copied here, and that was not finished. "
+            "Fix: the same leadhand migrate again, which goes on where it ended"
+        )
+
+
+def groups(log: Log, after: int = 0) -> Iterator[tuple[Batch, list[Entry]]]:
+    """Every commit with a number above `after`, with the entries that stand there for it."""
+    held: list[tuple[int, Entry]] = []
+    read = -1
+    for batch in log.batches():
+        if batch.number <= after:
+            continue
+        read = max(read, batch.first - 1)
+        while read < batch.last and (page := log.page(read)):
+            held += page
+            read = page[-1][0]
+        size = next((at for at, (place, _) in enumerate(held) if place > batch.last), len(held))
+        yield batch, [entry for _, entry in held[:size]]
+        del held[:size]
+    if held or (read >= 0 and log.page(read, 1)):
+        raise StoreCorrupt("there are entries that belong to no commit")
+
+
+class Look:
+    """One log, read from its beginning to its end."""
+
+    def __init__(self, log: Log, place: object, names: Iterable[str] = ()) -> None:
+        """`names`: artifacts that must be there too, where not all that is kept can be listed."""
+        self._log, self._place = log, place
+        self._heads: dict[str, Head] = {}
+        self.names: set[str] = set(names)
+        """Of the artifacts, those kept with it and those its events speak of."""
+
+    def prove(self) -> Proof:
+        """What it amounts to; StoreCorrupt when anything in it is not what was written."""
+        try:
+            return self._prove()
+        except StoreCorrupt as error:
+            raise StoreCorrupt(
+                f"{self._place}: {error}. Fix: `leadhand verify --all` lists everything that is "
+                "wrong; put back a good copy first"
+            ) from None
+
+    def _prove(self) -> Proof:
+        last = Batch(0, 0, 0, GENESIS)
+        for batch, entries in groups(self._log):
+            self._check(last, batch, entries)
+            last = batch
+        headers = self._log.runs()
+        self._check_headers(headers)
+        if self._log.strays():
+            raise StoreCorrupt("there are entries that belong to no run")
+        self.names.update(self._log.artifacts())
+        for name in sorted(self.names):
+            self._log.get_artifact(name)
+        return Proof(
+            database=self._log.database_id,
+            epoch=self._log.epoch(),
+            streams=len(headers),
+            runs=sum(not header.run.startswith("$") for header in headers),
+            events=last.last,
+            own_events=sum(header.seq for header in headers if header.run.startswith("$")),
+            commits=last.number,
+            head=last.hash.hex(),
+            headers=_digest(list(headers)),
+            artifacts=len(self.names),
+            artifact_names=_digest(sorted(self.names)),
+        )
+
+    def _check(self, last: Batch, batch: Batch, entries: list[Entry]) -> None:
+        for entry in entries:
+            seq, head = self._heads.get(entry.run, (0, GENESIS))
+            if problems := verify([entry], head, seq):
+                raise StoreCorrupt(f"{entry.run} {entry.seq}: {problems[0].message}")
+            self._heads[entry.run] = entry.seq, entry.hash
+        follows = (batch.number, batch.first) == (last.number + 1, last.last + 1)
+        hashes = [entry.hash for entry in entries]
+        whole = len(entries) == batch.last - batch.first + 1
+        if not (follows and whole) or batch.hash != link_batch(
+            last.hash, batch.first, batch.last, hashes
+        ):
+            raise StoreCorrupt(f"commit {batch.number} does not match its hash")
+        self.names.update(artifacts_of([self._event(entry) for entry in entries]))
+
+    def _event(self, entry: Entry) -> Event:
+        """What an entry says; StoreError when it cannot be read, for it may name a result."""
+        try:
+            return decode(entry.version, entry.body)
+        except StoreError as error:
+            raise StoreError(f"{self._place}: {entry.run} {entry.seq}: {error}") from None
+
+    def _check_headers(self, headers: list[RunHeader]) -> None:
+        for header in headers:
+            if self._heads.pop(header.run, None) != (header.seq, header.hash):
+                raise StoreCorrupt(f"{header.run}: its log does not end where its header says")
+        if self._heads:
+            raise StoreCorrupt(f"{next(iter(self._heads))}: there is a log and no header")
+
+
+def _digest(value: Any) -> str:
+    return sha256(msgspec.json.encode(value)).hexdigest()
+
+
+class Copied(NamedTuple):
+    """What one call of `copy` did."""
+
+    resumed: int
+    """The commit that was there already; 0 for a copy from the beginning."""
+    commits: int
+    artifacts: int
+    proof: Proof
+    """What the copy amounts to: the same as its source."""
+
+
+def copy(
+    source: Log, proof: Proof, names: set[str], target: Copy, told: Callable[[int, int], None]
+) -> Copied:
+    """Bring all of `source` to `target`, which is empty or holds the beginning of the same log.
+
+    `told` hears how many commits of how many are there. A copy that is not proved equal stays
+    marked, so that nobody hosts it.
+    """
+    begun = common(source, target)
+    target.adopt(proof.database)
+    missing = sorted(names - set(target.artifacts()))
+    for name in missing:
+        if target.put_artifact(source.get_artifact(name)) != name:
+            raise StoreCorrupt(f"the artifact {name} does not match its name")
+    summaries = {h.run: (h.seq, h.summary) for h in source.runs() if not h.run.startswith("$")}
+    done = begun
+    for batch, entries in groups(source, begun):
+        target.commit_together(list(_requests(entries, summaries)))
+        done = batch.number
+        told(done, proof.commits)
+    found = Look(target, "the copy", names).prove()._replace(epoch=proof.epoch)
+    if found != proof:
+        raise StoreCorrupt(
+            f"the copy is not equal to its source: {_difference(proof, found)}. "
+            "Fix: empty the target and copy again; the source was not changed"
+        )
+    target.settle(proof.epoch)
+    return Copied(begun, done - begun, len(missing), found)
+
+
+def _difference(one: Proof, other: Proof) -> str:
+    return ", ".join(
+        f"{name} {mine} and {theirs}"
+        for name, mine, theirs in zip(Proof._fields, one, other, strict=True)
+        if mine != theirs
+    )
+
+
+def common(source: Log, target: Log) -> int:
+    """How many commits are there already; Conflict when they are others than the source's."""
+    theirs = target.batches()
+    if not theirs and not target.runs():
+        return 0
+    number = theirs[-1].number if theirs else 0
+    if target.database_id != source.database_id:
+        raise Conflict(
+            f"the target holds another log ({number} commits), which is not touched. "
+            "Fix: name an empty database or a new file"
+        )
+    ours = source.batches()
+    if number > len(ours):
+        raise Conflict(
+            f"the target has gone on since it was copied: it has {number} commits, the source "
+            f"{len(ours)}. Nothing was changed. Fix: work with the target; the source is older"
+        )
+    if not number or ours[number - 1] != theirs[-1]:
+        raise Conflict(
+            f"the target holds the same log, but commit {number} is another there: each went on by "
+            "itself. Nothing was changed. Fix: name an empty database or a new file"
+        )
+    return number
+
+
+def _requests(entries: list[Entry], summaries: dict[str, tuple[int, bytes]]) -> Iterator[Request]:
+    """The appends of one commit, in their order; the summary with the last of its run."""
+    nobody = cast("Any", None)  # waits in a loop
+    for run, found in groupby(entries, key=lambda entry: entry.run):
+        each = list(found)
+        seq, text = summaries.get(run, (0, b""))
+        summary = text if each[-1].seq == seq else None
+        yield Request(nobody, nobody, run, each[0].seq - 1, each, summary, 0)

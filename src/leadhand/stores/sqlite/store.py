@@ -1,0 +1,205 @@
+"""The store on SQLite: one file, one writer, group commit.
+
+Why one writer.  All appends of all runs go through one connection, used by one thread at a
+time, which also makes the checkpoints. Commits are ordered by construction, so `position`
+has no holes to be skipped by a follower; no transaction waits for another; and SQLite's
+WAL-reset bug (two connections writing or checkpointing at once, 3.7.0 to 3.51.2) has nothing
+to work with. Only when one host takes over from another could there be two such connections,
+and a lock keeps that from happening while both are alive (`lock.py`).
+
+Why group commit.  A durable commit costs an fsync, some 0.2 ms on a good disk and 5 on a
+bad one, whether it holds one entry or a thousand. The writer takes whatever has gathered
+while it was busy and commits it together. Nobody waits longer for it: an append that comes
+alone is committed alone.
+
+Why FULL.  With `synchronous=NORMAL` a commit in WAL mode is not synced. It survives the
+death of the process, so no test with kill -9 sees the difference, but not the loss of power:
+in `tests/stores/test_power_cut.py` NORMAL loses acknowledged entries, FULL none. NORMAL can
+be asked for by tests and benchmarks only.
+
+Why one statement.  The sqlite3 module lets go of Python's interpreter lock for each step of
+each statement, and with a busy event loop each time may cost 5 ms (`writer.sql`, and
+`docs/decisions/0002-group-commit-in-one-statement.md` with figures). So a group is one
+INSERT into a view whose trigger does all the work.
+
+What is checked where.
+  in append, by the caller     the entries are of that run and follow `expected`
+  in the writer, from memory   `expected` is where the run's log ends (else Conflict)
+  in the transaction           the owner's epoch is ours (else Fenced): as long as it is,
+                               nobody else wrote, and what the writer remembers is right
+  by the file's constraints    (run, seq) and position are unique; events are never changed
+  with debug=True              each entry's hash follows from the one before
+Hashes are otherwise the caller's word here; `audit/chain.py` verifies them on reading.
+
+Why not always the queue.  A chain of steps has one append in flight, and handing it to
+another thread and hearing back takes as long again as the commit. A caller that has nothing
+else to do (`alone=True`) has it committed in its own thread, unless something is queued, the
+writer is at work, or another program holds the file's lock.
+
+Back-pressure.  The queue is bounded in bytes, but only by consent: `room()` says whether new
+work should be started. `append` takes everything, since a report that cannot be stored is
+work done twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadhand.errors import LeadhandError, StoreError
+from leadhand.stores import sql
+from leadhand.stores.copy import refuse_half
+from leadhand.stores.group_commit import Request, Took, misfit
+from leadhand.stores.sqlite import connection as connect
+from leadhand.stores.sqlite.reader import SqliteReader
+from leadhand.stores.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from leadhand.audit.chain import Batch
+    from leadhand.ports import Entry
+
+
+QUEUE_BYTES_MAX = 64 * 1024 * 1024
+BUSY_S = 30.0
+
+
+class SqliteStore(SqliteReader):
+    """A store in a file, open for writing. Call `claim` before the first append.
+
+    Methods are for one thread, the event loop's; artifacts may be put from any.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        synchronous: str = "FULL",
+        busy_s: float = BUSY_S,
+        queue_bytes_max: int = QUEUE_BYTES_MAX,
+        debug: bool = False,
+        copying: bool = False,
+    ) -> None:
+        path = Path(path).resolve()
+        connection = connect.open_writer(path, synchronous=synchronous, busy_s=busy_s)
+        try:
+            with connect.explained(path):
+                sql.migrate(connection, sql.migrations(), path)
+            super().__init__(path)
+        except BaseException:
+            connection.close()
+            raise
+        try:
+            refuse_half(self, path, copying=copying)
+        except BaseException:
+            self.close_reader()
+            connection.close()
+            raise
+        self._queue_bytes_max = queue_bytes_max
+        self._queued_bytes = 0
+        self._writer = Writer(connection, path, busy_s=busy_s, debug=debug)
+        self._writer.delivered = self._wake
+
+    @staticmethod
+    def open_reader(path: Path | str) -> SqliteReader:
+        """The file for reading only, whether it has a host or not."""
+        return SqliteReader(path)
+
+    def claim(self) -> int:
+        """Become the owner: a new epoch that every later append is checked against."""
+        return self._writer.claim().result()
+
+    def append(
+        self,
+        run: str,
+        expected: int,
+        entries: Sequence[Entry],
+        summary: bytes | None = None,
+        *,
+        alone: bool = False,
+    ) -> asyncio.Future[None]:
+        """Add entries to a run's log; done when they are durable.
+
+        `alone`: the caller has nothing else to do until then, so it may be done at once.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        if (refusal := self._refusal(run, expected, entries)) is not None:
+            future.set_exception(refusal)
+            return future
+        size = sum([len(entry.body) for entry in entries]) + 200 * len(entries)
+        # An empty queue is not enough: the writer may hold an append it has not committed yet.
+        first = self._queued_bytes == self._writer.settled_bytes
+        self._queued_bytes += size
+        request = Request(loop, future, run, expected, entries, summary, size)
+        if not (alone and first and self._writer.write_now(request)):
+            self._writer.put(request)
+        return future
+
+    @property
+    def head(self) -> Batch:
+        """The last commit; also known once the store is closed."""
+        return self._writer.head
+
+    @property
+    def took(self) -> Took:
+        """How long commits took."""
+        return self._writer.took
+
+    def room(self) -> bool:
+        """Whether new work should be started: less is queued than the limit."""
+        return self._queued_bytes - self._writer.settled_bytes < self._queue_bytes_max
+
+    def put_artifact(self, data: bytes) -> str:
+        """Keep bytes durably; gives back their name, `sha256:…`."""
+        return self._artifacts.put(data)
+
+    def adopt(self, name: str) -> None:
+        """Begin a copy: take the other log's name. Nobody may host this one until it is whole."""
+        self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
+        self.claim()
+
+    def commit_together(self, requests: list[Request]) -> None:
+        """One commit of exactly these appends, for a copy."""
+        self._writer.commit_together(requests)
+
+    def settle(self, epoch: int) -> None:
+        """End a copy: it is whole, with as many owners as the other log has had."""
+        self._note([("set_meta", (epoch, "epoch")), ("settle", ())])
+
+    def _note(self, facts: list[tuple[str, tuple[Any, ...]]]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            with connect.explained(self.path):
+                connection.execute("BEGIN IMMEDIATE")
+                for name, values in facts:
+                    connection.execute(self._sql[name], values)
+                connection.execute("COMMIT")
+
+        self._writer.ask(write).result()
+
+    @property
+    def refusal(self) -> LeadhandError | None:
+        """Why nothing can be written any more, if so."""
+        return self._writer.refusal
+
+    def close_now(self) -> None:
+        """Let go where there is no loop to wait in."""
+        if not self._closed:
+            self.close_reader()
+            self._writer.stop().result()
+
+    async def close(self) -> None:
+        """Finish what is queued and let go."""
+        if not self._closed:
+            self.close_reader()  # first: the last to close moves the log into the file
+            await asyncio.wrap_future(self._writer.stop())
+
+    def _refusal(self, run: str, expected: int, entries: Sequence[Entry]) -> LeadhandError | None:
+        if self._closed:
+            return StoreError(f"{self.path}: closed")
+        if (refusal := self._writer.refusal) is not None:
+            return type(refusal)(*refusal.args)
+        return misfit(run, expected, entries)

@@ -1,0 +1,326 @@
+"""The one thread that writes to a SQLite file. `sqlite.py` says why it is so.
+
+    event loop                        writer thread
+    append() ── request ──► queue ──► take all that waits
+                                      check each against its run's head
+                                      one statement: owner, entries, heads, batch; commit
+    futures  ◄── one call per loop ── outcomes
+                                      a checkpoint when one is due
+
+Failures, by what is known afterwards:
+
+    Conflict      that append alone was left out
+    Fenced        none was written, none will be: another owner has the file
+    StoreFull     none was written; the next append may go through
+    StoreError    none was written (locked for too long, and the like)
+    StoreBroken   nobody knows; every later append is refused
+
+An append that was queued behind a failed one of its run meets a head it does not expect,
+and so fails with Conflict: what is written of a run never has a hole.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from leadhand.audit.chain import GENESIS, Batch, link_batch, verify
+from leadhand.errors import (
+    Bug,
+    Conflict,
+    Fenced,
+    LeadhandError,
+    StoreBroken,
+    StoreCorrupt,
+    StoreError,
+)
+from leadhand.stores import sql
+from leadhand.stores.group_commit import Committer, Group, Head, Request, Took, name_list
+from leadhand.stores.sqlite.connection import DAMAGE, explain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+LOG_PIECES = 4
+"""A log that readers held on to is tried again after each such part of what makes one due."""
+LOG_FAR = 2
+"""From so many times what makes a checkpoint due, readers are waited for."""
+COMMIT_OVERHEAD_BYTES = 5 * 4096
+"""About what a commit writes besides the entries: a page of each table and index."""
+HEADS_MAX = 100_000
+NUMBERS_MAX = 1 << 62
+"""No counter of ours gets near this; one that is beyond was written by somebody else."""
+LOCK_POLL_S = 0.01
+
+
+class Locked(StoreError):
+    """Another program holds the file's lock; nothing was written."""
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - once for each commit, and a Path takes thrice as long
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class Writer(Committer[sqlite3.Connection]):
+    """Owns the writing connection and the thread that uses it."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, *, busy_s: float, debug: bool
+    ) -> None:
+        super().__init__(connection)
+        self._path = path
+        self._place = str(path)
+        self._identity = _identity(self._place)
+        self._busy_s = busy_s
+        self._patient = True
+        self._debug = debug
+        self._sql = sql.queries()
+        self._heads: dict[str, Head] = {}
+        self._epoch = self._position = self._run_id = self._number = 0
+        self._batch_hash = GENESIS
+        self._logged_bytes = 0
+        self._tried_at = 0
+        """How long the log was when readers last kept it from beginning again."""
+        self.head = Batch(0, 0, 0, GENESIS)
+        """The last commit: what anchors outside the database speak of."""
+        self.took = Took()
+        self.refusal = Fenced(f"{path}: not claimed yet")
+        connection.execute("PRAGMA busy_timeout = 0")  # waiting is ours: see _execute
+        for name in ("counter", "intake", "file_intake"):
+            connection.execute(sql.queries("writer")[name])
+        self.start()
+
+    def write_now(self, request: Request) -> bool:
+        """Commit an append in the caller's thread, if the writer has nothing to do.
+
+        Handing a lone append to another thread and hearing back costs more than the commit.
+        Whoever asks for this has nothing else to do meanwhile, but does not want to wait for
+        another program's lock either: then it is left to the writer.
+        """
+        if not self._queue.empty() or not self._busy.acquire(blocking=False):
+            return False
+        try:
+            self._patient = False
+            (outcome,) = self._commit([request])
+            if isinstance(outcome, Locked):
+                self.settled_bytes -= request.size
+                return False
+        finally:
+            self._patient = True
+            self._busy.release()
+        self._deliver([(request, outcome)])
+        if self._checkpoint_due():
+            self.ask(lambda _connection: self._rest())
+        return True
+
+    def claim(self) -> Future[int]:
+        """Become the owner."""
+        return self.ask(self._claim)
+
+    def stop(self) -> Future[None]:
+        """Finish what is queued, close the connection, end the thread."""
+        return self.ask(sqlite3.Connection.close, last=True)
+
+    # All below runs in the writer's thread, or in write_now.
+
+    def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
+        """Write a group; for each request why it failed, or None."""
+        self.settled_bytes += sum([request.size for request in requests])
+        if self.refusal is not None:
+            return [self.refusal] * len(requests)
+        outcomes: list[LeadhandError | None] = [None] * len(requests)
+        group = Group(self._run_id)
+        try:
+            self._load_heads(requests)
+            for index, request in enumerate(requests):
+                try:
+                    group.add(request, self._checked_head(request, group))
+                except LeadhandError as error:
+                    outcomes[index] = error
+                except (TypeError, ValueError, AttributeError) as error:
+                    outcomes[index] = Bug(f"{request.run}: not an entry ({error})")
+            if group.hashes:
+                began = time.perf_counter()
+                self._write(group)
+                self.took.add(time.perf_counter() - began)
+            else:
+                self._check_owner()  # what is remembered of the heads is only as good as that
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must hear of it
+            failure = self._failure(error)
+            lost = isinstance(failure, Fenced)
+            return [failure if outcome is None or lost else outcome for outcome in outcomes]
+        return outcomes
+
+    def _load_heads(self, requests: list[Request]) -> None:
+        """Learn where the runs end that we have not met yet.
+
+        What is known stays right: while the owner's epoch, which every commit checks, is
+        ours, nobody else has written.
+        """
+        if len(self._heads) > HEADS_MAX:
+            self._heads.clear()
+        unknown = {request.run for request in requests} - self._heads.keys()
+        if unknown:
+            find = sql.queries("writer")["find_heads"]
+            for run, *head in self._execute(find, name_list(unknown)):
+                self._heads[run] = Head(*head)
+
+    def _checked_head(self, request: Request, group: Group) -> Head:
+        """Where the request's run ends, counting what is in the group."""
+        touched = group.touched.get(request.run)
+        head = touched.head if touched else self._heads.get(request.run)
+        if head is None:
+            head = Head(group.last_run_id + 1, 0, GENESIS)
+        if head.seq != request.expected:
+            raise Conflict(f"{request.run}: the log ends at {head.seq}, not at {request.expected}")
+        if self._debug and (problems := verify(request.entries, head.hash, head.seq)):
+            raise Bug(f"entries that do not chain: {problems[0]}")
+        return head
+
+    def _check_owner(self) -> None:
+        """The check of the owner that is otherwise part of the commit."""
+        ((epoch,),) = self._execute(self._sql["meta"], ("epoch",))
+        if epoch != self._epoch:
+            raise sqlite3.IntegrityError("fenced")
+
+    def _write(self, group: Group) -> None:
+        """The one step: commit the group, then remember what it changed."""
+        first, number = self._position + 1, self._number + 1
+        last = self._position + len(group.hashes)
+        batch_hash = link_batch(self._batch_hash, first, last, group.hashes)
+        layout = group.layout()
+        self._execute(self._sql["commit"], (self._epoch, number, batch_hash, first, *layout))
+        self._check_place()
+        self._position, self._number, self._batch_hash = last, number, batch_hash
+        self.head = Batch(number, first, last, batch_hash)
+        self._run_id = group.last_run_id
+        for run, one in group.touched.items():
+            self._heads[run] = one.head
+        self._logged_bytes += len(layout.data) + 100 * layout.rows + COMMIT_OVERHEAD_BYTES
+
+    def _check_place(self) -> None:
+        """What went into a file that is no longer there, or no longer this one, is not kept."""
+        if _identity(self._place) != self._identity:
+            self.refusal = StoreBroken(
+                f"{self._path}: was removed or replaced while in use, so nothing more can be "
+                "kept in it. Fix: put the file back, or start again."
+            )
+            raise self.refusal
+
+    def _execute(self, statement: str, values: Any = ()) -> list[Any]:
+        """One statement; while another program holds the file's lock, again and again."""
+        deadline = time.monotonic() + self._busy_s
+        while True:
+            try:
+                return self._connection.execute(statement, values).fetchall()
+            except sqlite3.OperationalError as error:
+                locked = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                if not locked or not self._patient or time.monotonic() > deadline:
+                    raise
+            time.sleep(LOCK_POLL_S)
+
+    def _failure(self, error: Exception) -> LeadhandError:
+        """What a failed commit means, for its callers and for the appends to come."""
+        if isinstance(error, LeadhandError):
+            return error
+        if isinstance(error, UnicodeDecodeError):
+            self.refusal = explain(error, self._path)
+            return self.refusal
+        if not isinstance(error, sqlite3.Error):
+            return Bug(f"{self._path}: {type(error).__name__}: {error}")
+        if self._connection.in_transaction:
+            self._connection.rollback()
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if str(error) == "fenced":
+            self.refusal = Fenced(f"{self._path}: another host has taken over this database")
+        elif code == sqlite3.SQLITE_BUSY:
+            return Locked(*explain(error, self._path).args)
+        elif code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG}:
+            return explain(error, self._path)  # rolled back; the next append may go through
+        elif code in {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            self.refusal = StoreCorrupt(f"{self._path}: not as its owner left it ({error})")
+        else:
+            self.refusal = StoreBroken(
+                f"{self._path}: a write failed, and what was written is not known ({error}). "
+                "Fix: look after the disk, then resume."
+            )
+        return self.refusal
+
+    def _rest(self) -> None:
+        """Move the log into the file now and then, after the answers are out.
+
+        By our own hand, because SQLite's would be part of a commit and would not tell of a
+        failed sync.
+
+        The log begins again at its start only when no reader needs what it holds. Among readers
+        that come and go there is always one, so a log that has grown is tried again with every
+        piece of it that is added, and one that has grown far is waited for: readers that come
+        meanwhile need nothing of it, and those that were there before end soon. What a reader
+        with one long snapshot (`verify`, a copy) keeps is given back when it ends.
+        """
+        if not self._checkpoint_due() or self.refusal is not None:
+            return
+        far = self._logged_bytes >= LOG_FAR * CHECKPOINT_BYTES
+        try:
+            if far:
+                self._connection.execute(self._sql["wait_for_readers"])
+            try:
+                statement = self._sql["checkpoint_far" if far else "checkpoint"]
+                ((busy, _, _),) = self._connection.execute(statement).fetchall()
+            finally:
+                if far:
+                    self._connection.execute("PRAGMA busy_timeout = 0")
+        except DAMAGE as error:
+            busy, known = 1, explain(error, self._path)
+            if isinstance(known, StoreBroken | StoreCorrupt):
+                self.refusal = known
+        if busy:
+            self._tried_at = self._logged_bytes
+        else:
+            self._logged_bytes = self._tried_at = 0
+
+    def _checkpoint_due(self) -> bool:
+        again = self._tried_at + CHECKPOINT_BYTES // LOG_PIECES if self._tried_at else 0
+        return self._logged_bytes >= max(CHECKPOINT_BYTES, again)
+
+    def _claim(self, connection: sqlite3.Connection) -> int:
+        """Raise the epoch, and start from where the file is."""
+        if self.refusal is not None and not isinstance(self.refusal, Fenced):
+            raise self.refusal
+        try:
+            self._execute("BEGIN IMMEDIATE")
+            connection.execute(self._sql["raise_epoch"])
+            found = connection.execute(self._sql["meta"], ("epoch",)).fetchone()
+            ends = connection.execute(self._sql["ends"]).fetchone()
+            self._refuse_damage(*(found or (0,)), *ends[:3])
+            connection.execute("COMMIT")
+        except DAMAGE as error:
+            if connection.in_transaction:
+                connection.rollback()
+            raise explain(error, self._path) from error
+        (self._epoch,) = found
+        self._position, self._run_id, self._number, head = ends
+        self._batch_hash = head or GENESIS
+        self.head = Batch(self._number, 0, self._position, self._batch_hash)
+        self._heads.clear()
+        self.refusal = None
+        return self._epoch
+
+    def _refuse_damage(self, epoch: object, *ends: object) -> None:
+        """Whoever goes on from a number that is none would only spread the damage."""
+        for number, least in ((epoch, 1), *((each, 0) for each in ends)):
+            if type(number) is not int or not least <= number < NUMBERS_MAX:
+                self._connection.rollback()
+                raise StoreCorrupt(
+                    f"{self._path}: its counters are damaged, so nothing can be added. "
+                    "Fix: put back a copy; nothing was changed."
+                )
