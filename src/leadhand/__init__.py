@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from leadhand.planners.script import ScriptPlanner
     from leadhand.ports import Context
     from leadhand.workers.agent import Agent, CommandTool
-    from leadhand.workers.decorator import worker
+    from leadhand.workers.functions.decorator import worker
+    from leadhand.workers.functions.method import method
     from leadhand.workers.human import Human
     from leadhand.workers.mcp.server import McpServer
-    from leadhand.workers.methods import method
 
 _HOMES = {
     "Agent": "workers.agent",
@@ -91,8 +91,8 @@ _HOMES = {
     "UsageError": "errors",
     "Wait": "core.report",
     "WorkerFailure": "errors",
-    "method": "workers.methods",
-    "worker": "workers.decorator",
+    "method": "workers.functions.method",
+    "worker": "workers.functions.decorator",
 }
 
 __all__ = [

@@ -40,8 +40,8 @@ from leadhand.ports import Context
 from leadhand.settings import KEYS, load_settings
 from leadhand.workers.agent.declared import KEYS as AGENT_KEYS
 from leadhand.workers.declared import COMMAND_KEYS, OFFER_KEYS, WORKER_KEYS, declared_workers
-from leadhand.workers.declared_http import HTTP_KEYS
-from leadhand.workers.decorator import Options
+from leadhand.workers.functions.decorator import Options
+from leadhand.workers.http.declared import HTTP_KEYS
 from leadhand.workers.mcp.declared import REACH_KEYS, SERVER_KEYS, TOOL_KEYS
 from tests.support.cli import Folder, environment
 

@@ -21,8 +21,8 @@ from leadhand.engine import clock
 from leadhand.errors import Conflict, LeadhandError
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.declared import declared_workers
+from leadhand.workers.functions.snapshot import SOURCES
 from leadhand.workers.registry import Registry, load_workers
-from leadhand.workers.snapshot import SOURCES
 
 COUNT = int(os.environ.get("APPROVALS", "48"))
 SEED = int(os.environ.get("SEED", "1"))

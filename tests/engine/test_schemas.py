@@ -22,7 +22,7 @@ from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.agent import Agent
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.http import HttpWorker
+from leadhand.workers.http.worker import HttpWorker
 from leadhand.workers.mcp.definition import Definition, definitions_of
 from leadhand.workers.mcp.pins import Pins
 from leadhand.workers.mcp.tool import McpTool

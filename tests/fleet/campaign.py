@@ -25,8 +25,8 @@ from leadhand.fleet.shop import Limits, Shop
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.worker import CoderWorker
 from leadhand.ports import Task
-from leadhand.workers.processes import Processes
-from leadhand.workers.sandbox import choose
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.hostile_ways import GATES, REPOS, WAYS, Link
 from tests.fleet.places import make_repo
 

@@ -15,8 +15,8 @@ from leadhand.fleet.guard import own_files
 from leadhand.fleet.slots import Slots
 from leadhand.fleet.testruns import Ran
 from leadhand.fleet.tree_limits import TreeLimits
-from leadhand.workers.processes import Processes
-from leadhand.workers.sandbox import NoSandbox, choose
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox.sandbox import NoSandbox, choose
 from tests.fleet.places import write
 from tests.support.need import need
 

@@ -14,7 +14,7 @@ from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.hub import ref_of
 from leadhand.fleet.shop import Limits
-from leadhand.workers.sandbox import choose
+from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.places import commit_all, every_byte, make_repo, run_git, write
 
 SECRET = "SECRET-of-the-user"

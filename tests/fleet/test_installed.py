@@ -7,7 +7,7 @@ import pytest
 from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.coder.claude import ClaudeCoder
 from leadhand.fleet.coder.codex import CodexCoder
-from leadhand.workers.sandbox import Sandbox
+from leadhand.workers.sandbox.sandbox import Sandbox
 
 PACKAGES = "home/lib/node_modules"
 PLACES = {

@@ -16,8 +16,8 @@ from leadhand.fleet.spending import DAY_S, Purse
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import Usage
 from leadhand.testing.models import Price, ScriptedModel
-from leadhand.workers.processes import Processes
-from leadhand.workers.sandbox import Sandbox
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox.sandbox import Sandbox
 from tests.fleet.planned import done, epic, settled, task, there, wave
 from tests.fleet.standing import epic as given_epic
 from tests.fleet.standing import standing

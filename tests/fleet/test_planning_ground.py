@@ -7,7 +7,7 @@ import pytest
 
 from leadhand.fleet.planning.programs import is_there
 from leadhand.fleet.planning.survey import drifted
-from leadhand.workers.sandbox import Sandbox
+from leadhand.workers.sandbox.sandbox import Sandbox
 from tests.fleet.places import write
 
 

@@ -18,8 +18,8 @@ from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import Told
 from leadhand.testing.models import Price, ScriptedModel
-from leadhand.workers.processes import Processes
-from leadhand.workers.sandbox import choose
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.places import commit_all, write
 from tests.fleet.planned import Script, done, epic, landed, settled, task, there, wave
 

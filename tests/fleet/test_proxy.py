@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from leadhand.testing.endpoint import Cut, Endpoint, Fail, Say
-from leadhand.workers import proxy as proxies
-from leadhand.workers.proxy import Proxy, Route
-from leadhand.workers.sandbox import Sandbox
+from leadhand.workers.sandbox import proxy as proxies
+from leadhand.workers.sandbox.proxy import Proxy, Route
+from leadhand.workers.sandbox.sandbox import Sandbox
 
 PYTHON = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
 

@@ -11,9 +11,9 @@ from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.coder.claude import ClaudeCoder
 from leadhand.fleet.coder.codex import CodexCoder
 from leadhand.testing.endpoint import Endpoint, Fail, Hang, Loop, Refuse, Say, Use
-from leadhand.workers.processes import Processes
-from leadhand.workers.proxy import Proxy, Route
-from leadhand.workers.sandbox import Sandbox, trial
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox.proxy import Proxy, Route
+from leadhand.workers.sandbox.sandbox import Sandbox, trial
 
 pytestmark = pytest.mark.real
 MODELS = {"claude": "claude-sonnet-4-5", "codex": "gpt-5.2-codex"}

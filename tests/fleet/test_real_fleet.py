@@ -9,7 +9,7 @@ from leadhand.app.fleet import Fleet
 from leadhand.app.fleet_service import config_of, crew_of
 from leadhand.settings import load_settings
 from leadhand.testing.endpoint import Endpoint, Say, Use
-from leadhand.workers.sandbox import choose
+from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.places import run_git
 
 pytestmark = pytest.mark.real

@@ -13,7 +13,7 @@ from leadhand.app.fleet_submitting import run_of, submit
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet import journal
 from leadhand.fleet.spending import Spending
-from leadhand.workers.processes import Processes
+from leadhand.workers.processes.processes import Processes
 from tests.fleet.places import every_byte, make_repo, run_git
 from tests.fleet.standing import epic, standing
 

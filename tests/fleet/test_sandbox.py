@@ -16,9 +16,17 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from leadhand.workers import sandbox as sandboxes
-from leadhand.workers.processes import Processes
-from leadhand.workers.sandbox import INSIDE, Limits, NoSandbox, Sandbox, choose, probe, trial
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox import sandbox as sandboxes
+from leadhand.workers.sandbox.sandbox import (
+    INSIDE,
+    Limits,
+    NoSandbox,
+    Sandbox,
+    choose,
+    probe,
+    trial,
+)
 from tests.fleet import hostile
 
 pytestmark = pytest.mark.real
@@ -302,7 +310,7 @@ def test_where_nothing_keeps_agents_in_none_is_run(monkeypatch):
 
 def test_landlock_alone_has_no_network_and_fails_closed_on_an_old_kernel(slot, monkeypatch):
     """What `inside` cannot lock, it does not run."""
-    from leadhand.workers import inside
+    from leadhand.workers.sandbox import inside
 
     monkeypatch.setattr(inside, "LANDLOCK_ABI_MIN", 99)
     with pytest.raises(OSError, match="is needed"):

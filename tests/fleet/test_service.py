@@ -11,7 +11,7 @@ from leadhand.fleet.coder.base import Assignment
 from leadhand.models.messages import Usage
 from leadhand.settings import load_settings
 from leadhand.settings.fleet import CoderSettings
-from leadhand.workers.sandbox import Sandbox
+from leadhand.workers.sandbox.sandbox import Sandbox
 
 FLEET = '[fleet]\ngate = ["true"]\nsandbox = "{sandbox}"\n'
 CLAUDE = f'[coders.fast]\nkind = "claude"\nprogram = "{sys.executable}"\nkey = "MY_KEY"\n'

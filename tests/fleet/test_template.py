@@ -17,8 +17,8 @@ from leadhand.errors import UsageError
 from leadhand.fleet.coder.base import Assignment
 from leadhand.fleet.coder.template import TemplateCoder
 from leadhand.fleet.git import GitFailed
-from leadhand.workers.processes import Processes
-from leadhand.workers.sandbox import NoSandbox, Sandbox
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox
 
 pytestmark = pytest.mark.real
 PYTHON = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
@@ -388,8 +388,8 @@ HOST = """
     from types import SimpleNamespace
     from leadhand.fleet.coder.base import Assignment
     from leadhand.fleet.coder.template import TemplateCoder
-    from leadhand.workers.sandbox import Sandbox
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.sandbox.sandbox import Sandbox
+    from leadhand.workers.processes.processes import Processes
 
     async def main(kind, bwrap, folder):
         slot = SimpleNamespace(path=folder / "slot")

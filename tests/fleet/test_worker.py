@@ -24,8 +24,8 @@ from leadhand.fleet.taking import Taken
 from leadhand.fleet.tasks import Given, wrong_with
 from leadhand.fleet.worker import CoderWorker
 from leadhand.stores.memory import MemoryStore
-from leadhand.workers.processes import Processes
-from leadhand.workers.sandbox import choose
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.places import run_git
 
 AGENT = textwrap.dedent(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.workers.sandbox import trial
+from leadhand.workers.sandbox.sandbox import trial
 from tests.support.need import need
 
 ROOT = Path(__file__).resolve().parents[2]

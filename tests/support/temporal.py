@@ -22,7 +22,7 @@ from leadhand.temporal.client import connect
 from leadhand.temporal.cluster import Cluster
 from leadhand.temporal.orders import Ways
 from leadhand.temporal.serving import Serving, engine_worker, machine_workers, served
-from leadhand.workers.machine import LocalMachine
+from leadhand.workers.processes.machine import LocalMachine
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / ".venv-temporal" / "bin" / "temporal"

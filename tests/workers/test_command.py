@@ -14,9 +14,9 @@ import pytest
 
 from leadhand.codec.expressions import ExpressionError
 from leadhand.ports import Task
-from leadhand.workers.command import filled
+from leadhand.workers.commands.worker import filled
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.processes import Processes
+from leadhand.workers.processes.processes import Processes
 from leadhand.workers.template import Template
 
 PYTHON = sys.executable

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from leadhand import Lead, worker
-from leadhand.workers.command import filled
-from leadhand.workers.command_files import digest_of
+from leadhand.workers.commands.version import digest_of
+from leadhand.workers.commands.worker import filled
 from leadhand.workers.declared import declared_workers
 from leadhand.workers.registry import Registry
 
@@ -209,7 +209,7 @@ def test_what_is_harmless_is_the_same_version(place, table, change):
 
 
 def test_files_above_the_bound_count_too(place, monkeypatch):
-    monkeypatch.setattr("leadhand.workers.command_files.FILES_MAX", 1)
+    monkeypatch.setattr("leadhand.workers.commands.version.FILES_MAX", 1)
     found = made(place, command=["sh", "scripts/{v}.sh"])
     before = found.spec.version
     assert found.renewed().version == before

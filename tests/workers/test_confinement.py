@@ -15,9 +15,9 @@ import pytest
 from leadhand import Lead, Policy, worker
 from leadhand.engine.host_socket import socket_path
 from leadhand.errors import UsageError
-from leadhand.workers import confinement, sandbox
-from leadhand.workers.confinement import Confinement
 from leadhand.workers.declared import declared_workers
+from leadhand.workers.sandbox import confinement, sandbox
+from leadhand.workers.sandbox.confinement import Confinement
 from tests.support.cli import Folder
 
 pytestmark = pytest.mark.real
@@ -190,7 +190,7 @@ def test_where_there_is_no_sandbox_lint_and_doctor_say_so(folder, tmp_path):
     settings(folder, "sandbox = true")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
-        "import leadhand.workers.sandbox as s\n"
+        "import leadhand.workers.sandbox.sandbox as s\n"
         "s.trial = lambda kind, bwrap='', *, network: 'is not there'\n"
     )
     path = os.pathsep.join([str(tmp_path / "site"), str(Path(sandbox.__file__).parents[2])])

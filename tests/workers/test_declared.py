@@ -6,9 +6,9 @@ import tomllib
 import pytest
 
 from leadhand.errors import UsageError
-from leadhand.workers.command import CommandWorker
+from leadhand.workers.commands.worker import CommandWorker
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.http import HttpWorker
+from leadhand.workers.http.worker import HttpWorker
 
 GOOD = """
 [workers.deploy]

@@ -25,12 +25,12 @@ from leadhand.core.jsonschema import problems
 from leadhand.core.report import Failure, Report
 from leadhand.errors import UsageError
 from leadhand.ports import Context, Task
-from leadhand.workers import capture
-from leadhand.workers.decorator import worker
-from leadhand.workers.processes import Processes
+from leadhand.workers.functions.decorator import worker
+from leadhand.workers.functions.signature import Signature
+from leadhand.workers.processes import capture
+from leadhand.workers.processes.processes import Processes
 from leadhand.workers.registry import Registry, load_workers
 from leadhand.workers.reports import RULES, report_doc, report_from, report_from_doc, report_of
-from leadhand.workers.signature import Signature
 
 if TYPE_CHECKING:
     import leadhand.ports as known_to_type_checkers
@@ -892,7 +892,7 @@ from dataclasses import dataclass
 from helper_beside import HELP
 from leadhand.errors import RateLimited
 from leadhand.ports import Context
-from leadhand.workers.decorator import worker
+from leadhand.workers.functions.decorator import worker
 
 @dataclass
 class Point:

@@ -19,10 +19,10 @@ from leadhand.codec.expressions import ExpressionError
 from leadhand.errors import UsageError
 from leadhand.ports import Task
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.exchange import Exchange, Network, retry_after_s
-from leadhand.workers.http import HttpWorker
-from leadhand.workers.netguard import Refused
-from leadhand.workers.request import Call, Header, Request, Url
+from leadhand.workers.http.exchange import Exchange, Network, retry_after_s
+from leadhand.workers.http.netguard import Refused
+from leadhand.workers.http.request import Call, Header, Request, Url
+from leadhand.workers.http.worker import HttpWorker
 from tests.support.need import need
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.workers.netguard import Guard, Refused, canonical, judge
+from leadhand.workers.http.netguard import Guard, Refused, canonical, judge
 
 # Each is refused by a guard without an allow list. Grouped by trick.
 REFUSED = {

@@ -12,16 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.workers import leftovers, supervision
-from leadhand.workers import processes as module
-from leadhand.workers.processes import (
-    Processes,
-    StillAlive,
-    SupervisorLost,
-    alive,
-    kill_leftovers,
-    kill_recorded,
-)
+from leadhand.workers.processes import leftovers, supervision
+from leadhand.workers.processes import processes as module
+from leadhand.workers.processes.leftovers import kill_leftovers, kill_recorded
+from leadhand.workers.processes.processes import Processes, StillAlive, alive
+from leadhand.workers.processes.supervision import SupervisorLost
 from tests.support.commands import (
     DAEMON,
     ENV,
@@ -53,7 +48,7 @@ print(job)
 # A host: runs a sleeper and a daemon, says which processes there are, and waits to be killed.
 HOST = """
 import asyncio, json, os, sys, time
-from leadhand.workers.processes import Processes
+from leadhand.workers.processes.processes import Processes
 
 async def main():
     processes, ready = Processes(sys.argv[1]), asyncio.Event()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.workers.processes import Processes, SpawnError, SupervisorLost
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.supervision import SpawnError, SupervisorLost
 from tests.support.commands import (
     ENV,
     PYTHON,

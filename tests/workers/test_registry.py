@@ -9,11 +9,11 @@ import pytest
 
 from leadhand.errors import UsageError
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.loading import load_file
+from leadhand.workers.functions.modules import load_file
 from leadhand.workers.registry import Registry, load_workers
 
 WORKERS = """
-from leadhand.workers.decorator import worker
+from leadhand import worker
 
 @worker
 async def one() -> int:
@@ -52,10 +52,11 @@ def test_a_file(write):
 
 def test_files_with_the_same_stem_are_two_modules(write):
     one = write(
-        "from leadhand.workers.decorator import worker\n@worker\ndef first(): ...\n", "a/workers.py"
+        "from leadhand import worker\n@worker\ndef first(): ...\n",
+        "a/workers.py",
     )
     two = write(
-        "from leadhand.workers.decorator import worker\n@worker\ndef second(): ...\n",
+        "from leadhand import worker\n@worker\ndef second(): ...\n",
         "b/workers.py",
     )
     names = [worker.spec.name for worker in Registry([*load_workers(one), *load_workers(two)])]
@@ -70,7 +71,7 @@ def test_the_folder_of_a_file_can_be_imported_from_but_hides_nothing(write):
         """
         import colorsys
         from beside_this_test import VALUE
-        from leadhand.workers.decorator import worker
+        from leadhand import worker
 
         @worker
         def one(): return VALUE
@@ -103,7 +104,7 @@ BROKEN = [
     ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
     ("x = 1\n", "holds no workers; mark functions with @worker"),
     (
-        "from leadhand.workers.decorator import worker\n@worker(risk='x')\ndef f(): ...\n",
+        "from leadhand import worker\n@worker(risk='x')\ndef f(): ...\n",
         "risk: must be one of",
     ),
 ]
@@ -135,9 +136,7 @@ def test_what_is_not_there_is_said_to_be_not_there(name, message):
 
 
 def test_a_decorator_error_names_the_file_it_stands_in(write):
-    file = write(
-        "from leadhand.workers.decorator import worker\n\n@worker(risk='x')\ndef f(): ...\n"
-    )
+    file = write("from leadhand import worker\n\n@worker(risk='x')\ndef f(): ...\n")
     with pytest.raises(UsageError, match=r"workers\.py: line 3: @worker on 'f': risk"):
         load_workers(file)
 
@@ -180,8 +179,8 @@ def test_workers_in_the_main_script_run_in_processes_if_they_say_so(write):
         import asyncio, os
         from types import SimpleNamespace
         from leadhand.ports import Task
-        from leadhand.workers.decorator import worker
-        from leadhand.workers.processes import Processes
+        from leadhand import worker
+        from leadhand.workers.processes.processes import Processes
         from leadhand.workers.registry import Registry
 
         @worker(effects="x", isolate="process")

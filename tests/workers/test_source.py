@@ -17,10 +17,10 @@ from leadhand import Lead
 from leadhand.errors import Conflict
 from leadhand.ports import Task
 from leadhand.stores.memory import MemoryStore
-from leadhand.workers import snapshot
-from leadhand.workers.loading import load_file
+from leadhand.workers.functions import snapshot
+from leadhand.workers.functions.modules import load_file
+from leadhand.workers.functions.snapshot import SOURCES
 from leadhand.workers.registry import Registry
-from leadhand.workers.snapshot import SOURCES
 
 WORKER = """from leadhand import worker
 {top}

@@ -94,7 +94,7 @@ class Driver(NamedTuple):
 
 def process_of(state: State) -> int:
     """The pid of the run's own process, if it has one that lives; else 0."""
-    from leadhand.workers.machine import is_alive
+    from leadhand.workers.processes.machine import is_alive
 
     own = state.process
     return own.pid if own is not None and is_alive(own) else 0

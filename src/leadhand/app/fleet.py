@@ -54,9 +54,10 @@ from leadhand.fleet.transcripts import prune
 from leadhand.fleet.worker import CoderWorker
 from leadhand.models.registry import Book
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
-from leadhand.workers.processes import Processes, kill_leftovers
-from leadhand.workers.proxy import open_doors
-from leadhand.workers.sandbox import SETUP, choose
+from leadhand.workers.processes.leftovers import kill_leftovers
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.sandbox.proxy import open_doors
+from leadhand.workers.sandbox.sandbox import SETUP, choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,8 +70,8 @@ if TYPE_CHECKING:
     from leadhand.fleet.coder.base import Coder
     from leadhand.fleet.epics import Epic
     from leadhand.fleet.planning.record import Done
-    from leadhand.workers.proxy import Proxy
-    from leadhand.workers.sandbox import Sandbox
+    from leadhand.workers.sandbox.proxy import Proxy
+    from leadhand.workers.sandbox.sandbox import Sandbox
 
 BEHIND_MIN = 50
 """Changes that may wait for the train before nobody new starts, in a small fleet."""

@@ -13,8 +13,8 @@ from leadhand.fleet.planning.programs import is_there
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.spending import DAY_S
 from leadhand.settings import source_of
-from leadhand.workers.loading import load_module
-from leadhand.workers.sandbox import PLANNER
+from leadhand.workers.functions.modules import load_module
+from leadhand.workers.sandbox.sandbox import PLANNER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.shop import Shop
     from leadhand.fleet.spending import Purse
     from leadhand.settings import Settings
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 IDLE_MAX = 1000
 """Revisions without a new result: an epic's own counters end it long before."""

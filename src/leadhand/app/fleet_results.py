@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import LeadhandError
 from leadhand.models.secret_patterns import scrub
-from leadhand.workers.processes import ProcessError, SpawnError
+from leadhand.workers.processes.leftovers import ProcessError
+from leadhand.workers.processes.supervision import SpawnError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.state.model import State
     from leadhand.fleet.hub import Hub
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 Doc = dict[str, Any]
 BRANCH = "the branch of results"

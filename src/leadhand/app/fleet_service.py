@@ -30,8 +30,8 @@ from leadhand.models.names import ModelName
 from leadhand.models.prices import cost
 from leadhand.settings.fleet import PERSON
 from leadhand.settings.folders import FOLDER
-from leadhand.workers.proxy import Proxy, Route
-from leadhand.workers.sandbox import PLANNER, SETUP
+from leadhand.workers.sandbox.proxy import Proxy, Route
+from leadhand.workers.sandbox.sandbox import PLANNER, SETUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.coder.base import Coder, Price
     from leadhand.settings import Settings
     from leadhand.settings.fleet import CoderSettings
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 Crew = list[tuple[str, "Coder", str]]
 PROVIDERS = {

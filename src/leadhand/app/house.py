@@ -37,7 +37,7 @@ from leadhand.stores.location import home, there
 from leadhand.stores.permissions import kept_by
 from leadhand.stores.postgres.address import Address
 from leadhand.temporal.cluster import Cluster
-from leadhand.workers.machine import LocalMachine, is_alive, this_process
+from leadhand.workers.processes.machine import LocalMachine, is_alive, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -128,7 +128,7 @@ def planner_of(name: str, settings: Settings) -> Any:
         settings.book.refuse_unready(name)
         return model_planner(name, settings.book, **settings.planning)
     from leadhand.planners.script import ScriptPlanner
-    from leadhand.workers.loading import load_module
+    from leadhand.workers.functions.modules import load_module
 
     module_name, _, function = name.rpartition(":")
     if not module_name or not function.isidentifier():
@@ -214,7 +214,7 @@ def telemetry_of(settings: Settings) -> None:
 
 def reviewers_of(settings: Settings) -> dict[str, Any]:
     """The automatic reviewers that the settings name, by those names."""
-    from leadhand.workers.loading import load_module
+    from leadhand.workers.functions.modules import load_module
 
     found: dict[str, Any] = {}
     if settings.trust is not None:

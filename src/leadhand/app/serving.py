@@ -21,7 +21,7 @@ from leadhand.engine.host import Host
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.postgres.address import Address
 from leadhand.temporal.cluster import require
-from leadhand.workers.machine import LocalMachine
+from leadhand.workers.processes.machine import LocalMachine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

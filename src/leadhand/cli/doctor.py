@@ -172,7 +172,7 @@ def _machine() -> Iterator[Look]:
 
 def _walls() -> Iterator[Look]:
     """Whether workers with `sandbox` can run, and what no sandbox means."""
-    from leadhand.workers.confinement import FIX, Confinement
+    from leadhand.workers.sandbox.confinement import FIX, Confinement
 
     missing = Confinement(folder=Path.cwd()).missing().partition(". Fix: ")[0]
     yield Look(

@@ -64,7 +64,7 @@ def _git(*, wanted: bool) -> Look:
 
 
 def _sandbox(settings: Settings, *, wanted: bool) -> Look:
-    from leadhand.workers.sandbox import FIX, probe
+    from leadhand.workers.sandbox.sandbox import FIX, probe
 
     if settings.fleet.sandbox == "none":
         said = "agents may do what you may do: [fleet] sandbox is none"

@@ -37,8 +37,8 @@ class Failure:
     exit_read_by: tuple[str, ...] | None = None
     """The worker's checks that read the exit code, "" for the check of every result.
 
-    Set by `workers/command.py` alone, where the exit code has no meaning of its own and criteria
-    may judge it. A report that a worker writes cannot carry it.
+    Set by `workers/commands/worker.py` alone, where the exit code has no meaning of its own and
+    criteria may judge it. A report that a worker writes cannot carry it.
     """
 
 

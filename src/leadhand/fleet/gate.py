@@ -53,7 +53,9 @@ from leadhand.fleet.scrubbing import remove
 from leadhand.fleet.slots import Slot, Slots
 from leadhand.fleet.testruns import REPORT_BYTES, REPORTER, Ran, Reports, junit, listed, printed
 from leadhand.fleet.tree_limits import TreeLimits, excess
-from leadhand.workers.processes import Finished, Process, ProcessError, Processes, SpawnError
+from leadhand.workers.processes.leftovers import ProcessError
+from leadhand.workers.processes.processes import Process, Processes
+from leadhand.workers.processes.supervision import Finished, SpawnError
 
 Command = tuple[str, ...]
 

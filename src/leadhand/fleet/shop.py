@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.hub import Hub
     from leadhand.fleet.reviewing import Reviewer
     from leadhand.fleet.slots import Slots
-    from leadhand.workers.sandbox import Sandbox
+    from leadhand.workers.sandbox.sandbox import Sandbox
 
 
 class Limits(NamedTuple):

@@ -36,8 +36,8 @@ from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
 from leadhand.settings.trust import require
 from leadhand.stores.location import spelled
-from leadhand.workers.machine import is_alive
-from leadhand.workers.snapshot import SOURCES
+from leadhand.workers.functions.snapshot import SOURCES
+from leadhand.workers.processes.machine import is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -39,9 +39,9 @@ from leadhand.planners.script import ScriptPlanner
 from leadhand.stores.memory import MemoryDisk, MemoryStore
 from leadhand.testing.clock import Calendar, SimClock
 from leadhand.testing.loop import PROCESS, Deadlock, SimLoop
+from leadhand.workers.functions.threads import Lane, Threads
+from leadhand.workers.functions.threads import Outcome as Result
 from leadhand.workers.registry import Registry
-from leadhand.workers.threads import Lane, Threads
-from leadhand.workers.threads import Outcome as Result
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Goal, Plan

@@ -30,16 +30,15 @@ from leadhand.core.catalog import WorkerSpec
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
-from leadhand.workers.command import OUTPUT_BYTES, CommandWorker, Program
-from leadhand.workers.confinement import Confinement
+from leadhand.workers.commands.worker import OUTPUT_BYTES, CommandWorker, Program
 from leadhand.workers.coverage import VERSION_CHARS
-from leadhand.workers.declared_http import HTTP_KEYS, read_call
-from leadhand.workers.decorator import NAME
-from leadhand.workers.http import HttpWorker
-from leadhand.workers.isolation import GRACE_S
-from leadhand.workers.offers import read_checks, read_offer, read_parameters
-from leadhand.workers.request import Call
-from leadhand.workers.tables import Table
+from leadhand.workers.declaration import Table, read_checks, read_offer, read_parameters
+from leadhand.workers.functions.decorator import NAME
+from leadhand.workers.functions.isolation import GRACE_S
+from leadhand.workers.http.declared import HTTP_KEYS, read_call
+from leadhand.workers.http.request import Call
+from leadhand.workers.http.worker import HttpWorker
+from leadhand.workers.sandbox.confinement import Confinement
 from leadhand.workers.template import Template
 
 WORKER_KEYS = {"description", "version", "max_concurrency", "trusted", "action", "actions"}

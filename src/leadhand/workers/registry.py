@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.catalog import Catalog, Method
 from leadhand.errors import UsageError
 from leadhand.workers.coverage import Coverage
-from leadhand.workers.decorator import MARK, Declaration
-from leadhand.workers.function import FunctionAction, FunctionWorker
+from leadhand.workers.functions.decorator import MARK, Declaration
+from leadhand.workers.functions.method import method_of
+from leadhand.workers.functions.modules import load_module
+from leadhand.workers.functions.threads import Threads
+from leadhand.workers.functions.worker import FunctionAction, FunctionWorker
 from leadhand.workers.human import NAME as HUMAN
 from leadhand.workers.human import Human
-from leadhand.workers.loading import load_module
-from leadhand.workers.methods import method_of
-from leadhand.workers.threads import Threads
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.models.registry import Book
     from leadhand.ports import Worker
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 
 DIRECT = "direct"

@@ -17,10 +17,10 @@ from leadhand.core.lint.findings import Finding
 from leadhand.core.plan import graph
 from leadhand.core.promises import names
 from leadhand.core.wording import shown
-from leadhand.workers.command import CommandWorker
-from leadhand.workers.http import HttpWorker
+from leadhand.workers.commands.worker import CommandWorker
+from leadhand.workers.http.request import Url
+from leadhand.workers.http.worker import HttpWorker
 from leadhand.workers.mcp.tool import McpTool
-from leadhand.workers.request import Url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from leadhand.core.lint.rules import Level
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Worker
-    from leadhand.workers.command import Program
+    from leadhand.workers.commands.worker import Program
+    from leadhand.workers.http.request import Call
     from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.registry import Registry
-    from leadhand.workers.request import Call
 
 
 class Requirement(NamedTuple):

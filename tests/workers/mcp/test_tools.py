@@ -14,14 +14,14 @@ import pytest
 from leadhand import Lead, McpServer, Unavailable
 from leadhand.core.review.ruling import reach
 from leadhand.errors import UsageError
-from leadhand.workers import netguard
+from leadhand.workers.http import netguard
+from leadhand.workers.http.netguard import Refused
 from leadhand.workers.mcp import stdio
 from leadhand.workers.mcp.definition import Definition, raised_risk
 from leadhand.workers.mcp.http import Edge
 from leadhand.workers.mcp.pins import Pins
 from leadhand.workers.mcp.sdk import sdk
-from leadhand.workers.netguard import Refused
-from leadhand.workers.processes import Processes
+from leadhand.workers.processes.processes import Processes
 from leadhand.workers.registry import Registry
 from tests.support.mcp_trial import PROGRAM, Context, noted, served, task
 

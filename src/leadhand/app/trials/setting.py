@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.fleet.coder.base import Coder
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 RUN = "trial"
 CLAIMED = 20

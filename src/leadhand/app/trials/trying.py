@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.app.trials.counting import counted
 from leadhand.app.trials.desk import Desk
 from leadhand.app.trials.setting import Places, Trial, lay_out, mark_of
-from leadhand.workers.sandbox import choose
+from leadhand.workers.sandbox.sandbox import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable

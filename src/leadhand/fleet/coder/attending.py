@@ -12,8 +12,8 @@ it would wait longer than `WAIT_S_MAX`, it is ended, and the ladder waits withou
 
 The end is always the same: result, then a grace to leave by itself; `ending` is awaited so that
 work in progress can be saved; then TERM to the group, KILL to all of it, and it is seen dead. All
-of that is the supervisor's craft (`workers/processes.py`), which is why coders run under it:
-a host that is killed leaves no agent behind, and an agent that daemonises is found.
+of that is the supervisor's craft (`workers/processes/processes.py`), which is why coders run under
+it: a host that is killed leaves no agent behind, and an agent that daemonises is found.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from leadhand.fleet.coder.failures import classify, retry_after
 from leadhand.fleet.coder.lines import Lines, document
 from leadhand.fleet.coder.progress import Fingerprint, fingerprint
 from leadhand.fleet.tree_limits import TreeLimits, excess
-from leadhand.workers.processes import Finished, Process, Processes
-from leadhand.workers.sandbox import Wrapped
+from leadhand.workers.processes.processes import Process, Processes
+from leadhand.workers.processes.supervision import Finished
+from leadhand.workers.sandbox.sandbox import Wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from leadhand.models.messages import Usage
-from leadhand.workers.sandbox import Sandbox
+from leadhand.workers.sandbox.sandbox import Sandbox
 
 EventKind = Literal["session", "text", "tool", "file", "usage", "retry", "error", "result", "other"]
 Ended = Literal[

@@ -30,7 +30,7 @@ from leadhand.fleet.coder.failures import classify, retry_after
 from leadhand.fleet.coder.installed import needed_by, started
 from leadhand.fleet.coder.process import ProcessCoder
 from leadhand.models.messages import Usage
-from leadhand.workers.sandbox import NoSandbox, Sandbox
+from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox
 
 RETRIES = 2
 SESSION = re.compile(r"[0-9a-fA-F-]{8,64}")

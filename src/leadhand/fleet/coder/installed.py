@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from leadhand.workers.sandbox import Sandbox
+from leadhand.workers.sandbox.sandbox import Sandbox
 
 PACKAGES = ("node_modules", "site-packages", "dist-packages")
 

@@ -29,8 +29,10 @@ from leadhand.fleet.coder.base import (
 )
 from leadhand.fleet.gate import OURS
 from leadhand.fleet.scrubbing import remove
-from leadhand.workers.processes import ProcessError, Processes, SpawnError
-from leadhand.workers.sandbox import NoSandbox, Sandbox
+from leadhand.workers.processes.leftovers import ProcessError
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.supervision import SpawnError
+from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox
 
 GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 """Git ends at once where it may not read the machine's configuration, as in a sandbox."""

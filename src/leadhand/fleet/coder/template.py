@@ -24,7 +24,7 @@ from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.errors import UsageError
 from leadhand.fleet.coder.base import Assignment, CoderEvent, EventKind, Launch
 from leadhand.fleet.coder.process import ProcessCoder
-from leadhand.workers.sandbox import Sandbox
+from leadhand.workers.sandbox.sandbox import Sandbox
 
 KINDS = frozenset(get_args(EventKind))
 PLACES = (

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from leadhand.models.messages import Model, Turn
     from leadhand.models.meter import Call, Payer
     from leadhand.models.registry import Book
-    from leadhand.workers.processes import Processes
-    from leadhand.workers.sandbox import Sandbox
+    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.sandbox.sandbox import Sandbox
 
 Doc = dict[str, Any]
 COMMAND_S = 600.0

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadhand.workers.sandbox import PATH, SYSTEM
+from leadhand.workers.sandbox.sandbox import PATH, SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.workers.sandbox import Sandbox
+    from leadhand.workers.sandbox.sandbox import Sandbox
 
 
 def is_there(name: str, sandbox: Sandbox, env: Mapping[str, str]) -> bool:

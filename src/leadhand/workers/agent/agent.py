@@ -38,20 +38,20 @@ from leadhand.models.names import STRONGER
 from leadhand.models.registry import Book
 from leadhand.models.secret_patterns import scrub
 from leadhand.models.telemetry import span
-from leadhand.workers.agent.allowance import Allowance
-from leadhand.workers.agent.brief import Prompt
+from leadhand.workers.agent.budget import Allowance
 from leadhand.workers.agent.loop import Bounds, Loop
+from leadhand.workers.agent.prompt import Prompt
 from leadhand.workers.agent.toolbox import Toolbox
 from leadhand.workers.checks import holds
-from leadhand.workers.decorator import NAME, Check
+from leadhand.workers.functions.decorator import NAME, Check
+from leadhand.workers.functions.signature import schema_of
 from leadhand.workers.reports import bounded
-from leadhand.workers.signature import schema_of
 
 if TYPE_CHECKING:
     from leadhand.models.client import Client
     from leadhand.models.messages import Model
     from leadhand.ports import Context, Task
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 Texts = str | Iterable[str]
 MARGIN = 0.05

@@ -28,16 +28,17 @@ from leadhand.core.plan.model import worst
 from leadhand.core.report import Failure
 from leadhand.errors import Denied, UsageError
 from leadhand.workers.agent.functions import ToolFailure
-from leadhand.workers.command import given_values
+from leadhand.workers.commands.worker import given_values
 from leadhand.workers.coverage import INHERITED
-from leadhand.workers.isolation import followed, text_of
-from leadhand.workers.processes import ProcessError, SpawnError
+from leadhand.workers.functions.isolation import followed, text_of
+from leadhand.workers.processes.leftovers import ProcessError
+from leadhand.workers.processes.supervision import SpawnError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leadhand.ports import Context
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 OUTPUT_BYTES = 64 << 10
 TIMEOUT_S = 60.0

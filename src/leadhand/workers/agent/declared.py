@@ -23,10 +23,10 @@ import msgspec
 from leadhand.core.wording import closest, listed
 from leadhand.errors import UsageError
 from leadhand.workers.agent.agent import Agent
-from leadhand.workers.agent.brief import SUFFIXES
 from leadhand.workers.agent.commands import CommandTool
 from leadhand.workers.agent.functions import WorkerTool, worker_tools
-from leadhand.workers.tables import Table
+from leadhand.workers.agent.prompt import SUFFIXES
+from leadhand.workers.declaration import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

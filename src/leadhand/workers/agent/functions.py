@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import WorkerFailure
 from leadhand.ports import Task
-from leadhand.workers.decorator import MARK, Declaration, declare
-from leadhand.workers.function import FunctionAction, FunctionWorker
+from leadhand.workers.functions.decorator import MARK, Declaration, declare
+from leadhand.workers.functions.worker import FunctionAction, FunctionWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Offer
     from leadhand.core.report import Failure
     from leadhand.ports import Context, Worker
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 ANYTHING: dict[str, Any] = {"type": "object", "additionalProperties": True}
 

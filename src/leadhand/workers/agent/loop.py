@@ -27,7 +27,6 @@ from leadhand.models.messages import Request, Result, Told, Turn, Usage
 from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
 from leadhand.ports import ends_us
-from leadhand.workers.agent.brief import told
 from leadhand.workers.agent.endings import (
     ENDINGS,
     FINISH,
@@ -35,8 +34,8 @@ from leadhand.workers.agent.endings import (
     ONLY_RESULT,
     misfit,
 )
-from leadhand.workers.agent.transcript import Transcript
-from leadhand.workers.agent.untrusted import as_text, marked
+from leadhand.workers.agent.prompt import told
+from leadhand.workers.agent.untrusted import as_text, marked, shortened
 from leadhand.workers.reports import EFFECTS, bounded
 
 if TYPE_CHECKING:
@@ -47,9 +46,61 @@ if TYPE_CHECKING:
     from leadhand.models.client import Client
     from leadhand.models.messages import Answer, ToolCall
     from leadhand.ports import Context, Task
-    from leadhand.workers.agent.brief import Prompt
+    from leadhand.workers.agent.prompt import Prompt
     from leadhand.workers.agent.toolbox import Toolbox
     from leadhand.workers.tools import Tool
+
+
+# What was said and done in one attempt of an agent, as text that people read.
+
+
+PIECE_CHARS_MAX = 2_000
+CHARS_MAX = 400_000
+
+
+class Transcript:
+    """Lines, bounded: of a very long attempt the beginning is kept, and what ended it."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._chars = 0
+        self._left_out = 0
+
+    def turn(self, number: int, answer: Answer) -> None:
+        """One answer of the model, with its tokens."""
+        used = answer.usage
+        cached = f" ({used.cache_read} cached)" if used.cache_read else ""
+        cost = f", {answer.cost:.6f} spent" if answer.cost else ""
+        tokens = f"{used.input} tokens in{cached}, {used.output} out"
+        self.add(f"turn {number}: {answer.model}, {tokens}{cost}")
+        if answer.text.strip():
+            self.add(_indented(answer.text))
+
+    def called(self, call: ToolCall, result: str) -> None:
+        """A tool that was called, or was not to be, and what came of it."""
+        self.add(f"  {call.tool} {shortened(as_text(call.arguments), PIECE_CHARS_MAX)}")
+        self.add(_indented(result, "    "))
+
+    def add(self, line: str, *, always: bool = False) -> None:
+        """One line more."""
+        if self._chars + len(line) > CHARS_MAX and not always:
+            self._left_out += 1
+            return
+        self._chars += len(line)
+        self._lines.append(line)
+
+    def ended(self, how: str) -> str:
+        """The whole text, with its end."""
+        if self._left_out:
+            self.add(f"[… {self._left_out} entries left out …]", always=True)
+        self.add(how, always=True)
+        return scrub("\n".join(self._lines)) + "\n"
+
+
+def _indented(text: str, by: str = "  ") -> str:
+    lines = shortened(text.strip(), PIECE_CHARS_MAX).splitlines()
+    return "\n".join(by + line for line in lines)
+
 
 SAME_CALLS_MAX = 3
 """A call that gave the same result so often leads nowhere."""

@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.plan.model import RISKS
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
+from leadhand.workers.declaration import Table, read_checks
 from leadhand.workers.mcp.definition import worker_name
 from leadhand.workers.mcp.pins import FILE, Pins
 from leadhand.workers.mcp.server import McpServer, read_all
-from leadhand.workers.offers import read_checks
 from leadhand.workers.reports import bounded
-from leadhand.workers.tables import Table
 
 if TYPE_CHECKING:
     from pathlib import Path

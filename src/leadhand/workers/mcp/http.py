@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from leadhand.workers.exchange import retry_after_s
+from leadhand.workers.http.exchange import retry_after_s
+from leadhand.workers.http.netguard import PORTS, Guard, Refused, canonical
 from leadhand.workers.mcp.failures import edge_error, status_class
-from leadhand.workers.netguard import PORTS, Guard, Refused, canonical
 from leadhand.workers.reports import bounded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from leadhand.workers.request import Header
+    from leadhand.workers.http.request import Header
 
 ERROR_BYTES = 8 << 10
 CONNECT_S = 15.0

@@ -31,9 +31,10 @@ import msgspec
 from leadhand.audit.redaction import SECRET_NAME, Redactor, is_kept_out
 from leadhand.core.durations import seconds
 from leadhand.errors import LeadhandError, Transient, Unavailable, UsageError, WorkerFailure
-from leadhand.workers.command import given_values
+from leadhand.workers.commands.worker import given_values
 from leadhand.workers.coverage import INHERITED
-from leadhand.workers.decorator import NAME
+from leadhand.workers.functions.decorator import NAME
+from leadhand.workers.http.request import MAX_BYTES, TIMEOUT_S, Header, Missing, Url
 from leadhand.workers.mcp.connection import Connection
 from leadhand.workers.mcp.definition import Definition
 from leadhand.workers.mcp.failures import Overdue, ends_session, failure_of
@@ -41,8 +42,7 @@ from leadhand.workers.mcp.pins import Pins, reached
 from leadhand.workers.mcp.sdk import sdk
 from leadhand.workers.mcp.stdio import Last, Program, stdio
 from leadhand.workers.mcp.tool import McpTool
-from leadhand.workers.processes import Processes
-from leadhand.workers.request import MAX_BYTES, TIMEOUT_S, Header, Missing, Url
+from leadhand.workers.processes.processes import Processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -23,9 +23,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import Unavailable
-from leadhand.workers.isolation import text_of
+from leadhand.workers.functions.isolation import text_of
 from leadhand.workers.mcp.failures import edge_error
-from leadhand.workers.processes import Finished, Process, ProcessError, Processes
+from leadhand.workers.processes.leftovers import ProcessError
+from leadhand.workers.processes.processes import Process, Processes
+from leadhand.workers.processes.supervision import Finished
 from leadhand.workers.reports import bounded
 
 if TYPE_CHECKING:

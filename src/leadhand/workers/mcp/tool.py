@@ -20,7 +20,7 @@ from leadhand.core.report import Report
 from leadhand.errors import InvalidOutput, NeedsInfo, Permanent, UsageError, WorkerFailure
 from leadhand.ports import ends_us
 from leadhand.workers.checks import holds
-from leadhand.workers.decorator import NAME
+from leadhand.workers.functions.decorator import NAME
 from leadhand.workers.mcp.definition import (
     Definition,
     raised_effects,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from leadhand.ports import Context, Task
     from leadhand.workers.mcp.server import McpServer
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 MODEL_NAME_CHARS = 64
 

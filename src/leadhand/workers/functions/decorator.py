@@ -23,7 +23,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 from leadhand.core import durations
 from leadhand.core.plan.model import RISKS
 from leadhand.errors import UsageError
-from leadhand.workers.confinement import Confinement, declared
+from leadhand.workers.sandbox.confinement import Confinement, declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 Texts = str | Iterable[str]

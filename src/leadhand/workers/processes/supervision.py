@@ -34,8 +34,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadhand.workers.leftovers import SPAWN, SUPERVISE, ProcessError, StillAlive, kill_leftovers
-from leadhand.workers.streams import READ_BYTES, Captured, Stream
+from leadhand.workers.processes.leftovers import (
+    SPAWN,
+    SUPERVISE,
+    ProcessError,
+    StillAlive,
+    kill_leftovers,
+)
+from leadhand.workers.processes.streams import READ_BYTES, Captured, Stream
 
 PROGRAM = Path(__file__).with_name("supervisor.py")
 KEPT_ENV = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", SPAWN)

@@ -30,11 +30,12 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.workers.capture import current
+from leadhand.workers.processes.capture import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import CodeType, ModuleType
+
 
 OURS = str(Path(__file__).resolve().parents[1])
 INSTALLED = ("site-packages", "dist-packages")

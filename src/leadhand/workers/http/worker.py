@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.catalog import WorkerSpec
 from leadhand.core.report import Report
 from leadhand.workers.checks import holds
-from leadhand.workers.exchange import Exchange, Network
+from leadhand.workers.http.exchange import Exchange, Network
+from leadhand.workers.http.request import Call, Missing, fixed_headers
 from leadhand.workers.reports import bounded
-from leadhand.workers.request import Call, Missing, fixed_headers
 from leadhand.workers.template import with_defaults
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
-    from leadhand.workers.netguard import Resolve
+    from leadhand.workers.http.netguard import Resolve
 
 
 class HttpWorker:

@@ -1,4 +1,5 @@
-"""The child's side of `isolation`: `python -m leadhand.workers.isolated MODULE QUALNAME`."""
+"""The child's side of `isolation`: `python -m leadhand.workers.functions.isolated MODULE
+QUALNAME`."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ import msgspec
 
 from leadhand.codec.values import progress_note
 from leadhand.core.report import Failure, Report
-from leadhand.workers.decorator import MARK
-from leadhand.workers.function import FunctionAction
-from leadhand.workers.loading import load_file
+from leadhand.workers.functions.decorator import MARK
+from leadhand.workers.functions.modules import load_file
+from leadhand.workers.functions.snapshot import SOURCES
+from leadhand.workers.functions.worker import FunctionAction
 from leadhand.workers.reports import report_doc, report_of
-from leadhand.workers.snapshot import SOURCES
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from leadhand.ports import Context, Task
 
+
 PROMPT = Path(__file__).parent / "prompts" / "agent.md"
 TEXT_BYTES_MAX = 1 << 20
 GOAL_CHARS_MAX = 4000

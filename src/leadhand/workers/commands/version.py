@@ -31,14 +31,15 @@ from typing import TYPE_CHECKING
 
 from leadhand.core.paths import overlap, parts
 from leadhand.workers.coverage import Coverage, variables_covered
-from leadhand.workers.snapshot import INSTALLED, environment, signature
-from leadhand.workers.source import imports_of
+from leadhand.workers.functions.snapshot import INSTALLED, environment, signature
+from leadhand.workers.functions.version import imports_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from leadhand.workers.command import Program
+    from leadhand.workers.commands.worker import Program
     from leadhand.workers.template import Template
+
 
 SYSTEM = (
     *("/bin", "/sbin", "/lib", "/lib64", "/usr", "/opt", "/nix", "/snap"),

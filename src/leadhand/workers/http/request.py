@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from leadhand.core.catalog import Offer
-from leadhand.workers.netguard import Guard, Refused
+from leadhand.workers.http.netguard import Guard, Refused
 from leadhand.workers.template import Hole, Template, with_defaults
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -10,6 +10,7 @@ from leadhand.models.failures import ModelFailure
 if TYPE_CHECKING:
     from leadhand.models.meter import Call, Payer
 
+
 ROUNDING = 1e-9
 
 

@@ -32,38 +32,18 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Self
 
-from leadhand.workers.leftovers import (
+from leadhand.workers.processes.leftovers import (
     SPAWN,
     ProcessError,
-    StillAlive,
-    alive,
-    kill_leftovers,
-    kill_recorded,
 )
-from leadhand.workers.streams import Captured, OnOutput, Stream
-from leadhand.workers.supervision import (
+from leadhand.workers.processes.streams import OnOutput, Stream
+from leadhand.workers.processes.supervision import (
     Finished,
     Job,
     SpawnError,
     Started,
     Supervision,
-    SupervisorLost,
 )
-
-__all__ = [
-    "Captured",
-    "Finished",
-    "OnOutput",
-    "Process",
-    "ProcessError",
-    "Processes",
-    "SpawnError",
-    "StillAlive",
-    "SupervisorLost",
-    "alive",
-    "kill_leftovers",
-    "kill_recorded",
-]
 
 OUTPUT_BYTES_MAX = 1 << 20
 

@@ -24,14 +24,15 @@ import msgspec
 
 from leadhand.codec.values import plain
 from leadhand.core.report import Effect, Failure, Report
-from leadhand.workers.netguard import PORTS, Place, Refused, canonical
+from leadhand.workers.http.netguard import PORTS, Place, Refused, canonical
+from leadhand.workers.http.request import SAFE, Call, Request
 from leadhand.workers.reports import bounded
-from leadhand.workers.request import SAFE, Call, Request
 
 if TYPE_CHECKING:
     import httpx2
 
-    from leadhand.workers.netguard import Resolve
+    from leadhand.workers.http.netguard import Resolve
+
 
 MAX_REDIRECTS = 5
 MAX_TRIES = 4

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadhand.core.events import Process
-from leadhand.workers.capture import install_capture
-from leadhand.workers.leftovers import alive, kill_leftovers, own_start
-from leadhand.workers.processes import Processes
+from leadhand.workers.processes.capture import install_capture
+from leadhand.workers.processes.leftovers import alive, kill_leftovers, own_start
+from leadhand.workers.processes.processes import Processes
 
 if TYPE_CHECKING:
     from leadhand.ports import Workers
+    from leadhand.workers.functions.threads import Threads
     from leadhand.workers.registry import Registry
-    from leadhand.workers.threads import Threads
 
 
 def this_process() -> Process:

@@ -40,7 +40,7 @@ from typing import Any
 
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
-from leadhand.workers.sandbox import NoSandbox, Wrapped, choose
+from leadhand.workers.sandbox.sandbox import NoSandbox, Wrapped, choose
 
 KEYS = ("writable", "readable", "hosts", "env")
 DOOR = "worker"
@@ -88,7 +88,7 @@ class Confinement:
                     raise ValueError(f"{key}: there is no {path}")
                 if _holds_home(path):
                     raise ValueError(f"{key}: {path} holds your home folder, with the keys in it")
-        from leadhand.workers.proxy import Proxy
+        from leadhand.workers.sandbox.proxy import Proxy
 
         try:
             Proxy(self.hosts)
@@ -129,7 +129,7 @@ class Confinement:
 
         Raises NoSandbox where the walls cannot be had, or would keep nothing out.
         """
-        from leadhand.workers.proxy import Proxy
+        from leadhand.workers.sandbox.proxy import Proxy
 
         if _holds_home(cwd):
             raise NoSandbox(f"{cwd} holds your home folder, which a sandbox does not show")

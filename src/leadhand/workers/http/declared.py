@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from leadhand.workers.netguard import Guard
-from leadhand.workers.offers import read_checks, read_offer, read_parameters
-from leadhand.workers.request import (
+from leadhand.workers.declaration import Table, read_checks, read_offer, read_parameters
+from leadhand.workers.http.netguard import Guard
+from leadhand.workers.http.request import (
     MAX_BYTES,
     METHODS,
     REPEATABLE,
@@ -18,7 +18,6 @@ from leadhand.workers.request import (
     Url,
     body_template,
 )
-from leadhand.workers.tables import Table
 
 HTTP_KEYS = {"url", "method", "headers", "json", "allow", "max_bytes", "expect_status"}
 

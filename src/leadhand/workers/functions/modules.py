@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from leadhand.errors import LeadhandError, UsageError
-from leadhand.workers.isolation import LOADED_PREFIX
-from leadhand.workers.snapshot import SOURCES, file_of, spec_of
+from leadhand.workers.functions.isolation import LOADED_PREFIX
+from leadhand.workers.functions.snapshot import SOURCES, file_of, spec_of
 
 OURS = Path(__file__).parent
 

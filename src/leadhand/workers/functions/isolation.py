@@ -22,15 +22,18 @@ import msgspec
 
 from leadhand.core.report import Report
 from leadhand.ports import Spawned
-from leadhand.workers.capture import LiveStreams, shown_live
-from leadhand.workers.confinement import python_folders
+from leadhand.workers.processes.capture import LiveStreams, shown_live
 from leadhand.workers.reports import bounded, report_from_doc
-from leadhand.workers.sandbox import NoSandbox
+from leadhand.workers.sandbox.confinement import python_folders
+from leadhand.workers.sandbox.sandbox import NoSandbox
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
-    from leadhand.workers.confinement import Confinement
-    from leadhand.workers.processes import Captured, Finished, Process, Processes
+    from leadhand.workers.processes.processes import Process, Processes
+    from leadhand.workers.processes.streams import Captured
+    from leadhand.workers.processes.supervision import Finished
+    from leadhand.workers.sandbox.confinement import Confinement
+
 
 RESULT_BYTES_MAX = 64 << 20
 GRACE_S = 5.0
@@ -110,9 +113,10 @@ async def run_isolated(
     `sources` are the modules that the child loads as they are here, whatever their files say by
     now: `Snapshot.restore`. Behind `walls` it gets named variables only, and not the host's own.
     """
-    from leadhand.workers.processes import ProcessError, SpawnError
+    from leadhand.workers.processes.leftovers import ProcessError
+    from leadhand.workers.processes.supervision import SpawnError
 
-    argv = [sys.executable, "-P", "-m", "leadhand.workers.isolated"]
+    argv = [sys.executable, "-P", "-m", "leadhand.workers.functions.isolated"]
     argv += [target.module or target.file, target.qualname]
     cwd = Path.cwd()  # the child stands where the host stands
     try:

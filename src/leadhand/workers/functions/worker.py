@@ -28,19 +28,19 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Report
 from leadhand.errors import UsageError
 from leadhand.ports import ends_us
-from leadhand.workers.capture import Sink, current, shown_live
 from leadhand.workers.checks import holds
 from leadhand.workers.coverage import Coverage
-from leadhand.workers.decorator import Declaration
-from leadhand.workers.isolation import Target, Walls, run_isolated, target_of, told
+from leadhand.workers.functions.decorator import Declaration
+from leadhand.workers.functions.isolation import Target, Walls, run_isolated, target_of, told
+from leadhand.workers.functions.signature import BadParameters, Signature
+from leadhand.workers.functions.threads import Lane, Threads
+from leadhand.workers.functions.version import covered, files_of, source_bytes
+from leadhand.workers.processes.capture import Sink, current, shown_live
 from leadhand.workers.reports import report_from, report_of
-from leadhand.workers.signature import BadParameters, Signature
-from leadhand.workers.source import covered, files_of, source_bytes
-from leadhand.workers.threads import Lane, Threads
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
-    from leadhand.workers.processes import Processes
+    from leadhand.workers.processes.processes import Processes
 
 
 class FunctionAction:

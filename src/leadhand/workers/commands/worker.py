@@ -26,19 +26,22 @@ from leadhand.audit.redaction import SECRET_NAME
 from leadhand.codec.values import plain
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Effect, Failure, Report
-from leadhand.workers.capture import LiveStreams, shown_live
 from leadhand.workers.checks import holds
-from leadhand.workers.command_files import look
-from leadhand.workers.confinement import Confinement, program_folders
+from leadhand.workers.commands.version import look
 from leadhand.workers.coverage import INHERITED, Coverage
-from leadhand.workers.isolation import GRACE_S, followed, text_of
-from leadhand.workers.processes import Finished, ProcessError, Processes, SpawnError
+from leadhand.workers.functions.isolation import GRACE_S, followed, text_of
+from leadhand.workers.processes.capture import LiveStreams, shown_live
+from leadhand.workers.processes.leftovers import ProcessError
+from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.supervision import Finished, SpawnError
 from leadhand.workers.reports import bounded, report_from_doc
-from leadhand.workers.sandbox import NoSandbox
+from leadhand.workers.sandbox.confinement import Confinement, program_folders
+from leadhand.workers.sandbox.sandbox import NoSandbox
 from leadhand.workers.template import Hole, Template, spell, with_defaults
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
+
 
 OUTPUT_BYTES = 1 << 20
 STDERR_CHARS = 8_192

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.workers.coverage import Coverage, is_machine_variable, variables_covered
-from leadhand.workers.snapshot import (
+from leadhand.workers.functions.snapshot import (
     SOURCES,
     Module,
     SnapshotLoader,
@@ -37,6 +37,7 @@ from leadhand.workers.snapshot import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
 
 PARSED_MAX = 2_000
 """So many files are kept parsed."""

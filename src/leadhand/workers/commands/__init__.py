@@ -1,0 +1,1 @@
+"""Commands as workers: argument lists, never a shell."""

@@ -1,0 +1,1 @@
+"""HTTP calls as workers."""

@@ -1,0 +1,1 @@
+"""Processes of workers: started by a supervisor, bounded, and none left behind."""
