@@ -14,8 +14,8 @@ import pytest
 
 from leadhand.workers.processes import leftovers, supervision
 from leadhand.workers.processes import processes as module
-from leadhand.workers.processes.leftovers import kill_leftovers, kill_recorded
-from leadhand.workers.processes.processes import Processes, StillAlive, alive
+from leadhand.workers.processes.leftovers import StillAlive, alive, kill_leftovers, kill_recorded
+from leadhand.workers.processes.processes import Processes
 from leadhand.workers.processes.supervision import SupervisorLost
 from tests.support.commands import (
     DAEMON,
