@@ -85,6 +85,16 @@ def test_a_doomed_step_that_is_gone_is_passed_over():
     assert not run.state.doomed
 
 
+def test_a_doomed_step_that_was_replaced_is_passed_over():
+    """A person skipped what it waits for and replaced it, both before anything was decided."""
+    run = Drive(step("r"), step("a", "r"), step("b", "a"))
+    heir = step("b2", supersedes="b")
+    proposed = ev.RevisionProposed(number=2, author="", base=run.state.head, hash="h", add=[heir])
+    run.tell(ev.StepSkipped("a", "no need"), proposed, ev.RevisionApproved(2, "h", "ann"))
+    assert run.go().status("b", "b2") == ["superseded", "running"]
+    assert not run.state.doomed
+
+
 def test_decide_changes_nothing_by_itself():
     """A move that is not taken is offered again, the same."""
     run = Drive(bare=True)
@@ -289,6 +299,12 @@ def test_an_attempt_is_lost_at_its_deadline_not_before():
         "message": "no report within 5s, its timeout",
         "effect": "unknown",
     }
+
+
+def test_a_lost_attempt_names_the_timeout_of_its_worker():
+    """Where the step says nothing, the worker's own timeout is what has passed."""
+    run = Drive(step("a", worker="slow"), catalog=[spec("slow", timeout_s=7.0)]).later(7)
+    assert run.last(ev.AttemptLost).reason == "no report within 7s, its timeout"
 
 
 def test_a_report_before_the_deadline_makes_its_timer_nothing():
@@ -952,6 +968,15 @@ def test_a_planner_that_says_nothing_of_a_failure_is_asked_again():
     assert run.state.planner.findings == ["it proposes nothing, and nothing is under way"]
 
 
+def test_a_final_plan_does_not_end_while_a_failure_is_the_planners():
+    """It waited for the rest; now that all is settled it must say what becomes of the failure."""
+    run = Drive(step("a"), step("b"), replans=True).fail("a", "permanent")
+    run.answer({"kind": "wait"}).done("b")
+    why = "surprise: a failed, and nothing has replaced it"
+    assert run.news[-2:] == ["report b met", f"consult {why}"]
+    assert run.effects[-1].why == why
+
+
 def test_rounds_in_a_row_are_bounded():
     """A planner that fails or is refused three times in a row is out of ideas."""
     run = Drive(bare=True, policy=Policy(no_input=True)).go()
@@ -976,6 +1001,45 @@ def test_rounds_in_a_row_are_bounded():
     run = Drive(bare=True, policy=Policy(planner_rounds_max=1, no_input=True)).go()
     run.tell(ev.PlannerAnswered(1, 1, {}), ev.ProposalRefused(1, ["x", "y"])).go()
     assert run.state.ended.reason.startswith("the planner failed 1 times in a row: x; y; no person")
+
+
+def refused_thrice(run):
+    """The planner proposes nonsense as often as it may."""
+    for _ in range(3):
+        run.answer({"kind": "nonsense"})
+    return run
+
+
+def test_a_person_hears_of_a_planner_without_ideas_when_nothing_else_goes_on():
+    """Steps that are under way may bring it one."""
+    run = Drive(bare=True, consult="every_report").go()
+    run.answer(propose(step("a"), step("b"), final=False)).done("a")
+    refused_thrice(run)
+    assert (run.running, run.state.questions) == (["b"], {})
+    run.done("b")
+    assert [question.kind for question in run.state.questions.values()] == ["planning"]
+
+
+def test_a_step_that_waits_for_a_person_is_nothing_that_goes_on():
+    """So a person is asked about the planner too; until they answer, nobody asks the planner."""
+    run = Drive(bare=True, consult="every_report").go()
+    run.answer(propose(step("a", failure_action="escalate"), step("b"), final=False))
+    run.fail("a", "permanent").done("b")
+    refused_thrice(run)
+    assert [question.kind for question in run.state.questions.values()] == ["failure", "planning"]
+    run.reply("retry", "q1").news_start().done("a")
+    assert run.news == ["report a met"]
+    run.reply("go_on", "q2")
+    assert run.news[-1] == "consult answer"
+
+
+def test_a_person_is_asked_at_once_when_no_step_is_left():
+    """A question that answers itself in time is no step that could bring the planner an idea."""
+    run = Drive(bare=True, consult="every_report").go()
+    run.answer(propose(step("a"), step("b"), final=False)).done("a")
+    run.answer({"kind": "ask", "question": "?", "within_s": 60, "default": "no"}).done("b")
+    refused_thrice(run)
+    assert [question.kind for question in run.state.questions.values()] == ["planner", "planning"]
 
 
 def test_an_accepted_proposal_starts_the_count_afresh():
@@ -1033,6 +1097,22 @@ def test_a_finish_waits_for_what_is_under_way():
     run.done("c").answer({"kind": "finish", "result": 7})
     assert run.state.ended.result == 7
     assert check(run.log) == []
+
+
+def test_a_finish_that_was_accepted_holds():
+    """What is under way comes to its end; nothing else starts, and the planner is not asked."""
+    policy = Policy(jitter=0.0, max_concurrency=1)
+    run = Drive(bare=True, policy=policy, consult="every_report").go()
+    run.answer(propose(step("a"), step("b"), final=False))
+    run.tell(
+        ev.PlannerAsked(2, run.state.epoch + 1, MINUTE, "report"),
+        ev.PlannerAnswered(2, run.state.epoch + 1, {"kind": "finish", "result": 7}),
+        ev.FinishAccepted(2),
+    )
+    assert run.go().running == ["a"]
+    assert run.ended is None
+    run.news_start().done("a")
+    assert run.news == ["report a met", "end succeeded"]
 
 
 def test_a_finish_drops_by_name_what_has_not_started():
@@ -1251,6 +1331,21 @@ def test_a_failed_run_says_what_failed():
     assert run.state.ended.reason.endswith("b4 skipped and 1 more")
 
 
+def test_the_last_failure_that_counts_is_blamed():
+    """Neither one that the plan tolerates nor a step that was only skipped."""
+    run = Drive(
+        step("a", failure_action="abort"),
+        step("b"),
+        step("c", "b"),
+        step("d", "a", failure_action="continue"),
+    )
+    run.fail("a", "permanent").later(1).fail("b", "budget")
+    assert run.ended == "failed"
+    run.later(1).hear(commands.redo(run.state, "a", "ann", "so", run.now)).later(1)
+    run.done("a").later(1).fail("d", "permanent")
+    assert run.state.ended == ev.RunEnded("failed", "b failed, c skipped", origin="limits")
+
+
 def test_an_open_question_keeps_the_run_open():
     """A planner's question alone, with nothing else to do."""
     run = Drive(bare=True).go()
@@ -1307,6 +1402,15 @@ def test_the_planners_result_is_what_is_checked():
     assert run.effects[-1] == VerifyGoal({"x": 1})
     run.say(ev.GoalChecked(met=True))
     assert run.state.ended == ev.RunEnded("succeeded", "", {"x": 1})
+
+
+def test_wanted_facts_are_what_is_checked():
+    """They stand in their steps, whatever the planner calls its result."""
+    goal = {"text": "g", "want": ["x"], "acceptance": ["result == 1"]}
+    run = Drive(bare=True, goal=goal, catalog=[spec("w", gives=("x",))]).go()
+    run.answer(propose(step("a"), final=False)).done("a", data=1)
+    run.answer({"kind": "finish", "result": 2})
+    assert run.effects[-1] == VerifyGoal(1)
 
 
 def test_a_goal_that_is_not_met_fails_the_run():
@@ -1517,3 +1621,16 @@ def test_whoever_waits_for_a_surprise_waits_for_the_planner():
     assert run.status("b", "c", "e") == ["cancelled", "running", "running"]
     given = Drive(step("a"), step("b", "a")).done("a", surprise="so what")
     assert given.running == ["b"], "nobody would look"
+
+
+def test_a_planner_that_looked_at_no_surprise_is_asked_again():
+    """It wanted to finish while a person was asked; then only who waits for that step is left."""
+    run = Drive(bare=True, replans=True).go()
+    docs = [step("a"), step("b", "a"), step("c", failure_action="escalate")]
+    run.answer(propose(*docs, final=False)).fail("c", "permanent").done("a", surprise="odd")
+    run.answer({"kind": "finish"})
+    assert run.last(ev.ProposalRefused).early
+    run.reply("skip")
+    why = "surprise: step a succeeded otherwise than expected, and others wait for it"
+    assert run.news[-1] == f"consult {why}"
+    assert run.answer(propose()).running == ["b"]

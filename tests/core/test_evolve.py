@@ -97,6 +97,57 @@ def test_tries_are_counted_by_worker():
     assert (fresh.tried("w"), fresh.tried("other")) == (2, 0)
 
 
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({"action": ""}, True),
+        ({"parameters": {}}, True),
+        ({"parameters": None}, True),
+        ({"est": 5}, True),  # that says nothing of what it does
+        ({"action": "go"}, False),
+        ({"parameters": {"x": 1}}, False),
+        ({"worker": "other"}, False),
+    ],
+)
+def test_what_was_tried_is_told_by_what_it_does(other, same):
+    """Worker, action and parameters; under another name it is the same again."""
+    run = Drive(step("a"), replans=True)
+    assert run.state.tries_new([step("b", **other)]) is not same
+
+
+def test_a_state_that_knows_nothing_answers_all_the_same():
+    """Views ask before the start too."""
+    state = State()
+    assert state.planner_name == ""
+    assert state.surprises_wait is False
+    assert state.no_words == "the plan is a given document, and only people change it"
+
+
+@pytest.mark.parametrize(
+    ("start", "handed", "expected"),
+    [
+        ({}, "", "the plan is a given document, and only people change it"),
+        ({"replans": True}, "", ""),
+        ({"replans": True, "deaf": True}, "", "its planner plans from facts and reads no words"),
+        ({"replans": True}, "goal", "its planner plans from facts and reads no words"),
+    ],
+)
+def test_who_can_act_on_words(start, handed, expected):
+    """A planner that reads them; the goal planner that a run was handed to does not."""
+    run = Drive(bare=True, **start)
+    run.state.planner.handed = handed
+    assert run.state.no_words == expected
+
+
+@pytest.mark.parametrize(("version", "waits"), [(1, False), (2, False), (3, True)])
+def test_older_logs_do_not_wait_for_surprises(version, waits):
+    """A log is folded by the rules it was written with."""
+    run = Drive(step("a"), step("b", "a"), replans=True, decide_version=version)
+    run.tell(ev.AttemptReported("a", 1, run.state.in_flight["a"], True, surprise="odd"))
+    assert run.state.planner.surprising == (["a"] if waits else [])
+    assert run.status("b") == ["waiting" if waits else "ready"]
+
+
 # The run as a whole.
 
 
@@ -1246,6 +1297,7 @@ def test_looking_up_a_reference():
         ("params.q", "there is no parameter q"),
         ("steps.a.data", "step a is waiting, so it has no data"),
         ("steps.nobody.data", "step nobody is not in the plan, so it has no data"),
+        ("run.steps.b.data", "only a rollback plan refers to the run that it takes back"),
     ):
         with pytest.raises(LookupError, match=reason):
             run.state.lookup(ref(text))

@@ -315,7 +315,7 @@ def test_a_gate_that_has_closed_again_keeps_a_step_from_starting():
     linted = digest(canonical([doc]))
     document = Drive(doc, catalog=[spec("behind", needs=("ok:x",))], linted=linted)
     reason = "it needs ok:x, which is not true: a step before it, or a person, must give that"
-    assert document.last(ev.StepRefused).reason == reason
+    assert document.last(ev.StepRefused) == ev.StepRefused("b", "permanent", reason)
     assert check(document.log) == []
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from leadhand.core import events as ev
+from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.decide.recovery import LADDER, Recovery, alternative, choose
 from leadhand.core.durations import SECONDS_MAX
 from leadhand.core.logcheck.checker import check
@@ -260,6 +261,16 @@ def test_a_step_that_others_may_do_is_given_to_them():
     assert run.last(ev.StepRefused).reason == words
     assert run.status("b", "c") == ["running", "ready"]
     assert run.state.steps["b"].tries == {"w": 1}, "it is not asked again"
+
+
+def test_a_stronger_worker_does_what_its_weaker_one_cannot_be_asked():
+    """Though no plan names it as an alternative."""
+    weak = WorkerSpec(name="weak", offers={"": Offer()}, stronger="expert")
+    catalog = [spec("w"), weak, spec("expert")]
+    run = Drive(step("a"), step("b", "a", worker="weak"), catalog=catalog)
+    down(run, "weak").done("a")
+    assert run.running == ["b"]
+    assert run.last(ev.AttemptStarted).worker == "expert"
 
 
 def test_when_all_who_may_do_it_are_down_it_waits():

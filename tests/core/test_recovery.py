@@ -215,6 +215,13 @@ def test_a_step_without_a_failure_or_a_worker_goes_to_a_person():
     assert idempotent(failed, None) is False
 
 
+def test_what_was_printed_stays_as_it_was_printed():
+    """The class of a failure of several lines gets a line of its own."""
+    state, failed = undecided(step("a"), failure("permanent", message="one\ntwo"))
+    expected = "one\ntwo\n(permanent); nothing else is left to try"
+    assert choose(state, failed) == Recovery("ask", expected)
+
+
 def test_a_run_that_stops_decides_nothing_more():
     """Once the run is stopping, whatever fails is let go, with both reasons."""
     state, failed = undecided(step("a"), failure("transient"))
@@ -395,6 +402,12 @@ def test_retry_after_is_respected(asked, wait):
     assert choose(state, failed) == expected
 
 
+def test_a_retry_without_a_backoff_speaks_of_no_wait():
+    """It starts at once, so there is no time to tell."""
+    state, failed = undecided(step("a", retry={"backoff": 0}), failure())
+    assert choose(state, failed) == Recovery("retry", "it broke; try 2 of 3", 0.0, "w")
+
+
 @pytest.mark.parametrize("kind", ROWS["result"])
 def test_a_bad_result_is_retried_once(kind):
     """Even with attempts left, an idempotent step is repeated only once after an unmet result."""
@@ -404,6 +417,21 @@ def test_a_bad_result_is_retried_once(kind):
     assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 2 in 1s"
     run.fail("a", kind, "done")
     assert run.last(ev.RecoveryDecided).strategy == "abort"
+
+
+@pytest.mark.parametrize(
+    ("effect", "expected"),
+    [
+        ("unknown", Recovery("park", "it broke; that uses up no try", 0.0, "safe")),
+        ("none", Recovery("retry", "it broke; try 2 of 3 in 1s", 1.0, "safe")),
+        ("done", Recovery("retry", "it broke; try 2 of 3 in 1s", 1.0, "safe")),
+    ],
+)
+def test_only_a_loss_that_nobody_saw_uses_up_no_try(effect, expected):
+    """It starts again at once; a worker that says itself what was lost has used its try."""
+    policy = Policy(jitter=0.0, restarts_free=1)
+    state, failed = undecided(step("a", worker="safe"), failure("lost", effect), policy=policy)
+    assert choose(state, failed) == expected
 
 
 def test_a_step_that_was_never_tried_is_not_retried():
@@ -481,6 +509,22 @@ def test_an_unmet_result_with_effects_is_not_done_again_by_another(worker, own, 
     """A result that is wrong although nothing is said to have happened may still have touched."""
     doc = step("a", worker=worker, alternatives=["other"], **own)
     assert choose(*undecided(doc, failure(kind))).strategy == expected
+
+
+def test_an_unmet_result_that_may_be_done_twice_goes_to_another():
+    """Effects are no reason to keep an idempotent step from another worker."""
+    able = [*WORKERS, spec("puts", effects=("outside",), idempotent=True)]
+    doc = step("a", worker="puts", retry=1, alternatives=["other"])
+    state, failed = undecided(doc, failure("criteria_unmet"), catalog=able)
+    assert choose(state, failed).worker == "other"
+
+
+def test_who_failed_is_not_its_own_alternative():
+    """A step that went to an alternative is not given to the same one again."""
+    doc = step("a", alternatives=["other"], failure_action="escalate")
+    state, failed = undecided(doc, failure("unavailable"))
+    failed.worker, failed.tries = "other", None
+    assert choose(state, failed).strategy == "ask"
 
 
 @pytest.mark.parametrize("effect", ["unknown", "done"])

@@ -56,6 +56,16 @@ def test_a_held_try_goes_on_when_it_is_due():
     assert run.reply("release").running == ["a"]
 
 
+def test_a_held_step_wakes_nobody():
+    """Its calendar time is looked at again when it is released."""
+    run = Drive(step("a"), step("b", "a", not_before="1970-01-01T00:10:00Z"))
+    held(run, "b").done("a")
+    assert next_wake(run.state) == (None, None)
+    run.reply("release")
+    assert next_wake(run.state) == (None, 600 * SECOND)
+    assert run.later(600).running == ["b"]
+
+
 def test_other_workers_have_other_limits():
     """What was known of the old ones is forgotten."""
     run = Drive(step("a"), step("b", "a"), step("c", "a"))
@@ -285,3 +295,13 @@ def test_what_the_policy_let_through_it_lets_through_again():
     run = Drive(step("a"), step("b", "a"))
     moved = Move(*holds.workers_changed(run.state, [spec("w", version="2")]))
     assert [type(event) for event in moved.events] == [ev.WorkersChanged]
+
+
+def test_a_reopened_run_starts_what_had_stood_in_the_queue():
+    """Its calendar time had come, and another step ran; that one failed and is done again."""
+    steps = (step("a", failure_action="abort"), step("b", not_before="1970-01-01T00:00:01Z"))
+    run = Drive(*steps, policy=Policy(jitter=0.0, max_concurrency=1)).later(5)
+    run.fail("a", "permanent")
+    assert (run.ended, run.status("b")) == ("failed", ["cancelled"])
+    redo(run, "a").done("a")
+    assert run.running == ["b"]

@@ -267,6 +267,36 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
             "state.started.linted)"
         ),
     ): NEVER,
+    (
+        "decide.recovery",
+        "return _unseen(state, step, message, offer)",
+        (
+            "repeatable and lost_with_host(failure) and (_restarts(step) <= "
+            "state.policy.restarts_free)  →  lost_with_host(failure) and _restarts(step) <= "
+            "state.policy.restarts_free"
+        ),
+    ): "what nobody saw and must not be repeated was answered above",
+    (
+        "decide.decide",
+        'case "ask":',
+        "state.started is not None and state.started.replans  →  state.started.replans",
+    ): NEVER,
+    (
+        "decide.decide",
+        "offer = spec.offer(step.action)",
+        "offer is None or offer.silence is None  →  offer.silence is None",
+    ): "a step whose worker does not offer its action is refused before",
+    (
+        "decide.decide",
+        'return _ask_planner(state, "nothing is left", now.at)',
+        (
+            "state.bad and state.started is not None and state.started.replans"
+            "  →  state.bad and state.started.replans"
+        ),
+    ): NEVER,
+    ("state.model", "self.ready = Ready()", "self.timers.clear()  →  pass"): LAZY,
+    ("state.model", "self.timers.clear()", "self.calendar.clear()  →  pass"): LAZY,
+    ("state.model", "if question.until:", "0  →  1"): UNREAD,
 }
 """(file, the line before the changed one, what is changed) to why nothing can notice."""
 

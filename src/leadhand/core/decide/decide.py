@@ -430,7 +430,7 @@ def _conclude(state: State, now: Now, room: int) -> Move | None:
 
 def _succeed(state: State, result: object) -> Move | None:
     wanted = acceptance(state)
-    if state.goal_met is None and not state.goal_asked:
+    if not state.goal_asked:
         absent = missing(state, goal_of(state))
         if absent:
             return Move([ev.GoalCheckStarted(), ev.GoalChecked(False, absent)], [])

@@ -644,8 +644,7 @@ def known(state: State, ident: str, allowed: Collection[str]) -> StepState:
 def make_ready(state: State, step: StepState) -> None:
     """All it waited for is settled."""
     step.status = "ready"
-    if state.awake:
-        state.offer(step)
+    state.offer(step)
 
 
 def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
