@@ -23,8 +23,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from leadhand import Context, Human, Lead, Permanent, Report, Transient, worker
-from leadhand.app.exporting import export_run
-from leadhand.app.people import finish
+from leadhand.app.export import export_run
+from leadhand.app.lead import finish
 from leadhand.audit.anchors import Anchoring
 from leadhand.audit.redaction import forms
 from leadhand.core import commands

@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from leadhand import Human, Lead, Permanent, Transient, worker
-from leadhand.app.exporting import export_run
+from leadhand.app.export import export_run
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leadhand.app.anchoring import append
+from leadhand.app.anchors import append
 from leadhand.audit.anchors import FIRST, Anchor, line_of, lines_in, read_line, verify_anchors
 from leadhand.audit.chain import GENESIS, Batch, link_batch
 from leadhand.audit.keys import PrivateKey, PublicKey

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from leadhand import Lead, Policy, worker
-from leadhand.app.exporting import export_run
+from leadhand.app.export import export_run
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit import keys

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from leadhand import Lead, Permanent, Transient, worker
-from leadhand.app.exporting import export_run
+from leadhand.app.export import export_run
 from leadhand.audit.anchors import Anchoring
 from leadhand.audit.bundle import _unpacked, verify_bundle
 from leadhand.audit.keys import PrivateKey

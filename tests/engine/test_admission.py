@@ -189,7 +189,7 @@ async def test_an_approval_copied_from_another_run_starts_nothing(store, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr("leadhand.engine.run.refuse_unsigned", lambda *_: None)
         words = {"key": given.key, "signature": given.signature}
-        patch.setattr("leadhand.app.people.words_with", lambda *_args, **_more: words)
+        patch.setattr("leadhand.app.approvals.words_with", lambda *_args, **_more: words)
         await lead_of(store).answer(run, "review-1", "approve")
     await held(store, run, says="is not signed by the key of ann")
 

@@ -31,8 +31,8 @@ from leadhand import (
     Transient,
     worker,
 )
-from leadhand.app.limits import plan_policy
 from leadhand.app.reader import Reader
+from leadhand.app.run_limits import plan_policy
 from leadhand.core import commands
 from leadhand.core.policy import Policy
 from leadhand.core.views.inbox import answers_of

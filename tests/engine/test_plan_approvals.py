@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from leadhand import Approval, Lead, LeadhandError, PlanInvalid, Policy, Rule, worker
-from leadhand.app.people import approval_of
+from leadhand.app.approvals import approval_of
 from leadhand.audit.keys import PrivateKey
 from leadhand.codec.documents import read_document, write_yaml
 from leadhand.core.lint.plan import lint

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from leadhand import Ask, Finish, GiveUp, Goal, Lead, Propose, Report, Wait, worker
 from leadhand.app.documents import run_document
-from leadhand.app.graphs import graph_document
 from leadhand.app.reader import Reader
+from leadhand.app.step_graph import graph_document
 from leadhand.cli.group import execute
 from leadhand.codec.events import decode, encode, refuse_unreadable, unreadable
 from leadhand.core import events as ev

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from leadhand import Goal, Lead, Propose, Report, worker
 from leadhand.app.documents import run_document, timed_outcome
-from leadhand.app.exporting import export_run
+from leadhand.app.export import export_run
 from leadhand.app.reader import Reader
 from leadhand.audit.anchors import Anchoring
 from leadhand.cli.group import execute

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from leadhand import Goal, Lead, NeedsInfo, worker
-from leadhand.app.door import say
+from leadhand.app.commands import say
 from leadhand.errors import Conflict, StoreBroken, UsageError
 
 

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from leadhand.app.migrating import move
-from leadhand.app.opening import open_reader
+from leadhand.app.migration import move
+from leadhand.app.store_factory import open_reader
 from leadhand.audit.anchors import Anchoring
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.stores.copy import Look, copy

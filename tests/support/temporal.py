@@ -13,7 +13,7 @@ import pytest
 
 from leadhand import Lead
 from leadhand.app.distributed import engine_of
-from leadhand.app.opening import own_names
+from leadhand.app.store_factory import own_names
 from leadhand.stores.location import Place
 from leadhand.stores.postgres.store import PostgresStore
 from leadhand.stores.sqlite.store import SqliteStore

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadhand import Lead, worker
-from leadhand.app.hosting import Hosting
+from leadhand.app.host_status import Hosting
 from leadhand.app.reader import Reader
 from leadhand.cli.doctor_temporal import temporal_rows
 from leadhand.errors import Unreachable, UsageError

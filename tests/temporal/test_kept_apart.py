@@ -8,9 +8,9 @@ import pytest
 
 from leadhand import Lead, worker
 from leadhand.app.distributed import Scribe, distant, mark
-from leadhand.app.hosting import Hosting
-from leadhand.app.opening import open_store, own_names
+from leadhand.app.host_status import Hosting
 from leadhand.app.reader import Reader
+from leadhand.app.store_factory import open_store, own_names
 from leadhand.app.used_approvals import UsedApprovals
 from leadhand.audit.chain import link
 from leadhand.cli.signals import first_of

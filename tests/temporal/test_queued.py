@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from leadhand.app.opening import open_store
+from leadhand.app.store_factory import open_store
 from tests.support.cli import WORKERS, Done, Folder, environment, finished
 from tests.support.temporal import free_port
 from tests.temporal.test_processes import serving

@@ -14,9 +14,9 @@ from leadhand.temporal.client import Distant
 from leadhand.temporal.distant import DistantRun
 
 EMBEDDED = {
-    "leadhand/app/door.py": {"open"},
+    "leadhand/app/commands.py": {"open"},
     "leadhand/app/fleet.py": {"spawn"},
-    "leadhand/app/house.py": {
+    "leadhand/app/lead.py": {
         *("approvers", "not_before", "notice", "open"),
         *("refuse_altered", "reviewers", "successor"),
     },

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from leadhand.app.graphs import graph_document
+from leadhand.app.step_graph import graph_document
 from leadhand.codec.events import decode
 from leadhand.core.calendar import iso
 from leadhand.core.state.evolve import evolve

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.opening import host_folded, host_state, open_store, own_names
+from leadhand.app.store_factory import host_folded, host_state, open_store, own_names
 from leadhand.app.used_approvals import UsedApprovals
 from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state.model import Now

@@ -74,7 +74,7 @@ class Driver(NamedTuple):
     @classmethod
     def of(cls, place: Place, reader: Reader) -> Driver:
         """Who hosts it now."""
-        from leadhand.app.opening import host_info
+        from leadhand.app.store_factory import host_info
 
         holder = host_info(place)
         return cls() if holder is None else cls(int(holder["pid"]), reader.host_state().owner)

@@ -17,8 +17,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.opening import host_info
 from leadhand.app.reader import Reader
+from leadhand.app.store_factory import host_info
 from leadhand.core.calendar import iso
 from leadhand.core.state.evolve import evolve_all
 from leadhand.core.state.model import State

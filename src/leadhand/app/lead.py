@@ -10,14 +10,33 @@ twin for scripts: `plan_sync`, `run_sync`.
 from __future__ import annotations
 
 import asyncio
+import builtins
+import os
 import re
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
+import msgspec
 from msgspec import structs
 
+from leadhand.app import commands
+from leadhand.app.anchors import ANCHORED, Anchorer
+from leadhand.app.approvals import (
+    Amending,
+    Expiry,
+    answering,
+    approval_of,
+    approver_key,
+    as_approvals,
+    ends,
+    named,
+    to_approve,
+    with_reviewers,
+)
+from leadhand.app.distributed import distant
 from leadhand.app.inputs import (
     as_document,
     as_goal,
@@ -26,28 +45,34 @@ from leadhand.app.inputs import (
     refuse_name,
     whoami,
 )
-from leadhand.app.limits import model_policy, plan_policy
-from leadhand.app.modes import consulting, direct_in, in_mode, planner_in
-from leadhand.app.outcome import Outcome
-from leadhand.app.people import (
-    People,
-    approver_key,
-    as_approvals,
-    finish,
-    named,
-    with_reviewers,
-)
-from leadhand.app.planning import (
+from leadhand.app.outcome import Outcome, outcome_of
+from leadhand.app.planner_choice import (
     as_planner,
+    consulting,
+    direct_in,
     goal_of_document,
+    in_mode,
     planner_for,
+    planner_in,
     planner_label,
     successor,
     taken_up,
 )
 from leadhand.app.reader import reading
 from leadhand.app.rollback import roll_back
+from leadhand.app.run_limits import model_policy, plan_policy
+from leadhand.app.store_factory import (
+    artifacts_of,
+    as_place,
+    joining,
+    marker,
+    open_reader,
+    open_store,
+    service_of,
+)
+from leadhand.app.used_approvals import UsedApprovals
 from leadhand.audit.anchors import Anchoring
+from leadhand.audit.keys import PrivateKey
 from leadhand.core.commands import Word
 from leadhand.core.events import DECIDE_VERSION, RunStarted
 from leadhand.core.hashing import canonical, digest
@@ -56,37 +81,86 @@ from leadhand.core.plan.model import Goal, Plan
 from leadhand.core.plan.parameters import bind_params
 from leadhand.core.policy import Policy
 from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
+from leadhand.core.review.approval import Approval
+from leadhand.core.review.holds import released
 from leadhand.core.rollback import to_roll_back
 from leadhand.core.state.model import State
 from leadhand.core.views.run import goal_of, planner_view
 from leadhand.core.wording import shown
+from leadhand.engine.approvals import signed_releases
 from leadhand.engine.fold import collector_resting
-from leadhand.engine.host import new_run_id
+from leadhand.engine.guest.process import Guest, SharedStore, Ways
+from leadhand.engine.host import Host, new_run_id
+from leadhand.engine.host_socket import word
 from leadhand.engine.secrets import check_secrets
-from leadhand.errors import NoPlan, UsageError
+from leadhand.errors import Conflict, NoPlan, UsageError
 from leadhand.models.registry import Book
 from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.planners.goal.planner import GoalPlanner
-from leadhand.stores.location import there
+from leadhand.settings.trust import state_folder
+from leadhand.stores.location import home, there
+from leadhand.stores.permissions import kept_by
 from leadhand.stores.postgres.address import Address
+from leadhand.temporal.cluster import Cluster
+from leadhand.workers.processes.machine import LocalMachine, is_alive, this_process
 from leadhand.workers.registry import Registry
 from leadhand.workers.requirements import missing_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from leadhand.audit.keys import PrivateKey
+    from leadhand.app.store_factory import Listening
     from leadhand.core.lint.findings import Finding
     from leadhand.core.lint.rules import Level
-    from leadhand.core.plan.model import Doc
+    from leadhand.core.plan.model import Doc, Json, Plan
     from leadhand.core.report import Decision
     from leadhand.core.review.approval import Approval
-    from leadhand.engine.host import Host
     from leadhand.engine.run import Run
     from leadhand.models.registry import Named
     from leadhand.ports import Planner, Reviewer, Store
     from leadhand.stores.location import Place
-    from leadhand.temporal.cluster import Cluster
+    from leadhand.stores.log import KeptStore, Lock
+
+
+# Where a Lead's runs live: its store, and the host that is opened once for all who use it.
+#
+# A host is opened when the first verb needs one and closed when the last is done with it. What
+# people say does not need one of its own: it goes to the host that is there, in this process or
+# another, and only where there is none is the database taken for the moment.
+
+
+HOSTED = "is the host of this database"
+LOOK_S = 0.05
+STEP_BACK_S = 10.0
+"""How long a process that was asked to step back may take to let go of the database."""
+
+
+def _there(place: Place, run_id: str) -> Place:
+    if not there(place):
+        raise UsageError(f"there is no run {run_id}: {place} does not exist")
+    return place
+
+
+class _Hosting:
+    def __init__(self, lead: Lead) -> None:
+        self._lead = lead
+
+    async def __aenter__(self) -> Host:
+        return await self._lead._acquire()  # noqa: SLF001 - its other half
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._lead._release()  # noqa: SLF001 - its other half
+
+
+async def finish(run: Run, approve_as: str = "", key: PrivateKey | None = None) -> Outcome:
+    """Wait until a run ended or waits; `approve_as` answers its reviews as that person."""
+    while True:
+        await run.settled()
+        review = to_approve(run.state, approve_as) if approve_as else ""
+        if not review:
+            return outcome_of(run)
+        await run.said(answering(review, "approve", approve_as, key))
+
 
 Checked = tuple[dict[str, Any], dict[str, Any], str]
 """A plan that can be run, the values of its parameters, and the digest of its steps."""
@@ -94,7 +168,7 @@ PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
 
-class Lead(People):
+class Lead:
     """Workers, a planner and a store, ready to plan and run."""
 
     def __init__(  # noqa: PLR0913 - the composition root
@@ -291,7 +365,7 @@ class Lead(People):
         Raises:
             UsageError: there is no such run, or `key` is no public key that can be read.
         """
-        from leadhand.app.anchoring import public_key
+        from leadhand.app.anchors import public_key
         from leadhand.app.verification import verify_database
 
         place = self._readable()
@@ -318,7 +392,7 @@ class Lead(People):
             Conflict: `file` is there and holds something else.
             StoreCorrupt: the log of the run does not verify.
         """
-        from leadhand.app.exporting import export_run, write_bundle
+        from leadhand.app.export import export_run, write_bundle
 
         place = self._readable()
         with reading(place) as reader:
@@ -514,6 +588,380 @@ class Lead(People):
     def planner_for(self, goal: Goal) -> Planner:
         """The planner of a goal: the one this Lead was given, else the goal planner."""
         return planner_for(self.planner, goal, self.registry.methods)
+
+    # --- what people say to runs, and what they are shown ---------------------------------------
+
+    def approve(
+        self,
+        plan: Plan | Doc | str | Path,
+        *,
+        params: Doc | None = None,
+        expires: Expiry = None,
+        reason: str = "",
+        context: str = "",
+        widens: bool = False,
+    ) -> Approval:
+        """Allow exactly this plan, as this Lead's actor: for one run, with `run(approval=)`.
+
+        What steps claim beyond their workers counts only with `widens=True`: set it for a person
+        who was shown those claims, as `leadhand review PLAN` shows them.
+        """
+        doc, values, _linted = self.check(plan, params or {})
+        now = time.time_ns() // 1000
+        if expires is None and self.policy.approval_s is not None:
+            expires = self.policy.approval_s
+        return approval_of(
+            doc,
+            values,
+            self.registry.catalog(),
+            self.policy,
+            actor=self.actor,
+            now=now,
+            expires=ends(expires, now),
+            reason=reason,
+            key=self.key,
+            context=context,
+            widens=widens,
+        )
+
+    async def review(self, run_id: str) -> Doc:
+        """All that waits in a run, complete, as `leadhand review RUN --json` prints it."""
+        from leadhand.app.documents import review_document
+
+        async with self.hosting() as host:
+            state = host.load(run_id, self.registry).state
+            told = review_document(state, host.time())
+            found: Doc = msgspec.json.decode(msgspec.json.encode(told))
+            return found
+
+    async def inbox(self) -> builtins.list[Doc]:
+        """Everything that waits for a person, oldest first: as `leadhand inbox --json`."""
+        from leadhand.app.reader import summary_of
+        from leadhand.core.views.inbox import inbox_row
+        from leadhand.core.views.run import ENDED
+        from leadhand.engine.fold import fold
+
+        async with self.hosting() as host:
+            rows: list[Doc] = []
+            for header in host.store.runs():
+                said = summary_of(header)
+                if header.run.startswith("$") or (said is not None and said["status"] in ENDED):
+                    continue
+                state = fold(host.store.read(header.run))
+                rows += [inbox_row(state, ident) for ident in state.questions]
+            return sorted(rows, key=lambda row: str(row["since"]))
+
+    async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
+        """Change what has not started, by path: `{"steps.a.not_before": "02:00 Europe/Berlin"}`."""
+        sets = {path: as_plain(value, path) for path, value in sets.items()}
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+
+            await run.said(Amending(sets, tuple(unset), self.actor))
+
+    async def answer(
+        self,
+        run_id: str,
+        question: str,
+        choice: str,
+        *,
+        text: str = "",
+        data: Json = None,
+        expires: Expiry = None,
+        shown: str = "",
+    ) -> None:
+        """Answer a question or a review, as this Lead's actor; `resume` then goes on.
+
+        `shown` is how the `binding` of `review()` begins that the person saw, 12 digits or more.
+        Something else that waits by now is then not approved; and only with it do claims of steps
+        beyond their workers count. Of a protected change it is how the `commit` begins that was
+        shown, and must be given to approve it. `question` is an id as `Outcome.waiting_for` has
+        it, RUN/ID, or the ID alone.
+        """
+        question = question.removeprefix(f"{run_id}/")
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+            said = answering(question, choice, self.actor, self.key, text, data, expires, shown)
+            await run.said(said)
+
+    async def pause(self, run_id: str, reason: str = "") -> None:
+        """Nothing new starts in a run; what is running may finish. `resume` lifts it."""
+        await self.say(run_id, "pause", reason=reason)
+
+    async def hold(self, run_id: str, *steps: str, reason: str = "") -> str:
+        """Stop before steps that have not started; the question that `release` answers."""
+        answer = await self.say(run_id, "hold", steps=list(steps), reason=reason)
+        return str(answer["question"])
+
+    async def release(self, run_id: str, *steps: str, reason: str = "") -> builtins.list[str]:
+        """Let steps go on that are held, with those that were held together with them."""
+        names, key, told = list(steps), self.key, list[str]()
+        if key is None:
+            answer = await self.say(run_id, "release", steps=names, reason=reason)
+            return list(answer["steps"])
+
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+            signed = signed_releases(run.state, names, self.actor, host.time(), key)
+            told.extend(step for each in signed for step in released(run.state, each))
+            details = {"steps": names, "reason": reason, "signed": signed}
+            await run.said(Word("release", self.actor, details))
+        return told
+
+    async def redo(self, run_id: str, step: str, reason: str) -> None:
+        """Have a step tried again that failed; `resume` then goes on, if nobody hosts the run."""
+        await self.say(run_id, "redo", step=step, reason=reason)
+
+    async def cancel(self, run_id: str, reason: str = "") -> None:
+        """Ask a run to stop; what is in flight is ended."""
+        await self.say(run_id, "cancel", reason=reason)
+
+    # --- the host: opened by the first verb that needs one, closed after the last ---------------
+
+    def open_on(
+        self,
+        store: str | Place | Store,
+        max_concurrency: int,
+        on_notice: Callable[[str, str, str], None] | None,
+        anchoring: Anchoring,
+        temporal: Cluster | str | None = None,
+    ) -> None:
+        """Say where runs live; nothing is opened yet."""
+        self._store = as_place(store)
+        self._cluster = Cluster.of(temporal)
+        self._max_concurrency = max_concurrency
+        self._on_notice = on_notice or (lambda _kind, _run, _text: None)
+        self._anchoring = anchoring
+        self._anchorer: Anchorer | None = None
+        self._host: Host | None = None
+        self._users = 0
+        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._lock: Lock | None = None
+        self._kept: KeptStore | None = None
+        self._service: Listening | None = None
+        self.beside = False
+        """Whether runs are driven beside the host of the database, where there is one."""
+        self.presides = False
+        """Whether this should be the host: a run's process that is it steps back when asked."""
+
+    def hosting(self) -> _Hosting:
+        """`async with lead.hosting() as host`: opened once, however many runs share it."""
+        return _Hosting(self)
+
+    async def say(self, run_id: str, verb: str, **details: Any) -> Doc:
+        """Say something to a run, whoever hosts it; durable when it returns."""
+        place = self._store
+        async with self._one_at_a_time():
+            elsewhere = self._host is None
+        if self._cluster is not None:
+            async with self.hosting() as distant:
+                return await cast("Any", distant).say(run_id, verb, self.actor, details)  # type: ignore[no-any-return]
+        if elsewhere and isinstance(place, (Path, Address)):
+            return await commands.say(
+                _there(place, run_id),
+                run_id,
+                verb,
+                actor=self.actor,
+                anchoring=self._anchoring,
+                workers=self.registry,
+                **details,
+            )
+        async with self.hosting() as host:
+            run = host.load(run_id, self.registry)
+            return await word(host, run, verb, self.actor, details)
+
+    def _one_at_a_time(self) -> asyncio.Lock:
+        """A lock belongs to the loop it is used in, and a Lead may see several, one by one."""
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening[0] is not loop:
+            self._opening = (loop, asyncio.Lock())
+        return self._opening[1]
+
+    async def _acquire(self) -> Host:
+        async with self._one_at_a_time():
+            if self._host is None:
+                self._host = await self._open()
+            self._users += 1
+            return self._host
+
+    def _private(self) -> builtins.list[Path]:
+        """What workers with a sandbox may not see: the database with all beside it, and keys."""
+        found = [self._anchoring.file, self._anchoring.key, state_folder(os.environ)]
+        if isinstance(self._store, (Path, Address)):
+            found += kept_by(home(self._store).resolve())
+        return [path for path in found if path is not None]
+
+    async def _open(self) -> Host:
+        place = self._store
+        if self._cluster is not None:
+            return cast("Host", await distant(self._cluster, place))
+        if self.beside and isinstance(place, Path):
+            return await self._open_beside(place)
+        kept: KeptStore | None = None
+        if isinstance(place, (Path, Address)):
+            kept, self._lock = await self._owned(place)
+            store: Store = kept
+        else:
+            store = place
+        host = Host(
+            store,
+            machine=LocalMachine(marker(place, store), hidden=self._private),
+            max_concurrency=self._max_concurrency,
+            on_notice=self._noticed,
+        )
+        self._equip(host)
+        try:
+            if kept is not None:
+                self._anchor(host, kept)
+            await host.open()
+            if self._anchorer is not None:
+                self._anchorer.open()
+            if isinstance(place, (Path, Address)):
+                self._service = service_of(host, place)
+                await self._service.open()
+        except BaseException:
+            await self._close(host)
+            raise
+        return host
+
+    def _equip(self, host: Host) -> None:
+        host.reviewers = dict(self.reviewers)
+        host.successor = successor
+        host.approvers = self.policy.approvers
+        host.guests.lives = is_alive
+        host.guests.noticed = self._anchor_soon
+
+    def _anchor(self, host: Host, kept: KeptStore) -> None:
+        self._anchorer = Anchorer(kept, self._anchoring, partial(host.notice, "trouble", ""))
+        self._anchorer.refuse_cut()
+        self._look_with(host, self._anchorer, kept)
+
+    def _look_with(self, host: Host, anchorer: Anchorer, log: KeptStore) -> None:
+        """Have chains, anchors and uses of approvals looked at before anything of a run starts."""
+        host.claim_approval = UsedApprovals(log.database_id).claim
+        host.refuse_altered = anchorer.refuse_altered
+        host.not_before = anchorer.latest()
+
+    async def _owned(self, place: Place) -> tuple[KeptStore, Lock]:
+        """The database, for this process alone; a run's process that hosts it steps back."""
+        until = time.monotonic() + STEP_BACK_S
+        while True:
+            try:
+                return open_store(place)
+            except Conflict as error:
+                late = not self.presides or time.monotonic() > until or HOSTED not in str(error)
+                if late or not await commands.step_back(place):
+                    raise self._named(error) from None
+            await asyncio.sleep(LOOK_S)
+
+    def _named(self, error: Conflict) -> Conflict:
+        """The error with a way out, where another process is the host."""
+        if HOSTED not in str(error):
+            return error
+        if self.presides:
+            return Conflict(
+                f"{error}. Fix: use that one, or end it first with Ctrl-C where it runs"
+            )
+        return Conflict(
+            f"{error}. Fix: start it with `leadhand run`, which drives it beside that host; or run "
+            "all plans in one program"
+        )
+
+    async def _open_beside(self, place: Path) -> Host:
+        """The host of a run's own process: a guest of whoever hosts the database."""
+        made = not there(place)
+        if made:  # a new database: somebody has to make it
+            kept, lock = open_store(place)
+            await kept.close()
+            lock.release()
+        reading = open_reader(place)
+        own = this_process()
+        ways = Ways(
+            connect=partial(joining, place),
+            inherit=partial(self._inherit, place),
+            step_back=self._step_back,
+        )
+        store = SharedStore(reading, artifacts_of(place).put)
+        machine = LocalMachine(marker(place, store), own, hidden=self._private)
+        more = {"max_concurrency": self._max_concurrency, "on_notice": self._noticed}
+        guest = Guest(store, ways, own, machine=machine, **more)
+        self._equip(guest)
+        tell, log = partial(guest.notice, "trouble", ""), cast("KeptStore", reading)
+        try:
+            # It is looked at the anchors; the host writes them.
+            self._look_with(guest, Anchorer(log, self._anchoring, tell), log)
+            await guest.open()
+        except BaseException:
+            await self._close(guest)
+            raise
+        return guest
+
+    async def _inherit(self, place: Path, guest: Guest) -> bool:
+        """Make a guest the host; false when another process is."""
+        try:
+            kept, lock = open_store(place)
+        except Conflict as error:
+            if HOSTED in str(error):
+                return False
+            raise
+        self._lock, self._kept = lock, kept
+        try:
+            await LocalMachine(marker(place, kept)).clear()
+            self._anchor(guest, kept)
+            await guest.preside(kept)
+        except BaseException:
+            await kept.close()
+            self._lock = None
+            lock.release()
+            raise
+        assert self._anchorer is not None
+        self._anchorer.open()
+        self._service = service_of(guest, place)
+        await self._service.open()
+        return True
+
+    async def _step_back(self) -> None:
+        """Let go of the database, so that another process becomes its host."""
+        service, anchorer, lock = self._service, self._anchorer, self._lock
+        kept, self._kept = self._kept, None
+        self._service = self._anchorer = self._lock = None
+        try:
+            if service is not None:
+                await service.close()
+            if kept is not None:
+                await kept.close()
+            if anchorer is not None:
+                await anchorer.close()
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _anchor_soon(self, kind: str, _run: str) -> None:
+        if self._anchorer is not None and kind in ANCHORED:
+            self._anchorer.soon()
+
+    def _noticed(self, kind: str, run: str, text: str) -> None:
+        self._anchor_soon(kind, run)
+        self._on_notice(kind, run, text)
+
+    async def _release(self) -> None:
+        async with self._one_at_a_time():
+            self._users -= 1
+            if not self._users and self._host is not None:
+                host, self._host = self._host, None
+                await self._close(host)
+
+    async def _close(self, host: Host) -> None:
+        try:
+            if self._service is not None:
+                await self._service.close()
+            await host.close()
+            if self._anchorer is not None:
+                await self._anchorer.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+            self._service = self._lock = self._anchorer = self._kept = None
 
 
 def _said(decision: Decision) -> str:

@@ -123,7 +123,7 @@ def planner_of(name: str, settings: Settings) -> Any:
     from leadhand.models.names import TIERS, is_model_name
 
     if is_model_name(name, (*TIERS, *settings.models)):
-        from leadhand.app.planning import model_planner
+        from leadhand.app.planner_choice import model_planner
 
         settings.book.refuse_unready(name)
         return model_planner(name, settings.book, **settings.planning)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import msgspec
 
-from leadhand.app.opening import open_reader
+from leadhand.app.store_factory import open_reader
 from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host

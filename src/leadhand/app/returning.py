@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from leadhand.app.opening import host_state, open_store
+from leadhand.app.store_factory import host_state, open_store
 from leadhand.codec.events import decode
 from leadhand.core.events import RunHosted
 from leadhand.core.host import TemporalLeft

@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.anchoring import ANCHORED, Anchorer
+from leadhand.app.anchors import ANCHORED, Anchorer
 from leadhand.app.distributed import Scribe, log_of, mark
 from leadhand.app.loading import registry_of, reviewers_of, telemetry_of
-from leadhand.app.opening import open_store, own_names
-from leadhand.app.taking_up import planner_again
+from leadhand.app.resume import planner_again
+from leadhand.app.store_factory import open_store, own_names
 from leadhand.engine.host import Host
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.postgres.address import Address

@@ -62,7 +62,7 @@ def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
 @store_option
 def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> int:  # noqa: FBT001 - click passes it
     """Start nothing new in any run, now and after restarts, until it is lifted."""
-    from leadhand.app import door
+    from leadhand.app import commands
 
     settings = settings_of(store)
     with reading(settings):  # a database must be there: there is nothing to stop otherwise
@@ -73,7 +73,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     if settings.temporal is not None:
         said = distant_say(settings.temporal, place, "", verb, actor, details)
     else:
-        said = door.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
+        said = commands.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
     answer = asyncio.run(said)
     unreached = answer.get("unreached") or []
     if console.json:
@@ -98,7 +98,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
 
 def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, Doc]:
     """Say something to a run named by a prefix; durable when it returns."""
-    from leadhand.app import door
+    from leadhand.app import commands
 
     if settings.temporal is not None:
         return _say_distant(settings, run, verb, details)
@@ -108,10 +108,10 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
         driver = driver_of(settings, reader, state)
     place, actor = settings.store, actor_of(settings)
     if verb == "amend":  # what is amended may name workers that are new since the run began
-        from leadhand.app.taking_up import workers_of
+        from leadhand.app.resume import workers_of
 
         details["workers"] = partial(workers_of, settings, state)
-    said = door.say(place, ident, verb, actor=actor, anchoring=settings.anchoring, **details)
+    said = commands.say(place, ident, verb, actor=actor, anchoring=settings.anchoring, **details)
     answer = asyncio.run(said)
     return ident, {**answer, "hosted": bool(driver)}
 

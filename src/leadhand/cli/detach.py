@@ -184,8 +184,8 @@ def _settings(request: Doc) -> Settings:
 
 
 def _run_job(request: Doc) -> Any:
+    from leadhand.app.contexts import goal_registry
     from leadhand.app.loading import registry_of
-    from leadhand.app.places import goal_registry
     from leadhand.cli.run import Prepared, job_of
     from leadhand.core.plan.model import Goal
 
@@ -209,7 +209,7 @@ def _run_job(request: Doc) -> Any:
 
 
 def _resume_job(request: Doc) -> Any:
-    from leadhand.app.taking_up import loaded
+    from leadhand.app.resume import loaded
     from leadhand.cli.options import reading
     from leadhand.cli.resume import job_of
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.app.comparing import Compared
+from leadhand.app.comparison import Compared
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
@@ -73,7 +73,7 @@ def _plans(console: Console, settings: Settings, a: str, b: str) -> Compared:
 
 
 def _revisions(settings: Settings, run: str, start: int | None, end: int | None) -> Compared:
-    from leadhand.app.comparing import compared
+    from leadhand.app.comparison import compared
 
     if run.endswith((".json", ".yaml", ".yml")) or in_library(settings, run):
         raise UsageError(f"{run} is a plan: name another one to compare it with")

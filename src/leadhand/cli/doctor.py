@@ -202,7 +202,7 @@ def _dashboard(*, fix: bool) -> Look:
 
 
 def _store(settings: Settings) -> Iterator[Look]:
-    from leadhand.app.opening import host_info
+    from leadhand.app.store_factory import host_info
 
     place = settings.store
     if isinstance(place, Path):
@@ -266,8 +266,8 @@ def _file(path: Path) -> Iterator[Look]:
 def _content(place: Place) -> Iterator[Look]:
     import asyncio
 
-    from leadhand.app.opening import schema_version
     from leadhand.app.reader import Reader
+    from leadhand.app.store_factory import schema_version
 
     reader = Reader(place)
     try:

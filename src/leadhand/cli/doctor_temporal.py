@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from leadhand.app.loading import registry_of
-from leadhand.app.opening import open_reader, own_names
+from leadhand.app.store_factory import open_reader, own_names
 from leadhand.stores.location import there
 from leadhand.temporal.cluster import require
 
@@ -58,7 +58,7 @@ async def _parked(settings: Settings) -> list[Row]:
     """Runs that do not go on, since their log is not what their workflow wrote."""
     if not there(settings.store):
         return []
-    from leadhand.app.hosting import Hosting
+    from leadhand.app.host_status import Hosting
     from leadhand.app.reader import Reader
     from leadhand.temporal.looking import way_out
 

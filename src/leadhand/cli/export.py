@@ -40,7 +40,7 @@ def export(
     FILE` checks it alone. Open index.html in it to read what happened. A file that is there
     already and holds something else is left as it is (exit code 7), unless --force is given.
     """
-    from leadhand.app.exporting import export_run, write_bundle
+    from leadhand.app.export import export_run, write_bundle
 
     settings = settings_of(store)
     with reading(settings) as reader:

@@ -50,7 +50,7 @@ def release(
     as the rules ask for, each with this command. Where there are approvers, it is for them, signed
     with [review] key.
     """
-    from leadhand.app.people import approver_key, moment
+    from leadhand.app.approvals import approver_key, moment
     from leadhand.engine.approvals import signed_releases
 
     settings, names = settings_of(store), list(steps)

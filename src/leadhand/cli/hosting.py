@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.door import hosted_runs
-from leadhand.app.limits import limits_doc
-from leadhand.app.opening import host_info
-from leadhand.app.people import answering, to_approve
+from leadhand.app.approvals import answering, to_approve
+from leadhand.app.commands import hosted_runs
 from leadhand.app.rollback import roll_back
+from leadhand.app.run_limits import limits_doc
+from leadhand.app.store_factory import host_info
 from leadhand.cli.notify import Notifier
 from leadhand.cli.outcome import outcome_document, print_outcome, print_result
 from leadhand.cli.signals import Signals

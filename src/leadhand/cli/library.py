@@ -76,7 +76,7 @@ def save(console: Console, name: str, what: str, store: str | None) -> int:
 @store_option
 def list_(console: Console, store: str | None) -> int:
     """List the plans of the library, with how often and how well they ran."""
-    from leadhand.app.history import record, saved_row, timed_saved, uses
+    from leadhand.app.library_history import record, saved_row, timed_saved, uses
 
     rows: list[Doc] = []
     settings = settings_of(store)
@@ -108,7 +108,7 @@ def list_(console: Console, store: str | None) -> int:
 @store_option
 def show(console: Console, name: str, store: str | None) -> int:
     """Print a plan of the library as YAML, and its history: versions, uses, recoveries."""
-    from leadhand.app.history import history_rows, saved_row, timed_saved, uses
+    from leadhand.app.library_history import history_rows, saved_row, timed_saved, uses
     from leadhand.codec.documents import write_yaml
 
     with reading(settings_of(store)) as reader:
@@ -159,7 +159,7 @@ def remove(console: Console, name: str, store: str | None) -> int:
 @store_option
 def export(console: Console, name: str, output: str | None, store: str | None) -> int:
     """Write one version as a single file that carries its hash, for `leadhand library import`."""
-    from leadhand.app.history import saved_row
+    from leadhand.app.library_history import saved_row
     from leadhand.codec.documents import write_json, write_yaml
     from leadhand.core.library import exported
 
@@ -251,14 +251,14 @@ def _save(settings: Settings, name: str, doc: Doc, source: str) -> Doc:
 
 
 def _say(settings: Settings, verb: str, **details: Any) -> Doc:
-    from leadhand.app import door
+    from leadhand.app import commands
     from leadhand.app.distributed import distant_say
 
     place, actor = settings.store, actor_of(settings)
     if settings.temporal is not None and isinstance(place, Address):  # beside its engines
         said = distant_say(settings.temporal, place, "", verb, actor, details)
     else:
-        said = door.say(place, "", verb, actor=actor, **details)
+        said = commands.say(place, "", verb, actor=actor, **details)
     answer = asyncio.run(said)
     return {key: value for key, value in answer.items() if key != "hosted"}
 

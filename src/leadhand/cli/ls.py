@@ -15,7 +15,7 @@ from leadhand.app.documents import (
     timed_row,
     worker_rows,
 )
-from leadhand.app.hosting import looked
+from leadhand.app.host_status import looked
 from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command

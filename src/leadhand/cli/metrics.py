@@ -16,7 +16,7 @@ from leadhand.core.durations import seconds
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from leadhand.app.figures import Figures
+    from leadhand.app.metrics import Figures
 
 
 @command("metrics", "leadhand metrics\nleadhand metrics --since 7d --json")
@@ -32,8 +32,8 @@ def metrics(console: Console, since: str | None, store: str | None) -> int:
     A retry or another worker won when the next verdict on the step was good; splitting,
     replanning and asking won when the step, or what took its place, succeeded in the end.
     """
-    from leadhand.app.figures import figures
-    from leadhand.app.hosting import looked
+    from leadhand.app.host_status import looked
+    from leadhand.app.metrics import figures
 
     settings = settings_of(store)
     with reading(settings) as reader:

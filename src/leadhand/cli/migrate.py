@@ -14,7 +14,7 @@ from leadhand.cli.text import count
 from leadhand.stores.location import place_of
 
 if TYPE_CHECKING:
-    from leadhand.app.migrating import Moved
+    from leadhand.app.migration import Moved
     from leadhand.settings import Settings
     from leadhand.stores.location import Place
 
@@ -46,7 +46,7 @@ def migrate(
 
     Roles must exist; a writer cannot change or remove what was written.
     """
-    from leadhand.app.migrating import check_places, move, prepare
+    from leadhand.app.migration import check_places, move, prepare
 
     settings = settings_of(target)
     place = settings.store

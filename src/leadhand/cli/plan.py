@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.limits import limits_doc, limits_text
+from leadhand.app.contexts import goal_registry
 from leadhand.app.loading import planner_name, planner_of
-from leadhand.app.places import goal_registry
+from leadhand.app.run_limits import limits_doc, limits_text
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import context_option, json_pairs, settings_of, several, workers_option

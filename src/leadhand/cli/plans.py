@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadhand.app.places import Found
+from leadhand.app.contexts import Found
 from leadhand.cli.options import read_plan, reading
 from leadhand.cli.text import clean
 from leadhand.stores.location import there

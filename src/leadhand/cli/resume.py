@@ -10,7 +10,7 @@ import click
 
 from leadhand.app.documents import rollback_status
 from leadhand.app.loading import reviewers_of, telemetry_of
-from leadhand.app.taking_up import Loaded, loaded
+from leadhand.app.resume import Loaded, loaded
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
@@ -171,7 +171,7 @@ def _lift(
 
     `told`: whether the document of `--json` is about that, since nothing is followed.
     """
-    from leadhand.app.door import say
+    from leadhand.app.commands import say
 
     ident = state.run
     answer = asyncio.run(say(settings.store, ident, "resume", actor=actor))

@@ -102,7 +102,7 @@ def _refuse_strangers(action: str | None, options: Doc) -> None:
 
 
 def _now(state: State) -> Any:
-    from leadhand.app.people import moment
+    from leadhand.app.approvals import moment
 
     return moment(state)
 
@@ -176,7 +176,7 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
 
 def _say_too_early(console: Console, state: State, revision: Revision, expires: str | None) -> None:
     """Name the steps whose time comes only when an approval that is given now has ended."""
-    from leadhand.app.people import ends
+    from leadhand.app.approvals import ends
     from leadhand.core.calendar import utc
     from leadhand.core.review.decisions import ending, instants
 
@@ -201,7 +201,7 @@ def approval_words(
     shown: str = "",
 ) -> Doc | None:
     """What goes with an answer that allows something: when it ends, what was shown, a signature."""
-    from leadhand.app.people import approver_key, ends
+    from leadhand.app.approvals import approver_key, ends
     from leadhand.engine.approvals import words_with
 
     now = _now(state)
@@ -270,7 +270,7 @@ def _way_on(console: Console, run: str, answer: Doc, what: str = "Go on with") -
 
 
 def _amend(console: Console, settings: Settings, state: State, options: Doc) -> int:
-    from leadhand.app.people import revision_of
+    from leadhand.app.approvals import revision_of
     from leadhand.codec.edits import amended
     from leadhand.core.plan.diff import differences
     from leadhand.core.plan.revisions import held_by, plan_of

@@ -138,7 +138,7 @@ def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options:
 
 
 def _made(prepared: Prepared, options: Doc, *, widens: bool) -> Approval:
-    from leadhand.app.people import approval_of, approver_key, ends
+    from leadhand.app.approvals import approval_of, approver_key, ends
 
     settings = prepared.settings
     assert prepared.doc is not None

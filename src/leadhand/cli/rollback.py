@@ -66,8 +66,8 @@ def job_of(
     approve: bool,  # noqa: FBT001 - a field of the request
 ) -> Any:
     """The rollback of a run as a job for the host."""
+    from leadhand.app.resume import loaded
     from leadhand.app.rollback import roll_back
-    from leadhand.app.taking_up import loaded
     from leadhand.cli import resume
 
     found = loaded(settings, state, workers)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.contexts import goal_registry, in_context
 from leadhand.app.loading import (
     known_catalog,
     planner_name,
@@ -18,7 +19,6 @@ from leadhand.app.loading import (
     same_planner,
     telemetry_of,
 )
-from leadhand.app.places import goal_registry, in_context
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
@@ -324,7 +324,7 @@ def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> i
 def say_limits(console: Console, prepared: Prepared) -> None:
     """Say before the start what a run may spend that asks models."""
     from leadhand.app.lead import Lead
-    from leadhand.app.limits import limits_text
+    from leadhand.app.run_limits import limits_text
 
     if prepared.goal is None and not prepared.planner:
         return

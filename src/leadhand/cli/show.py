@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.contexts import in_context
 from leadhand.app.loading import known_catalog, planner_problem, registry_of
-from leadhand.app.places import in_context
 from leadhand.cli.console import Console
 from leadhand.cli.graph import draw
 from leadhand.cli.group import command
@@ -319,7 +319,7 @@ def _show_run(
         shown_document,
         timeline_document,
     )
-    from leadhand.app.hosting import looked
+    from leadhand.app.host_status import looked
     from leadhand.cli import worth
     from leadhand.cli.outcome import now_of, print_head, print_run
     from leadhand.core.review.approval import allowed
@@ -338,7 +338,7 @@ def _show_run(
                 doc["timeline"] = timeline_document(reader, state)
             console.document(doc)
         elif form is not None:
-            from leadhand.app.graphs import replacements, run_edges
+            from leadhand.app.step_graph import replacements, run_edges
             from leadhand.cli.rows import status_of
 
             steps = state.steps.values()

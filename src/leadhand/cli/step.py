@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.graphs import step_document
+from leadhand.app.step_graph import step_document
 from leadhand.cli.options import reading
 from leadhand.cli.text import clean, clean_lines
 from leadhand.errors import UsageError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.app.anchoring import public_key
+from leadhand.app.anchors import public_key
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
@@ -74,7 +74,7 @@ def _see_forks(
     """Where Temporal hosts runs, its histories say what should stand in the log."""
     if settings.temporal is None:
         return
-    from leadhand.app.hosting import Hosting
+    from leadhand.app.host_status import Hosting
     from leadhand.audit.chain import Problem
 
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.hosting import Hosting
+from leadhand.app.host_status import Hosting
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import settings_of, stopped_by, store_option
@@ -192,7 +192,7 @@ class Follower:
 
 
 async def _progress(settings: Settings, ident: str) -> dict[str, tuple[str, float | None]]:
-    from leadhand.app.door import progress
+    from leadhand.app.commands import progress
 
     try:
         notes = await progress(settings.store, ident) or {}

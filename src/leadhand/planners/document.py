@@ -50,7 +50,7 @@ class RevisableDocument:
 
     @property
     def budget(self) -> float | None:
-        """What a run may spend where nobody says so; see `app/limits.py`."""
+        """What a run may spend where nobody says so; see `app/run_limits.py`."""
         return getattr(self.planner, "budget", None)
 
     @property

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from leadhand.app.contexts import goal_registry
 from leadhand.app.documents import process_of, resume_command
 from leadhand.app.lead import Lead
 from leadhand.app.loading import planner_name, planner_of, registry_of, reviewers_of
-from leadhand.app.places import goal_registry
 from leadhand.app.reader import summary_of
+from leadhand.app.resume import loaded
 from leadhand.app.rollback import roll_back
-from leadhand.app.taking_up import loaded
 from leadhand.codec.events import decode
 from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id, to_roll_back

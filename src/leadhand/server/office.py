@@ -18,8 +18,8 @@ from leadhand.server.prometheus import Book
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leadhand.app.figures import Counted
     from leadhand.app.fleet_station import Station
+    from leadhand.app.metrics import Counted
     from leadhand.engine.host import Host
     from leadhand.server.conductor import Conductor
     from leadhand.server.desks import Desk, Desks

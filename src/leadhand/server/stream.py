@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from leadhand.app.graphs import node_row
+from leadhand.app.step_graph import node_row
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.app.lead import Lead
 from leadhand.app.outcome import Outcome, outcome_of
-from leadhand.app.planning import successor
+from leadhand.app.planner_choice import successor
 from leadhand.codec.events import decode
 from leadhand.core import commands
 from leadhand.core.events import Event

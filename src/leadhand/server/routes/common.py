@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query, Request, Response
 
-from leadhand.app.people import approver_key
+from leadhand.app.approvals import approver_key
 from leadhand.core.views.run import run_status
 from leadhand.server.office import answer, office_of, person_of
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from leadhand.app.comparing import compared, numbered
-from leadhand.app.graphs import attempts_document, graph_document, output_of, step_document
+from leadhand.app.comparison import compared, numbered
+from leadhand.app.step_graph import attempts_document, graph_document, output_of, step_document
 from leadhand.codec.events import decode
 from leadhand.core.calendar import iso
 from leadhand.core.plan.revisions import revisions as all_revisions

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from leadhand.app.documents import setting_rows, worker_rows
-from leadhand.app.figures import figures
 from leadhand.app.loading import planner_name
+from leadhand.app.metrics import figures
 from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.server import shapes

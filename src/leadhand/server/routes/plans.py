@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from leadhand.app.history import history_rows, record, saved_row, timed_saved, uses
+from leadhand.app.contexts import in_context
+from leadhand.app.library_history import history_rows, record, saved_row, timed_saved, uses
 from leadhand.app.loading import planner_problem
-from leadhand.app.places import in_context
 from leadhand.core.library import find, spoken
 from leadhand.core.lint.later import later
 from leadhand.core.lint.plan import lint as check

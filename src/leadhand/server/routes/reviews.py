@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
+from leadhand.app.approvals import ends, revision_of
 from leadhand.app.documents import review_document
-from leadhand.app.graphs import others_for
-from leadhand.app.people import ends, revision_of
+from leadhand.app.step_graph import others_for
 from leadhand.codec.edits import typed
 from leadhand.core.commands import Word
 from leadhand.core.plan.amend import edit

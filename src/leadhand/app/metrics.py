@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.core.plan.model import Doc
 
+
 Counted = dict[str, tuple[int, Metrics]]
 """What was counted of runs that have ended, and how long their logs were then."""
 

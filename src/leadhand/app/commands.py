@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand import errors
-from leadhand.app.anchoring import Anchorer
-from leadhand.app.opening import ask_host, open_store
+from leadhand.app.anchors import Anchorer
+from leadhand.app.store_factory import ask_host, open_store
 from leadhand.audit.anchors import Anchoring
 from leadhand.codec.events import escaped
 from leadhand.engine import library_store

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from leadhand.stores.log import KeptStore, Lock, Log
     from leadhand.temporal.cluster import Cluster
 
+
 ANSWER_WAIT_S = 30.0
 NAME_DIGITS = 12
 """Of a log's own name, in the names of its queues and workflows."""

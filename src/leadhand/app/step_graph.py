@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import StepState
     from leadhand.ports import Entry
 
+
 TRIES_SHOWN = 50
 """Attempts of a step that a timeline shows: the last ones."""
 TAIL_CHARS = 4000

@@ -113,7 +113,7 @@ def planner_again(
 
     `name` is the one that was asked for; a plan that names its planner is revised by no other.
     """
-    from leadhand.app.planning import as_planner, taken_up
+    from leadhand.app.planner_choice import as_planner, taken_up
     from leadhand.planners.direct import DirectPlanner
     from leadhand.planners.document import DocumentPlanner
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from leadhand.audit.keys import PublicKey
     from leadhand.stores.log import KeptStore
 
+
 ANCHORED = ("ended", "waiting")
 """Notices after which the head of the log is anchored."""
 GAP_S = 1.0

@@ -6,7 +6,7 @@ import os
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from leadhand.app.anchoring import signer_of
+from leadhand.app.anchors import signer_of
 from leadhand.app.reader import Reader
 from leadhand.audit.anchors import Anchoring, file_of, lines_in, read_line
 from leadhand.audit.bundle import Commit, KeyedSigner, Parts, build

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.documents import Driver
-from leadhand.app.opening import own_names
+from leadhand.app.store_factory import own_names
 from leadhand.errors import UsageError
 from leadhand.temporal.cluster import require
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State
     from leadhand.settings import Settings
     from leadhand.temporal.cluster import Cluster
+
 
 LOOK_S = 2.0
 """A Temporal server is asked no more often than this."""

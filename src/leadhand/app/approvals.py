@@ -1,5 +1,4 @@
-"""What people say through a Lead: approve, answer, amend, pause, hold, redo, cancel; and what
-they are shown."""
+"""Approvals, answers and amendments: what a person decides, as what is recorded of it."""
 
 from __future__ import annotations
 
@@ -12,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.app.house import House
 from leadhand.app.inputs import as_plain
-from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.audit.keys import PrivateKey
 from leadhand.core.commands import Word
 from leadhand.core.decide.effects import Move
@@ -22,157 +19,23 @@ from leadhand.core.durations import seconds
 from leadhand.core.plan.amend import amendment, edit
 from leadhand.core.plan.revisions import plan_of
 from leadhand.core.review.approval import Approval, parts_of, plan_binding
-from leadhand.core.review.holds import released
 from leadhand.core.review.limits import limits_of
 from leadhand.core.state.model import Now
-from leadhand.engine.approvals import signed, signed_releases, words_with
+from leadhand.engine.approvals import signed, words_with
 from leadhand.errors import NotAllowed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan.model import Doc, Json, Plan
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.policy import Policy
     from leadhand.core.state.model import State
-    from leadhand.engine.run import Run
     from leadhand.ports import Reviewer
+
 
 Expiry = str | float | timedelta | datetime | None
 """When an approval ends: "8 hours" from now, or an instant with its zone."""
-
-
-class People(House):
-    """The part of a Lead that people speak through."""
-
-    policy: Policy
-    key: PrivateKey | None
-    check: Callable[[Plan | Doc | str | Path, Doc], tuple[Doc, Doc, str]]
-
-    def approve(
-        self,
-        plan: Plan | Doc | str | Path,
-        *,
-        params: Doc | None = None,
-        expires: Expiry = None,
-        reason: str = "",
-        context: str = "",
-        widens: bool = False,
-    ) -> Approval:
-        """Allow exactly this plan, as this Lead's actor: for one run, with `run(approval=)`.
-
-        What steps claim beyond their workers counts only with `widens=True`: set it for a person
-        who was shown those claims, as `leadhand review PLAN` shows them.
-        """
-        doc, values, _linted = self.check(plan, params or {})
-        now = time.time_ns() // 1000
-        if expires is None and self.policy.approval_s is not None:
-            expires = self.policy.approval_s
-        return approval_of(
-            doc,
-            values,
-            self.registry.catalog(),
-            self.policy,
-            actor=self.actor,
-            now=now,
-            expires=ends(expires, now),
-            reason=reason,
-            key=self.key,
-            context=context,
-            widens=widens,
-        )
-
-    async def review(self, run_id: str) -> Doc:
-        """All that waits in a run, complete, as `leadhand review RUN --json` prints it."""
-        from leadhand.app.documents import review_document
-
-        async with self.hosting() as host:
-            state = host.load(run_id, self.registry).state
-            told = review_document(state, host.time())
-            found: Doc = msgspec.json.decode(msgspec.json.encode(told))
-            return found
-
-    async def inbox(self) -> list[Doc]:
-        """Everything that waits for a person, oldest first: as `leadhand inbox --json`."""
-        from leadhand.app.reader import summary_of
-        from leadhand.core.views.inbox import inbox_row
-        from leadhand.core.views.run import ENDED
-        from leadhand.engine.fold import fold
-
-        async with self.hosting() as host:
-            rows: list[Doc] = []
-            for header in host.store.runs():
-                said = summary_of(header)
-                if header.run.startswith("$") or (said is not None and said["status"] in ENDED):
-                    continue
-                state = fold(host.store.read(header.run))
-                rows += [inbox_row(state, ident) for ident in state.questions]
-            return sorted(rows, key=lambda row: str(row["since"]))
-
-    async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
-        """Change what has not started, by path: `{"steps.a.not_before": "02:00 Europe/Berlin"}`."""
-        sets = {path: as_plain(value, path) for path, value in sets.items()}
-        async with self.hosting() as host:
-            run = host.load(run_id, self.registry)
-
-            await run.said(Amending(sets, tuple(unset), self.actor))
-
-    async def answer(
-        self,
-        run_id: str,
-        question: str,
-        choice: str,
-        *,
-        text: str = "",
-        data: Json = None,
-        expires: Expiry = None,
-        shown: str = "",
-    ) -> None:
-        """Answer a question or a review, as this Lead's actor; `resume` then goes on.
-
-        `shown` is how the `binding` of `review()` begins that the person saw, 12 digits or more.
-        Something else that waits by now is then not approved; and only with it do claims of steps
-        beyond their workers count. Of a protected change it is how the `commit` begins that was
-        shown, and must be given to approve it. `question` is an id as `Outcome.waiting_for` has
-        it, RUN/ID, or the ID alone.
-        """
-        question = question.removeprefix(f"{run_id}/")
-        async with self.hosting() as host:
-            run = host.load(run_id, self.registry)
-            said = answering(question, choice, self.actor, self.key, text, data, expires, shown)
-            await run.said(said)
-
-    async def pause(self, run_id: str, reason: str = "") -> None:
-        """Nothing new starts in a run; what is running may finish. `resume` lifts it."""
-        await self.say(run_id, "pause", reason=reason)
-
-    async def hold(self, run_id: str, *steps: str, reason: str = "") -> str:
-        """Stop before steps that have not started; the question that `release` answers."""
-        answer = await self.say(run_id, "hold", steps=list(steps), reason=reason)
-        return str(answer["question"])
-
-    async def release(self, run_id: str, *steps: str, reason: str = "") -> list[str]:
-        """Let steps go on that are held, with those that were held together with them."""
-        names, key, told = list(steps), self.key, list[str]()
-        if key is None:
-            answer = await self.say(run_id, "release", steps=names, reason=reason)
-            return list(answer["steps"])
-
-        async with self.hosting() as host:
-            run = host.load(run_id, self.registry)
-            signed = signed_releases(run.state, names, self.actor, host.time(), key)
-            told.extend(step for each in signed for step in released(run.state, each))
-            details = {"steps": names, "reason": reason, "signed": signed}
-            await run.said(Word("release", self.actor, details))
-        return told
-
-    async def redo(self, run_id: str, step: str, reason: str) -> None:
-        """Have a step tried again that failed; `resume` then goes on, if nobody hosts the run."""
-        await self.say(run_id, "redo", step=step, reason=reason)
-
-    async def cancel(self, run_id: str, reason: str = "") -> None:
-        """Ask a run to stop; what is in flight is ended."""
-        await self.say(run_id, "cancel", reason=reason)
 
 
 def approval_of(  # noqa: PLR0913 - all that an approval says
@@ -301,16 +164,6 @@ def to_approve(state: State, actor: str) -> str:
     if revision is None or any(each.actor == actor for each in revision.approvals):
         return ""
     return next((each.id for each in state.questions.values() if each.kind == "review"), "")
-
-
-async def finish(run: Run, approve_as: str = "", key: PrivateKey | None = None) -> Outcome:
-    """Wait until a run ended or waits; `approve_as` answers its reviews as that person."""
-    while True:
-        await run.settled()
-        review = to_approve(run.state, approve_as) if approve_as else ""
-        if not review:
-            return outcome_of(run)
-        await run.said(answering(review, "approve", approve_as, key))
 
 
 def moment(state: State) -> Now:
