@@ -90,6 +90,16 @@ def test_a_default_is_one_of_the_choices(more, refused):
         assert run.last(ev.ProposalRefused).findings == [words]
 
 
+def test_silence_gives_no_facts():
+    """Only a person can; without a time the default means nothing."""
+    run = asking("give", facts=["x"], default="give", within_s=5)
+    said = "its default cannot give facts: a person must"
+    assert run.last(ev.ProposalRefused).findings == [said]
+    run = asking("give", "no", facts=["x"], default="give")
+    asked = run.last(ev.QuestionAsked)
+    assert (asked.choices, asked.default) == (["give", "no"], "")
+
+
 def test_an_open_question_may_have_any_default():
     """Without choices every text is an answer."""
     run = asking(default="blue", within_s=2).later(2)

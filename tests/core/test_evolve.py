@@ -176,8 +176,9 @@ def test_a_host_takes_the_run_up():
     """Its number is known, and what was in flight is listed, the planner's call last."""
     run = Drive(bare=True, replans=True).go()
     run.answer(propose(step("a"), step("b"), final=False)).done("b", surprise="odd")
-    run.tell(ev.RunHosted(7))
-    assert run.state.owner == 7
+    process = ev.Process(pid=1, start_time=2, boot_id="b", folder="/f", python="/p")
+    run.tell(ev.RunHosted(7, process=process))
+    assert (run.state.owner, run.state.process) == (7, process)
     assert list(run.state.orphans) == [("a", 2), ("", 4)]
 
 
@@ -1479,3 +1480,342 @@ def test_time_at_work_is_the_time_in_which_something_is_under_way():
     assert run.state.worked == 5 * SECOND
     run.later(4).done("c")
     assert run.state.worked == 9 * SECOND
+
+
+# Models.
+
+
+def test_what_models_cost_is_counted_for_the_run_and_the_step():
+    """The planner's calls are the run's alone; a step must be in the plan."""
+    run = Drive(step("a"))
+    run.tell(
+        ev.ModelCalled(model="m", step="a", cost=2.0),
+        ev.ModelCalled(model="m", step="a", cost=1.0),
+        ev.ModelCalled(model="m", cost=4.0),
+    )
+    assert (run.state.spent, run.state.steps["a"].cost) == (7.0, 3.0)
+    assert {name: tally.calls for name, tally in run.state.models.by_step.items()} == {
+        "a": 2,
+        "": 1,
+    }
+    with pytest.raises(IllegalEvent, match="step nobody, which is not in the plan"):
+        run.tell(ev.ModelCalled(model="m", step="nobody", cost=1.0))
+
+
+# The planner waits or finishes.
+
+
+def thinking(*steps, **start):
+    """A run whose planner is asked again while some steps are under way."""
+    run = Drive(bare=True, replans=True, consult="every_report", **start).go()
+    return run.answer(propose(*steps, step("z"), final=False)).done("z")
+
+
+def said(run, decision):
+    """The planner's answer, told and not acted on."""
+    planner = run.state.planner
+    return run.tell(ev.PlannerAnswered(planner.calls, planner.epoch, decision))
+
+
+def test_a_wait():
+    """It says what it has in mind; its failures are forgotten, and surprises were looked at."""
+    run = thinking(step("a"), step("b", "a"))
+    run.tell(ev.AttemptReported("a", 1, run.state.in_flight["a"], True, surprise="odd"))
+    planner = run.state.planner
+    planner.findings, planner.rounds = ["no"], 2
+    said(run, {"kind": "wait", "outlook": ["later"]}).tell(ev.PlannerWaits(2))
+    assert (planner.answer, planner.findings, planner.rounds) == (None, [], 0)
+    assert run.state.outlook == ["later"]
+    assert (planner.surprising, run.status("b")) == ([], ["ready"])
+    run = said(thinking(step("a")), {"kind": "wait"})
+    run.state.outlook = ["as before"]
+    assert run.tell(ev.PlannerWaits(2)).state.outlook == ["as before"]
+
+
+def test_a_finish_is_accepted_when_there_is_one():
+    """An answer of that kind must wait for it, and all that it drops must be there to drop."""
+    run = thinking(step("a"))
+    for answer in (None, {"kind": "wait"}):
+        if answer is not None:
+            said(run, answer)
+        with pytest.raises(IllegalEvent, match="no finish of the planner waits"):
+            run.tell(ev.FinishAccepted(2))
+    run = said(thinking(step("a"), step("b", "a")), {"kind": "finish", "result": 7})
+    before = snapshot(run.state)
+    with pytest.raises(IllegalEvent, match="step a is running"):
+        run.tell(ev.FinishAccepted(2, {"b": "so", "a": "so"}))
+    assert snapshot(run.state) == before
+    run.state.planner.due = "report"
+    run.tell(ev.FinishAccepted(2, {"b": "so"}))
+    assert (run.state.finish, run.state.planner.answer) == ({"kind": "finish", "result": 7}, None)
+    assert (run.state.planner.due, run.status("b")) == ("", ["cancelled"])
+
+
+# Revisions, once more.
+
+
+@pytest.mark.parametrize(
+    ("unmet", "change", "rounds"),
+    [
+        ([], {}, 0),
+        (["x"], {}, 2),
+        (["x"], {"add": [step("c")]}, 0),
+        (["x"], {"cancel": ["b"]}, 0),
+    ],
+)
+def test_nothing_is_no_answer_to_an_unmet_goal(unmet, change, rounds):
+    """A revision that changes nothing then is one more round of a planner that fails."""
+    run = thinking(step("a"), step("b", "a"))
+    run.state.goal_findings, run.state.planner.rounds = unmet, 2
+    proposal = {"number": 2, "author": "p", "base": run.state.head, "hash": "h", "add": []}
+    run.tell(ev.RevisionProposed(**(proposal | change)))
+    assert run.state.planner.rounds == rounds
+
+
+@pytest.mark.parametrize(
+    ("reviewers", "add", "examined"),
+    [((), [step("c")], True), (("r",), [], True), (("r",), [step("c")], False)],
+)
+def test_reviewers_look_at_new_steps(reviewers, add, examined):
+    """Where the policy names some; until they have, it is not examined."""
+    run = thinking(step("a"), policy=Policy(jitter=0.0))
+    run.state.policy = Policy(reviewers=list(reviewers))
+    run.tell(ev.RevisionProposed(number=2, author="p", base=run.state.head, hash="h", add=add))
+    assert run.state.pending.examined is examined
+    run.tell(ev.RevisionExamined(2, "h"))
+    assert run.state.pending.examined is True
+
+
+def test_an_approval_is_kept_with_its_time():
+    """And the steps know how many had to allow them; not where the policy let them through."""
+    run = Drive(bare=True).go().later(5)
+    run.tell(
+        ev.RevisionProposed(number=1, author="p", base="", hash="h", add=[step("a")]),
+        ev.ReviewRequested(1, "h", "look", people=2),
+        ev.ApprovalGiven(number=1, hash="h", actor="ann", binding="b"),
+    )
+    assert run.state.pending.given == [5 * SECOND]
+    run.tell(ev.RevisionApproved(1, "h", "ann"))
+    assert (run.state.steps["a"].approved, run.state.steps["a"].people) == (True, 2)
+    alone = Drive(step("a")).state.steps["a"]
+    assert (alone.approved, alone.people) == (False, 0)
+
+
+def test_changes_are_requested_of_what_waits():
+    """The review is closed, and the planner is told."""
+    run = Drive(bare=True, replans=True).go()
+    run.tell(
+        ev.RevisionProposed(number=1, author="p", base="", hash="h", add=[step("a")]),
+        ev.ReviewRequested(1, "h", "look"),
+    )
+    for number, name in ((2, "h"), (1, "other")):
+        with pytest.raises(IllegalEvent, match="is not the one that waits"):
+            run.tell(ev.ChangesRequested(number, name, "ann", "smaller"))
+    run.tell(ev.ChangesRequested(1, "h", "ann", "smaller"))
+    assert (run.state.pending, run.state.questions) == (None, {})
+    assert run.state.planner.due == "changes: ann asks for them: smaller"
+
+
+@pytest.mark.parametrize("add", [[], [step("c")]])
+def test_new_steps_take_a_finish_back(add):
+    """The goal is looked at anew when they are done; a revision without any changes nothing."""
+    run = Drive(bare=True, goal={"text": "g", "acceptance": ["result == 7"]}).go()
+    run.answer({"kind": "finish", "result": 7})
+    run.tell(ev.GoalChecked(met=True))
+    assert run.state.goal_asked
+    revised(run, *add, number=1, base="")
+    state = run.state
+    finish = None if add else {"kind": "finish", "result": 7}
+    assert (state.finish, state.goal_met, state.goal_asked) == (
+        finish,
+        None if add else True,
+        not add,
+    )
+
+
+@pytest.mark.parametrize(
+    ("add", "final", "left"), [([], False, ["a"]), ([], True, []), ([step("c")], False, [])]
+)
+def test_what_answers_a_failure(add, final, left):
+    """New steps, or the word that the plan is complete."""
+    run = planned(step("a"), step("b")).fail("a", "permanent")
+    revised(run, *add, number=2, base=run.state.head, final=final)
+    assert run.state.unanswered == left
+
+
+def test_a_changed_plan_answers_a_planner_without_ideas():
+    """The question is closed, and it starts over."""
+    run = Drive(bare=True, replans=True).go()
+    for _ in range(3):
+        run.answer({"kind": "nonsense"})
+    assert run.state.planner.rounds == 3
+    run.state.goal_findings = ["x"]
+    revised(run, number=1, base="")
+    assert (run.state.questions, run.state.planner.rounds) == ({}, 0)
+
+
+@pytest.mark.parametrize("also", ["nothing", "a retry", "a question", "an attempt"])
+def test_a_revision_that_only_takes_out_tries_nothing_new(also):
+    """It counts as idle, unless something else is open that may bring a result."""
+    run = planned(step("a", not_before="23:00 UTC"), step("b"))
+    match also:
+        case "nothing":
+            run.done("b")
+        case "a retry":
+            run.fail("b")
+        case "a question":
+            run.fail("b", "lost", "unknown")
+    revised(run, number=2, base=run.state.head, cancel=["a"])
+    assert run.state.revisions_idle == (also == "nothing")
+
+
+def test_what_runs_is_not_dropped():
+    """A revision that does so does not fit."""
+    run = planned(step("a"), step("b", "a"))
+    proposed = ev.RevisionProposed(
+        number=2, author="p", base=run.state.head, hash="h", add=[], drop={"b": "so", "a": "so"}
+    )
+    run.tell(proposed)
+    before = snapshot(run.state)
+    with pytest.raises(IllegalEvent, match="step a is running"):
+        run.tell(ev.RevisionApproved(2, "h", "ann"))
+    assert snapshot(run.state) == before
+
+
+# What waits for another try, and what stands in the queue.
+
+
+@pytest.mark.parametrize("how", ["starts", "refused", "skipped", "superseded", "redone"])
+def test_a_step_that_waits_for_another_try_until_it_goes_on(how):
+    """However it goes on, it no longer waits for that try."""
+    run = planned(step("a"), step("b")).fail("a")
+    assert list(run.state.backing_off) == ["a"]
+    match how:
+        case "starts":
+            run.tell(ev.AttemptStarted("a", 2, run.state.epoch + 1, "w", MINUTE, "", ""))
+        case "refused":
+            run.tell(ev.StepRefused("a", "permanent", "no"))
+        case "skipped":
+            run.tell(ev.StepSkipped("a", "no need"))
+        case "superseded":
+            revised(run, step("c", supersedes="a"), number=2, base=run.state.head)
+        case "redone":
+            run.tell(ev.RedoRequested("a", "ann", "so"))
+    assert list(run.state.backing_off) == []
+
+
+def test_a_step_that_is_skipped_leaves_the_queue():
+    """It was the next to start."""
+    run = Drive(step("a"), step("b"), policy=Policy(jitter=0.0, max_concurrency=1))
+    run.tell(ev.StepSkipped("b", "no need", tolerated=True)).done("a")
+    assert (run.ended, run.status()) == ("succeeded", ["succeeded", "skipped"])
+
+
+def test_what_was_tried_is_remembered_for_planners_that_replan():
+    """Nobody else asks."""
+    assert len(planned(step("a"), step("b", worker="other")).state.tried) == 2
+    assert Drive(step("a")).state.tried == set()
+
+
+def test_a_success_can_be_undone_and_is_progress():
+    """Steps that say how to undo them are counted; what was tried in vain before is forgotten."""
+    run = planned(step("a", undo={"worker": "w"}), step("b"))
+    run.state.revisions_idle = 2
+    run.done("b")
+    assert (run.state.undoable, run.state.revisions_idle) == (0, 0)
+    assert run.done("a").state.undoable == 1
+
+
+# Cancelled and dropped.
+
+
+def test_a_cancelled_step_is_no_report():
+    """A planner that hears of every report hears of steps that came to an end by themselves."""
+    run = Drive(bare=True, consult="every_report").go()
+    run.answer(propose(step("a"), step("b", "a"), step("c", "a"), final=False))
+    run.tell(ev.StepCancelled("b", "no need"))
+    assert (run.state.planner.due, run.state.steps["b"].dropped) == ("", "no need")
+    assert run.tell(ev.StepSkipped("c", "no need")).state.planner.due == "report"
+
+
+def dropped(run, ident):
+    """Tell of a revision that gives a step up by name."""
+    proposed = ev.RevisionProposed(
+        number=2, author="p", base=run.state.head, hash="h", add=[], drop={ident: "so"}
+    )
+    return run.tell(proposed, ev.RevisionApproved(2, "h", "ann"))
+
+
+def test_who_is_gone_already_does_not_go_with_a_dropped_step():
+    """A person had skipped it, which stays their word."""
+    run = planned(step("r"), step("a", "r"), step("b", "a"))
+    run.tell(ev.StepSkipped("b", "no need", tolerated=True))
+    dropped(run, "a")
+    assert (run.status("a", "b"), run.state.steps["b"].dropped) == (["cancelled", "skipped"], "")
+    assert (run.state.unsettled, run.state.bad) == (1, 0)
+
+
+def test_a_doomed_step_does_not_start_when_another_is_dropped():
+    """It does not mind the one, and the other has failed."""
+    run = planned(step("r"), step("a", "r"), step("x"), step("t", finished("a"), "x"))
+    run.tell(ev.AttemptReported("x", 1, run.state.in_flight["x"], False, failure=failure()))
+    run.tell(
+        ev.RecoveryDecided(
+            step="x", attempt=1, failure_class="transient", strategy="continue", reason="so"
+        )
+    )
+    dropped(run, "a")
+    assert (run.status("t"), run.state.steps["t"].blockers) == (["waiting"], 0)
+    assert run.go().status("t") == ["skipped"]
+
+
+# What people say.
+
+
+def test_a_change_is_approved_where_it_is_asked_about():
+    """The question must be open, and about that step."""
+    run = Drive(step("a"), step("b")).fail("a", "permanent")
+    approval = {"commit": "1", "digest": "d", "actor": "ann"}
+    for question, ident in (("q9", "a"), ("q1", "b")):
+        with pytest.raises(IllegalEvent, match="is not open about"):
+            run.tell(ev.ChangeApproved(question=question, step=ident, **approval))
+    run.tell(ev.ChangeApproved(question="q1", step="a", **approval))
+    assert [each.commit for each in run.state.questions["q1"].approvals] == ["1"]
+
+
+def test_who_wants_another_way_has_looked():
+    """What may have happened is forgiven with it."""
+    run = Drive(step("a"), replans=True).fail("a", "lost", "unknown")
+    run.tell(ev.QuestionAnswered(id="q1", choice="replan", actor="ann"))
+    assert (run.state.steps["a"].forgiven, run.state.forsaken) == (1, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("choice", "due", "handed"),
+    [
+        ("go_on", "answer", ""),
+        ("hand_over", "answer", "goal"),
+        ("abort", "", ""),
+        ("rollback", "", ""),
+    ],
+)
+def test_what_is_said_to_a_planner_without_ideas(choice, due, handed):
+    """It starts over, or the goal planner does, which hears of every report; or nobody does."""
+    run = Drive(bare=True, replans=True).go()
+    for _ in range(3):
+        run.answer({"kind": "nonsense"})
+    run.state.revisions_idle = 2
+    run.tell(ev.QuestionAnswered(id="q1", choice=choice, actor="ann"))
+    planner = run.state.planner
+    assert (planner.rounds, run.state.revisions_idle) == (0, 0)
+    assert (planner.due, planner.handed) == (due, handed)
+    assert run.state.consults_reports is (handed != "")
+
+
+def test_folding_a_whole_log_refuses_what_folding_each_event_refuses():
+    """What is unknown, and what comes before the start."""
+    run = Drive(step("a"))
+    with pytest.raises(IllegalEvent, match="unknown event HostOpened"):
+        evolve_all(State(), [*run.log, (0, HostOpened(1, 2, "v"))])
+    with pytest.raises(IllegalEvent, match="RunPaused before the run started"):
+        evolve_all(State(), [(0, ev.RunPaused("ann"))])

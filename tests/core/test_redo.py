@@ -4,6 +4,7 @@ import pytest
 
 from leadhand.core import commands
 from leadhand.core import events as ev
+from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.decide.decide import next_wake
 from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
@@ -305,3 +306,151 @@ def test_a_reopened_run_starts_what_had_stood_in_the_queue():
     assert (run.ended, run.status("b")) == ("failed", ["cancelled"])
     redo(run, "a").done("a")
     assert run.running == ["b"]
+
+
+# What is forgotten when a step is done again.
+
+
+def test_a_step_done_again_was_not_dropped():
+    """Nor has the plan come to its end, whatever its planner had called done."""
+    goal = {"text": "g", "acceptance": ["result == 7"]}
+    run = Drive(bare=True, replans=True, goal=goal).go()
+    run.answer(propose(step("a"), step("b"), final=False)).fail("a", "permanent").done("b")
+    run.answer({"kind": "finish", "result": 7, "drop": {"a": "no use"}})
+    run.tell(ev.GoalChecked(met=True))
+    assert (run.state.goal_asked, run.state.steps["a"].dropped) == (True, "no use")
+    run.tell(ev.RedoRequested("a", "ann", "so"))
+    state = run.state
+    assert (state.finish, state.goal_met, state.goal_asked) == (None, None, False)
+    assert state.steps["a"].dropped == ""
+
+
+@pytest.mark.parametrize("version", [4, 5, ev.DECIDE_VERSION])
+def test_who_was_skipped_waits_again(version):
+    """As if nothing had happened; it starts when the step is done."""
+    steps = (step("a", failure_action="continue"), step("b", "a"), step("z"))
+    run = redo(Drive(*steps, decide_version=version).fail("a", "permanent"), "a")
+    again = run.state.steps["b"]
+    assert (again.status, again.doomed, again.reason) == ("waiting", "", "")
+    assert run.done("a").running == ["z", "b"]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_who_a_person_skipped_is_done_again_by_older_rules_only(version):
+    """Version 5 leaves alone what a person skipped, and what was cancelled."""
+    steps = (step("a", failure_action="continue"), step("b", "a"), step("c", "a"), step("z"))
+    run = Drive(*steps, decide_version=version)
+    run.tell(ev.AttemptReported("a", 1, 2, False, failure={"class": "permanent"}))
+    run.take(run.decide())
+    assert list(run.state.doomed) == ["b", "c"]
+    run.tell(ev.StepSkipped("b", "no need", tolerated=True), ev.StepCancelled("c", "no need"))
+    redo(run, "a")
+    assert run.status("b", "c") == ["waiting" if version == 4 else "skipped", "cancelled"]
+    assert run.state.steps["b"].tolerated is (version == 5)
+
+
+def test_version_five_looks_more_than_once():
+    """Whoever stands before its cause in the plan waits again too."""
+    steps = (step("c", "b"), step("b", "a"), step("a", failure_action="continue"), step("z"))
+    run = Drive(*steps, decide_version=5).fail("a", "permanent")
+    assert redo(run, "a").status("b", "c") == ["waiting", "waiting"]
+
+
+# What is no longer allowed.
+
+
+def test_what_the_policy_holds_is_no_longer_allowed():
+    """A person's hold says nothing of the approval; a release of the other is a new one."""
+    run = Drive(step("a"), step("b", "a"), step("c", "a"))
+    run.tell(
+        ev.StepsHeld(["b"], "it is over", "policy", "q1"),
+        ev.StepsHeld(["c"], "wait", "ann", "q2"),
+    )
+    b, c = run.state.steps["b"], run.state.steps["c"]
+    assert (b.void, b.held_by, c.void, c.held_by) == ("it is over", "policy", "", "ann")
+    b.expires = c.expires = 5
+    run.tell(ev.StepsReleased(["b", "c"], "ann", expires=9))
+    assert (b.void, b.expires, b.approved) == ("", 9, True)
+    assert (c.void, c.expires, c.approved) == ("", 5, False)
+
+
+@pytest.mark.parametrize(("actor", "void"), [("policy", ""), ("ann", "it is over")])
+def test_a_release_of_what_is_no_longer_allowed_allows_it(actor, void):
+    """Whoever holds it, and for whatever reason."""
+    run = Drive(step("a"), step("b", "a")).tell(ev.StepsHeld(["b"], "so", actor, "q1"))
+    held_step = run.state.steps["b"]
+    held_step.void = void
+    run.tell(ev.StepsReleased(["b"], "bob", expires=9))
+    assert (held_step.void, held_step.expires, held_step.approved) == ("", 9, True)
+
+
+def test_a_release_is_given_to_a_question_that_holds_something():
+    """Not to another one, nor to none."""
+    run = held(Drive(step("a"), step("b", "a")).fail("a", "permanent"), "b")
+    assert [q.kind for q in run.state.questions.values()] == ["failure", "hold"]
+    for question in ("q1", "q9"):
+        with pytest.raises(IllegalEvent, match="holds nothing that could be released"):
+            run.tell(ev.ReleaseGiven(question=question, actor="ann", binding="x"))
+    run.tell(ev.ReleaseGiven(question="q2", actor="ann", binding="x"))
+    assert [each.actor for each in run.state.questions["q2"].releases] == ["ann"]
+
+
+def test_a_second_hold_replaces_the_first():
+    """A question that holds nothing any more is closed."""
+    run = held(Drive(step("a"), step("b", "a"), step("c", "a")), "b", "c")
+    run.tell(ev.StepsHeld(["b"], "so", "bob", "q2"))
+    assert list(run.state.questions) == ["q1"]
+    run.tell(ev.StepsHeld(["c"], "so", "bob", "q2"))
+    assert list(run.state.questions) == []
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_worker_that_changed(version):
+    """What it has still to do is no longer allowed; since version 6 its name is not either."""
+    run = Drive(step("a"), step("b"), step("c", worker="other"), decide_version=version).done("a")
+    run.state.permits.envelope = {"workers": ["w", "other"]}
+    new = WorkerSpec(name="w", version="2", trusted=False, offers={"": Offer()})
+    run.tell(ev.WorkersChanged([new]))
+    voids = [run.state.steps[ident].void for ident in "abc"]
+    assert voids == ["", "w changed since it was allowed", ""]
+    ends = version == 6
+    assert run.state.permits.envelope == {"workers": ["other"] if ends else ["w", "other"]}
+    assert run.state.permits.untrusted == ({"w"} if ends else set())
+
+
+def test_an_approval_that_does_not_hold():
+    """It covers no step of its revisions that is still to succeed, no change, and no envelope."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a"), step("b"), final=False)).done("a")
+    run.fail("b", "permanent").answer(propose(step("c"), final=False))
+    state = run.state
+    state.answers = [
+        {"step": "b", "choice": "approve", "commit": "1", "by": ["ann"]},
+        {"step": "b", "choice": "retry"},
+        {"step": "c", "choice": "approve", "commit": "2", "by": ["ann"]},
+    ]
+    before = list(state.answers)
+    run.tell(ev.ApprovalVoided(7, "it is forged", [1]))
+    assert state.permits.voided == {7}
+    assert [state.steps[ident].void for ident in "abc"] == ["", "it is forged", ""]
+    assert state.answers == [{"step": "b", "choice": "approve"}, *before[1:]]
+    assert state.permits.envelope is None, "there was none"
+    state.permits.envelope = {"workers": ["w"]}
+    assert run.tell(ev.ApprovalVoided(8, "it is forged")).state.permits.envelope == {}
+
+
+@pytest.mark.parametrize("approved", [False, True])
+@pytest.mark.parametrize("void", ["", "it is over"])
+def test_an_heir_is_no_more_allowed_than_the_step_it_replaces(approved, void):
+    """Unless people have allowed the heir itself."""
+    run = Drive(step("a"), step("b", "a"))
+    if void:
+        run.tell(ev.StepsHeld(["b"], void, "policy", "q1"))
+    heir = step("c", "a", supersedes="b")
+    run.tell(ev.RevisionProposed(number=2, author="p", base=run.state.head, hash="h", add=[heir]))
+    if approved:
+        run.tell(ev.ApprovalGiven(number=2, hash="h", actor="ann", binding="x"))
+    run.tell(ev.RevisionApproved(2, "h", "ann"))
+    keeps = void if not approved else ""
+    new = run.state.steps["c"]
+    assert (new.void, new.held_by) == (keeps, "policy" if keeps else "")

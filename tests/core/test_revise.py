@@ -504,3 +504,146 @@ def test_the_heir_of_a_failed_step_is_cancelled_only_with_a_reason():
     run.done("y").answer(propose(step("c", "z"), cancel=["b"], final=False))
     said = "it cancels b, which took the place of a: drop it by name with a reason"
     assert said in run.last(ev.ProposalRefused).findings
+
+
+# Waiting and finishing.
+
+
+def test_a_proposal_that_only_takes_out_is_a_proposal():
+    """Steps that it cancels, or gives up by name."""
+    for more in ({"cancel": ["b"]}, {"drop": {"b": "enough"}}):
+        run = going(step("a"), step("b", "a")).answer(propose(final=False, **more))
+        assert run.state.revision == 2, more
+        assert run.status("b") == ["cancelled"]
+
+
+def test_a_proposal_of_nothing_says_why():
+    """As a wait does."""
+    run = asked().answer(propose(final=False, because="all is well"))
+    said = "it proposes nothing, and nothing is under way (all is well)"
+    assert run.state.planner.findings == [said]
+
+
+def test_a_finish_waits_for_the_answer_to_a_question():
+    """It is told which one, and not blamed."""
+    run = going(step("a")).answer({"kind": "ask", "question": "which?"}).done("a")
+    run.answer({"kind": "finish"})
+    finding = "it is not done: q1 is still open. Fix: wait, or drop steps by name"
+    assert run.last(ev.ProposalRefused) == ev.ProposalRefused(3, [finding], early=True)
+    assert run.state.planner.epoch == 0
+
+
+def test_a_finish_does_not_drop_what_a_person_is_asked_about():
+    """No planner answers in their place."""
+    run = going(step("a", failure_action="escalate"), step("b")).fail("a", "permanent")
+    run.answer({"kind": "finish", "drop": {"a": "enough"}})
+    finding = "a waits for a person (q1)"
+    assert run.last(ev.ProposalRefused) == ev.ProposalRefused(2, [finding], early=True)
+
+
+def test_a_finish_hears_first_what_a_person_has_answered():
+    """The answer came while it was thought of; that is said, and nobody is blamed."""
+    run = going(step("a")).answer({"kind": "ask", "question": "which?"}).done("a")
+    run.reply("left").answer({"kind": "finish"})
+    heard = ["a person has answered meanwhile"]
+    assert run.last(ev.ProposalRefused) == ev.ProposalRefused(3, heard, early=True)
+
+
+def test_a_finish_that_overlooked_a_surprise_is_not_blamed():
+    """The surprise came while it was thought of; the planner is asked about that."""
+    run = going(step("a"), step("b", "a")).done("a", surprise="odd")
+    run.answer({"kind": "finish"})
+    assert run.last(ev.ProposalRefused).early
+    assert run.news[-1] == "consult surprise: step a: odd"
+    run.answer({"kind": "finish"})
+    assert not run.last(ev.ProposalRefused).early
+
+
+def test_who_waits_for_a_dropped_step_goes_with_it():
+    """All the way, unless it does not mind how that step ended: then it is still to be done."""
+    run = asked(replans=True)
+    docs = [step("a"), step("b", "a"), step("c", "b")]
+    run.answer(propose(*docs, final=False)).fail("a", "permanent")
+    run.answer({"kind": "finish", "drop": {"a": "no use"}})
+    assert (run.ended, run.status("b", "c")) == ("succeeded", ["cancelled", "cancelled"])
+    run = asked(replans=True)
+    run.answer(propose(step("a"), step("b", finished("a")), final=False)).fail("a", "permanent")
+    run.answer({"kind": "finish", "drop": {"a": "no use"}})
+    assert run.state.planner.findings[0].startswith("it is not done: b is still open")
+
+
+@pytest.mark.parametrize(
+    ("failed", "named"),
+    [
+        (2, "s0 failed, s1 failed, neither"),
+        (5, "s3 failed, s4 failed, neither"),
+        (6, "s3 failed, s4 failed and 1 more, neither"),
+    ],
+)
+def test_a_finish_is_told_of_some_of_the_failures(failed, named):
+    """At most five are named."""
+    run = asked(replans=True)
+    names = [f"s{number}" for number in range(failed)]
+    run.answer(propose(*map(step, names), final=False))
+    for name in names:
+        run.fail(name, "permanent")
+    run.answer({"kind": "finish"})
+    assert named in run.state.planner.findings[0]
+
+
+def test_a_drop_that_is_wrong_otherwise_too_is_counted():
+    """That one of the steps has begun meanwhile excuses only that."""
+    run = going(step("b")).answer(propose(final=False, drop={"b": "so", "nobody": "so"}))
+    assert run.state.planner.findings == [
+        "it drops b, which is running",
+        "it drops nobody, which is not in the plan",
+    ]
+    assert run.state.planner.rounds == 1
+    run = going(step("b")).answer(propose(final=False, drop={"nobody": "so"}))
+    assert run.state.planner.rounds == 1
+
+
+# Out of ideas.
+
+
+ONCE = Policy(jitter=0.0, planner_rounds_max=1)
+WANT = {"text": "g", "want": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("start", "choices", "words"),
+    [
+        ({}, ["go_on", "abort"], "some; abort ends the run. Or"),
+        ({"goal": WANT, "planner": "goal"}, ["go_on", "abort"], "some; abort ends the run. Or"),
+        ({"goal": WANT, "planner": "document"}, ["go_on", "abort"], "some; abort ends the run. Or"),
+        (
+            {"goal": WANT},
+            ["go_on", "hand_over", "abort"],
+            "some; hand_over lets the goal planner go on; abort ends the run. Or",
+        ),
+        (
+            {"plan": {"rollback_plan": "undo.yaml"}},
+            ["go_on", "abort", "rollback"],
+            "some; abort ends the run, and rollback also takes back what was done. Or",
+        ),
+    ],
+)
+def test_what_a_person_can_say_to_a_planner_without_ideas(start, choices, words):
+    """Hand the run over where something is wanted, and roll back where that can be done."""
+    run = asked(policy=ONCE, **start)
+    run.say(ev.PlannerFailed(1, 1, "it passed MAX."))
+    text = (
+        "The planner is out of ideas: the planner failed 1 times in a row: it passed MAX. Answer "
+        f"go_on, with words for it if you have {words} amend the plan."
+    )
+    question = run.last(ev.QuestionAsked)
+    assert (question.kind, question.text, question.choices) == ("planning", text, choices)
+    assert run.effects[-1] == Notify("waiting", text)
+
+
+def test_a_run_is_handed_over_once():
+    """The goal planner that took over cannot hand over to itself."""
+    run = asked(policy=ONCE, goal=WANT)
+    run.say(ev.PlannerFailed(1, 1, "no")).reply("hand_over")
+    run.say(ev.PlannerFailed(2, run.state.planner.epoch, "no"))
+    assert run.last(ev.QuestionAsked).choices == ["go_on", "abort"]

@@ -78,6 +78,8 @@ STALE = "the entry is stale from the next line on, and the loop drops stale entr
 
 LAZY = "what no longer counts is passed over when `decide` meets it"
 NEVER = "nothing comes before the start of a run: `evolve` refuses it"
+EITHER_NO = "its caller asks only whether it is so"
+SOON_READY = "all that counts is that it is not settled; a moment later it is ready"
 FAILED = "whoever comes here has failed, so there is a failure"
 UNREAD = "a type, or a number nobody compares: nothing that runs depends on it"
 
@@ -297,6 +299,74 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("state.model", "self.ready = Ready()", "self.timers.clear()  →  pass"): LAZY,
     ("state.model", "self.timers.clear()", "self.calendar.clear()  →  pass"): LAZY,
     ("state.model", "if question.until:", "0  →  1"): UNREAD,
+    ("state.evolve", 'elif step.status == "backing_off":', "0  →  1"): UNREAD,
+    ("state.evolve", "if event.until:", "0  →  1"): UNREAD,
+    (
+        "state.evolve",
+        "state.limits.clear()",
+        (
+            "state.started is not None and state.started.decide_version >= ENDS_SINCE"
+            "  →  state.started.decide_version >= ENDS_SINCE"
+        ),
+    ): NEVER,
+    (
+        "state.evolve",
+        "failed.remove(event.step)",
+        (
+            "state.started is not None and state.started.decide_version >= REOPENS_SINCE"
+            "  →  state.started.decide_version >= REOPENS_SINCE"
+        ),
+    ): NEVER,
+    ("state.evolve", '"""', "0  →  1"): NEVER,
+    (
+        "state.evolve",
+        "step.started = at",
+        "state.started is not None and state.started.replans  →  state.started.replans",
+    ): NEVER,
+    (
+        "state.evolve",
+        "state.planner.surprising.append(event.step)",
+        (
+            "event.surprise and state.started is not None and state.started.replans"
+            "  →  event.surprise and state.started.replans"
+        ),
+    ): NEVER,
+    (
+        "state.evolve",
+        'else keeps them from running, or a person skipped them."""',
+        "'waiting'  →  'XXwaiting'",
+    ): SOON_READY,
+    ("state.evolve", "step.tolerated = False", "'waiting'  →  'XXwaiting'"): SOON_READY,
+    (
+        "state.evolve",
+        "if not lost or step.tolerated:",
+        "return False  →  return None",
+    ): EITHER_NO,
+    (
+        "state.evolve",
+        "if not any(other.id in causes for other in others):",
+        "return False  →  return None",
+    ): EITHER_NO,
+    (
+        "state.evolve",
+        "other = state.follow(name)",
+        "other is None or other.status in SETTLED  →  other.status in SETTLED",
+    ): "what a step waits for is in the plan: a revision that says otherwise does not fit",
+    (
+        "state.evolve",
+        "planner = state.planner",
+        "planner.answer or {}  →  planner.answer",
+    ): "a wait is an answer of the planner's, so there is one",
+    (
+        "state.evolve",
+        "step.parked_s += (event.until - at) / 1e6",
+        "step.tries or {}  →  step.tries",
+    ): FAILED,
+    (
+        "state.evolve",
+        "state.backing_off.pop(step.id, None)",
+        "step.doomed and step.id in state.doomed  →  step.id in state.doomed",
+    ): "only who is doomed stands in the list; it saves the search",
 }
 """(file, the line before the changed one, what is changed) to why nothing can notice."""
 

@@ -103,16 +103,11 @@ def says_nothing(answer: Doc) -> bool:
 
 def _waits(state: State, what: str, because: str) -> Moves:
     """A wait holds while something is open, or when something changed while it was thought of."""
-    if not (state.questions or state.planner.due or _is_open(state)):
+    if not (state.questions or state.planner.due or goes_on(state)):
         why = f" ({because})" if because else ""
         return [_refused(state, [f"{what}, and nothing is under way{why}"])], []
     on = [*state.in_flight, *state.backing_off, *state.questions][:NAMED_MAX]
     return [ev.PlannerWaits(state.planner.calls, on)], []
-
-
-def _is_open(state: State) -> bool:
-    """Whether a step is left that goes on by itself."""
-    return bool(state.unsettled) and goes_on(state)
 
 
 def _finished(state: State, answer: Doc) -> Moves:
@@ -137,7 +132,7 @@ def _finished(state: State, answer: Doc) -> Moves:
     names = ", ".join(open_[:NAMED_MAX])
     verb = "is" if len(open_) == 1 else "are"
     finding = f"it is not done: {names} {verb} still open. Fix: wait, or drop steps by name"
-    if _is_open(state) or state.questions or state.planner.due:
+    if goes_on(state) or state.questions or state.planner.due:
         return [ev.ProposalRefused(state.planner.calls, [finding], early=True)], []
     return [_refused(state, [finding])], []
 
@@ -212,7 +207,7 @@ def _asked(state: State, answer: Doc, now: Now) -> Moves:
         choices = [GIVE, *choices]  # What is given otherwise would count for nothing.
     within_s = min(float(answer.get("within_s") or 0.0), SECONDS_MAX)
     default = str(answer.get("default", "")) if within_s else ""
-    if within_s and default == GIVE:
+    if default == GIVE:
         return [_refused(state, ["its default cannot give facts: a person must"])], []
     if within_s and choices and default not in choices:
         finding = f"{default!r}, its default, is none of: {', '.join(choices)}"
@@ -233,7 +228,7 @@ def _too_soon(state: State, drop: Container[str], found: list[str]) -> bool:
     """Whether all that is wrong is that steps which are to be dropped have begun meanwhile."""
     begun = [ident for ident in state.in_flight if ident in drop]
     running = {f"it drops {ident}, which is {state.steps[ident].status}" for ident in begun}
-    return bool(begun) and running.issuperset(found)
+    return running.issuperset(found)
 
 
 def _refused(state: State, findings: list[str], *, early: bool = False) -> ev.ProposalRefused:
@@ -243,7 +238,7 @@ def _refused(state: State, findings: list[str], *, early: bool = False) -> ev.Pr
 def _proposed(state: State, answer: Doc, now: Now) -> Moves:
     add: list[Doc] = answer.get("steps", [])
     cancel: list[str] = answer.get("cancel", [])
-    found = findings(state, add, cancel, answer.get("drop") or {}, final=bool(answer.get("final")))
+    found = findings(state, add, cancel, answer.get("drop"), final=bool(answer.get("final")))
     found = found or _gates(state, add)
     if not found and (asked := _waits_for_person(state, _touched(answer))):
         return [_refused(state, asked, early=True)], []

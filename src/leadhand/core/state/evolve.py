@@ -80,17 +80,16 @@ REOPENS_SINCE = 5
 
 
 def _steps_held(state: State, event: ev.StepsHeld, _at: int) -> None:
-    steps = [state.steps.get(ident) for ident in event.steps]
-    if any(step is None or step.status in SETTLED for step in steps):
+    steps = [state.steps[ident] for ident in event.steps if ident in state.steps]
+    if len(steps) < len(event.steps) or any(step.settled for step in steps):
         raise IllegalEvent(f"a step that is held is not there, or is settled: {event.steps}")
-    before = {step.held for step in steps if step is not None and step.held}
+    before = {step.held for step in steps}
     for step in steps:
-        if step is not None:
-            step.held, step.held_by = event.question, event.actor
-            step.ticket = 0
-            state.held.add(step.id)
-            if event.actor == POLICY:
-                step.void = event.reason
+        step.held, step.held_by = event.question, event.actor
+        step.ticket = 0
+        state.held.add(step.id)
+        if event.actor == POLICY:
+            step.void = event.reason
     for question in before - {state.steps[ident].held for ident in state.held}:
         state.questions.pop(question, None)  # Nothing waits for its answer any more.
 
@@ -149,7 +148,7 @@ def _approval_voided(state: State, event: ev.ApprovalVoided, _at: int) -> None:
         if question.step in concerned:
             question.approvals = []
     for place, answer in enumerate(state.answers):
-        if answer["step"] in concerned and "commit" in answer:
+        if answer["step"] in concerned:
             rest = {key: value for key, value in answer.items() if key not in ("commit", "by")}
             state.answers[place] = rest
     if state.permits.envelope is not None:
@@ -573,7 +572,7 @@ def _supersede(state: State, old: StepState, new: StepState) -> None:
     if old.id in state.forsaken:
         state.forsaken.remove(old.id)
     state.backing_off.pop(old.id, None)
-    if old.void and not new.approved:
+    if not new.approved:
         new.void = old.void
     if old.held:
         _pass_hold(state, old, new)
@@ -855,8 +854,6 @@ def leave_to_planner(
 
 def _step_skipped(state: State, event: ev.StepSkipped, at: int) -> None:
     step = known(state, event.step, MOVABLE)
-    if state.doomed and state.doomed[0] == event.step:
-        state.doomed.popleft()
     step.tolerated = event.tolerated
     end(state, step, "skipped", at, event.reason)
 
@@ -880,14 +877,13 @@ def end(
         state.doomed.remove(step.id)
     if state.consults_reports and not state.planner.due and status != "cancelled":
         state.planner.due = "report"
-    succeeded = status == "succeeded"
-    if not succeeded and state.is_bad(step):
+    if state.is_bad(step):
         state.bad += 1
     if step.question:
         close_question(state, step)
     if step.held:
         state.let_go(step)
-    if settle and step.dependents:
+    if settle:
         settle_dependents(state, step)
 
 
