@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.cli import beside
+from leadhand.cli import guest_run
+from leadhand.cli.background import Started
 from leadhand.cli.console import Console
-from leadhand.cli.detach import Started
-from leadhand.cli.hosting import Job
+from leadhand.cli.foreground import Job
 from leadhand.settings import load_settings
 from tests.support.cli import PROGRAM, Folder, environment, finished
 from tests.support.serving import ended, plan_of, process, project
@@ -390,12 +390,12 @@ def test_an_early_ctrl_c_says_too_that_the_run_goes_on(tmp_path, monkeypatch, ca
         interrupt()
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(beside, "launch", launched)
-    monkeypatch.setattr("leadhand.cli.beside._Following.run", interrupted)
+    monkeypatch.setattr(guest_run, "launch", launched)
+    monkeypatch.setattr("leadhand.cli.guest_run._Following.run", interrupted)
     settings = load_settings({"project.store": str(tmp_path / "l.db")}, folder=tmp_path)
     console = Console(sys.stdout, as_json=False)
     job = Job(settings=settings, lead=None, begin=None, request={})
-    assert beside.hand_over(console, job) == 130
+    assert guest_run.hand_over(console, job) == 130
     told = capsys.readouterr().err
     assert "run r1 goes on in process 42. Follow it with: leadhand watch r1" in told
 
@@ -403,14 +403,14 @@ def test_an_early_ctrl_c_says_too_that_the_run_goes_on(tmp_path, monkeypatch, ca
 def test_a_late_ctrl_c_does_not_say_that_an_ended_run_goes_on(folder, server, monkeypatch, capsys):
     """The end was printed: the exit code is the run's."""
     run = folder.run("run", folder.plan({"id": "a", "worker": "say"}), "--json").doc["run"]
-    follow = beside._Following.run
+    follow = guest_run._Following.run
 
     async def interrupted(self, after):
         await follow(self, after)
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("leadhand.cli.beside._Following.run", interrupted)
+    monkeypatch.setattr("leadhand.cli.guest_run._Following.run", interrupted)
     settings = load_settings({}, folder=folder.path)
-    assert beside.follow(Console(sys.stdout, as_json=False), settings, run, 42) == 0
+    assert guest_run.follow(Console(sys.stdout, as_json=False), settings, run, 42) == 0
     assert "goes on" not in capsys.readouterr().err

@@ -105,7 +105,7 @@ def test_a_second_resume_is_told_that_the_run_is_hosted(folder, monkeypatch, cap
         run = folder.latest()["run"]
         monkeypatch.chdir(folder.path)
         monkeypatch.setenv("LEADHAND_TRUST", str(folder.path.resolve()))
-        monkeypatch.setattr("leadhand.cli.resume.driver_of", lambda *_args: 0)
+        monkeypatch.setattr("leadhand.cli.commands.resume.driver_of", lambda *_args: 0)
         code = execute(["resume", run])
         said = capsys.readouterr().err
         assert code == 7, said

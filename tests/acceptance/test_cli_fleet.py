@@ -8,7 +8,7 @@ import sys
 import httpx2
 import pytest
 
-from leadhand.cli.fleet_doctor import fitting
+from leadhand.cli.commands.fleet_doctor import fitting
 from leadhand.fleet import transcripts
 from tests.fleet.places import make_repo, run_git
 from tests.support.cli import Folder, finished

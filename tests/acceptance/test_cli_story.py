@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadhand.cli.story import line_of
+from leadhand.cli.rendering.live import line_of
 from leadhand.core import events as ev
 from tests.acceptance.test_cli_terminal import plain, typed
 from tests.support.cli import Folder

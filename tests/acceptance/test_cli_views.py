@@ -3,11 +3,11 @@
 import time
 from types import SimpleNamespace
 
-from leadhand.cli.fleet import _figure
-from leadhand.cli.hosting import Job, _Session
-from leadhand.cli.rows import header, row, rows
-from leadhand.cli.text import clean, clean_lines, gist, hanging, moment, table
-from leadhand.cli.views import Plain
+from leadhand.cli.commands.fleet import _figure
+from leadhand.cli.foreground import Job, _Session
+from leadhand.cli.rendering.live import Plain
+from leadhand.cli.rendering.run_rows import header, row, rows
+from leadhand.cli.rendering.text import clean, clean_lines, gist, hanging, moment, table
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.policy import Policy

@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand.audit.export_page import _e
-from leadhand.cli.text import clean, clean_lines
+from leadhand.cli.rendering.text import clean, clean_lines
 from leadhand.core.review.view import lookalikes
 from leadhand.core.visible import marked, visible, visible_key
 

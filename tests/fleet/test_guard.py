@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from leadhand.cli import fleet_doctor
+from leadhand.cli.commands import fleet_doctor
 from leadhand.fleet import gatefiles, tamper_scan, testruns
 from leadhand.fleet.gate import GateRules
 from leadhand.fleet.guard import findings, guarded, own_files

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-COMMANDS = ("inbox", "lint", "logs", "ls", "main", "plan", "resume", "review", "rollback")
+COMMANDS = ("inbox", "lint", "logs", "ls", "plan", "resume", "review", "rollback")
 COMMANDS += ("run", "show", "verify", "watch")
-READY = ("leadhand", *(f"leadhand.cli.{name}" for name in COMMANDS))
+READY = ("leadhand", "leadhand.cli.main", *(f"leadhand.cli.commands.{name}" for name in COMMANDS))
 MESSAGE_BYTES_MAX = 1 << 18
 COLD = ("PYTHON", "LC_", "LANG", "TZ")
 """What begins like one of these is read when Python starts."""

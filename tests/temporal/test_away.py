@@ -12,7 +12,7 @@ import pytest
 from leadhand import Lead, worker
 from leadhand.app.host_status import Hosting
 from leadhand.app.reader import Reader
-from leadhand.cli.doctor_temporal import temporal_rows
+from leadhand.cli.commands.doctor_temporal import temporal_rows
 from leadhand.errors import Unreachable, UsageError
 from leadhand.settings import load_settings
 from leadhand.stores.sqlite.store import SqliteStore

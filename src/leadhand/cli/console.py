@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
-from leadhand.cli.text import clean_lines, escaped_json
+from leadhand.cli.rendering.text import clean_lines, escaped_json
 
 TEMPORAL = "leadhand.temporal"
 """Where the context of a command keeps its `--temporal`."""

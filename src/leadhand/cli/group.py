@@ -20,7 +20,7 @@ import click
 
 from leadhand.cli.console import TEMPORAL, Console, error_line, fill_closed_streams, guarded
 from leadhand.cli.main import COMMANDS, HIDDEN, help_text
-from leadhand.cli.text import clean_lines
+from leadhand.cli.rendering.text import clean_lines
 from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid
 
 Body = Callable[..., int | None]
@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
         name = HIDDEN.get(cmd_name) or COMMANDS.get(cmd_name, ("",))[0]
         if not name:
             return None
-        module = importlib.import_module(f"leadhand.cli.{name}")
+        module = importlib.import_module(name if "." in name else f"leadhand.cli.commands.{name}")
         found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 

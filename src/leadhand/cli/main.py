@@ -56,7 +56,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
-HIDDEN = {"host": "detach"}
+HIDDEN = {"host": "leadhand.cli.background"}
 
 EXIT_CODES = """\
 Exit codes: 0 succeeded, 1 failed, 2 usage, 3 plan invalid or rejected, 4 not allowed,

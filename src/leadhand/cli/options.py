@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from leadhand.cli.console import TEMPORAL
-from leadhand.cli.text import clean
+from leadhand.cli.rendering.text import clean
 from leadhand.errors import UsageError
 from leadhand.settings import DEFAULT, Settings, load_settings
 from leadhand.settings.folders import EPIC, FLEET_DATABASE, FOLDER

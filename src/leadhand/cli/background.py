@@ -1,0 +1,231 @@
+"""`--detach`: a background host, and the word it sends back when its start is durable.
+
+The parent checks everything, then starts `leadhand host` in a session of its own with a
+request on standard input and a pipe for one answer: the run's id, or why there is none. So
+the caller gets the right message and exit code whatever goes wrong at the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import Command, error_document
+from leadhand.cli.rendering.text import clean, clean_lines
+from leadhand.errors import LeadhandError, UsageError
+from leadhand.settings import Settings, load_settings
+from leadhand.settings.folders import FOLDER, make_store_folder
+from leadhand.stores.location import home, public
+from leadhand.stores.permissions import create_private, tighten
+
+if TYPE_CHECKING:
+    from leadhand.core.plan.model import Doc
+    from leadhand.stores.location import Place
+
+
+LOG_TAIL_BYTES = 2000
+
+
+class _NotStarted(LeadhandError):
+    """The background host could not start; it said why, and with which exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]
+
+
+def log_path(place: Place) -> Path:
+    """Where a background host writes what it has to say."""
+    store = home(place)
+    return store.parent / "host.log" if store.parent.name == FOLDER else Path(f"{store}.log")
+
+
+class Started(NamedTuple):
+    """A run that goes on in a process of its own."""
+
+    run: str
+    pid: int
+    log: Path
+
+
+def start_background(console: Console, settings: Settings, request: Doc) -> int:
+    """Start a run in a process of its own, wait until that is durable, and print the run's id."""
+    ident, pid, log = launch(settings, request)
+    if console.json:
+        console.document({"run": ident, "pid": pid, "log": str(log)})
+    else:
+        console.out(ident)
+        console.say(f"run {ident} goes on in the background (process {pid}, log {log})")
+        console.say(f"Watch it with: {console.command(f'watch {ident}')}")
+    return 0
+
+
+def launch(settings: Settings, request: Doc) -> Started:
+    """Start a run in a process of its own; returns once its start is durable.
+
+    The process has the interpreter, the folder and the environment of this one. It is the host of
+    the database, or drives the run beside the one that is.
+    """
+    make_store_folder(settings.store)
+    log = log_path(settings.store)
+    told, tell = os.pipe()
+    try:
+        create_private(log)
+        tighten(log)
+        with log.open("ab") as output:
+            begin = output.tell()
+            # -P: a file of the project must not stand in for a module of ours.
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "leadhand.cli", "host", "--tell", str(tell)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=[tell],
+                start_new_session=True,
+            )
+    finally:
+        os.close(tell)
+    assert child.stdin is not None
+    try:
+        child.stdin.write(json.dumps(request).encode())
+        child.stdin.close()
+    except BrokenPipeError:
+        pass  # it died; the answer below says why
+    with os.fdopen(told, "rb") as pipe:
+        answer = pipe.read()
+    ident = _understood(answer, child, log, begin)
+    child.returncode = 0  # it outlives us on purpose: nothing to warn about
+    return Started(ident, child.pid, log)
+
+
+def _understood(answer: bytes, child: subprocess.Popen[bytes], log: Path, begin: int) -> str:
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        child.wait()
+        with log.open("rb") as file:
+            file.seek(begin)
+            said = file.read()[-LOG_TAIL_BYTES:].decode("utf-8", "replace")
+        message = f"the background host ended before it began: {clean_lines(said.strip())}"
+        raise _NotStarted(message, child.returncode if child.returncode > 0 else 1) from None
+    if "error" in found:
+        child.wait()
+        error = found["error"]
+        fix = f" Fix: {error['fix']}" if error.get("fix") else ""
+        raise _NotStarted(f"{error['message']}{fix}", int(error["exit"]))
+    return str(found["run"])
+
+
+@click.command("host", cls=Command, hidden=True, example="(used by --detach)")
+@click.option("--tell", type=int, required=True)
+def host(console: Console, tell: int) -> int:
+    """Host one run in the background; reads its request from standard input."""
+    os.set_inheritable(tell, False)
+    try:
+        request = json.loads(sys.stdin.buffer.read())
+    except ValueError:
+        raise UsageError("the request ends in the middle: whoever made it is gone") from None
+
+    def answer(doc: Doc) -> None:
+        nonlocal tell
+        if tell >= 0:
+            # Whoever asked may have been killed: what has begun goes on all the same.
+            with contextlib.suppress(OSError):
+                os.write(tell, json.dumps(doc).encode())
+            os.close(tell)
+            tell = -1
+
+    try:
+        return _host(console, request, lambda run: answer({"run": run}))
+    except BaseException as error:
+        answer(error_document(error) or {"error": {"message": clean(error), "exit": 1}})
+        raise
+
+
+def _host(console: Console, request: Doc, started: Any) -> int:
+    from dataclasses import replace
+
+    from leadhand.cli.foreground import host as host_job
+
+    if load_settings().store != load_settings({"project.store": request["store"]}).store:
+        console.store = public(request["store"])
+    if request.get("rollback"):
+        job = _rollback_job(request)
+    else:
+        job = _resume_job(request) if request.get("resume") else _run_job(request)
+    make = job.lead
+
+    def beside(on_notice: Any) -> Any:
+        lead = make(on_notice)
+        lead.beside = True
+        return lead
+
+    return host_job(console, replace(job, lead=beside, stay=True, started=started))
+
+
+def _settings(request: Doc) -> Settings:
+    from dataclasses import replace
+
+    import msgspec
+
+    from leadhand.core.policy import Policy
+
+    settings = load_settings({"project.store": request["store"]}, context=request.get("context"))
+    if request.get("policy") is None:
+        return settings
+    return replace(settings, policy=msgspec.convert(request["policy"], Policy))
+
+
+def _run_job(request: Doc) -> Any:
+    from leadhand.app.contexts import goal_registry
+    from leadhand.app.loading import registry_of
+    from leadhand.cli.commands.run import Prepared, job_of
+    from leadhand.core.plan.model import Goal
+
+    settings = _settings(request)
+    sources = tuple(request["workers"])
+    goal = None if request["goal"] is None else Goal.from_doc(request["goal"])
+    planned = goal is not None or request["planner"]
+    prepared = Prepared(
+        settings,
+        goal_registry(settings, sources) if planned else registry_of(settings, sources),
+        sources,
+        request["actor"],
+        request["doc"],
+        request["values"],
+        goal,
+        request["planner"],
+        request.get("origin"),
+        tuple(request.get("approvals") or ()),
+    )
+    return job_of(prepared, approve=request["approve"])
+
+
+def _resume_job(request: Doc) -> Any:
+    from leadhand.app.resume import loaded
+    from leadhand.cli.commands.resume import job_of
+    from leadhand.cli.options import reading
+
+    settings = _settings(request)
+    with reading(settings) as reader:
+        state = reader.state(request["resume"])
+    found = loaded(settings, state, tuple(request["workers"]), request["planner"])
+    return job_of(found, request["actor"], approve=request["approve"])
+
+
+def _rollback_job(request: Doc) -> Any:
+    from leadhand.cli.commands.rollback import job_of
+    from leadhand.cli.options import reading
+
+    settings = _settings(request)
+    with reading(settings) as reader:
+        state = reader.state(request["rollback"])
+    return job_of(settings, state, tuple(request["workers"]), request["actor"], request["approve"])

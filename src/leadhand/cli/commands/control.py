@@ -1,0 +1,142 @@
+"""`leadhand pause`, `cancel` and `stop-all`: words to a run, or to all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.app.distributed import distant_say, withdraw
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import actor_of, driver_of, reading, settings_of, store_option
+from leadhand.cli.rendering.text import count
+from leadhand.errors import Unreachable, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.plan.model import Doc
+    from leadhand.settings import Settings
+
+
+WITHDRAWN = "withdrawn"
+"""Of a run that was cancelled before an engine had begun it."""
+
+
+@command("pause", "leadhand pause 7kq3")
+@click.argument("run")
+@click.option("--reason", default="", help="Recorded with it.")
+@store_option
+def pause(console: Console, run: str, reason: str, store: str | None) -> int:
+    """Start nothing new in a run; what is running may finish. `leadhand resume` lifts it."""
+    settings = settings_of(store)
+    ident, answer = say(settings, run, "pause", reason=reason)
+    _print(console, ident, answer, f"run {ident} is paused")
+    console.next(console.command(f"resume {ident}"))
+    return 0
+
+
+@command("cancel", "leadhand cancel 7kq3 --reason 'wrong version'")
+@click.argument("run")
+@click.option("--reason", default="", help="Recorded with it.")
+@store_option
+def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
+    """Stop a run: nothing new starts, and what is running is ended.
+
+    Without a host alive the wish is recorded, and `leadhand resume` carries it out.
+    """
+    settings = settings_of(store)
+    ident, answer = say(settings, run, "cancel", reason=reason)
+    waited = answer.get("status") == WITHDRAWN
+    text = "is withdrawn: no engine had begun it" if waited else "is being cancelled"
+    _print(console, ident, answer, f"run {ident} {text}")
+    if not answer.get("hosted"):
+        way = console.way_on(ident)
+        console.say(f"Nothing hosts this run. Carry it out with: {way}")
+    return 0
+
+
+@command("stop-all", "leadhand stop-all --reason 'incident 42'\nleadhand stop-all --lift")
+@click.option("--lift", is_flag=True, help="Let runs start steps again.")
+@click.option("--reason", default="", help="Recorded with it.")
+@store_option
+def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> int:  # noqa: FBT001 - click passes it
+    """Start nothing new in any run, now and after restarts, until it is lifted."""
+    from leadhand.app import commands
+
+    settings = settings_of(store)
+    with reading(settings):  # a database must be there: there is nothing to stop otherwise
+        pass
+    verb = "lift" if lift else "stop_all"
+    details: dict[str, Any] = {} if lift else {"reason": reason}
+    place, actor = settings.store, actor_of(settings)
+    if settings.temporal is not None:
+        said = distant_say(settings.temporal, place, "", verb, actor, details)
+    else:
+        said = commands.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
+    answer = asyncio.run(said)
+    unreached = answer.get("unreached") or []
+    if console.json:
+        console.document(answer)
+    elif unreached:
+        console.say("it was said to all runs, and not all of them have confirmed it")
+    elif lift:
+        console.say("lifted: runs may start steps again")
+    else:
+        console.say("stopped: nothing new starts in any run on this database")
+        console.next(console.command("stop-all --lift"))
+    if unreached:
+        many = ", ".join(unreached[:10]) + (", …" if len(unreached) > 10 else "")
+        again = console.command("stop-all --lift" if lift else "stop-all")
+        console.say(
+            f"not confirmed by {count(len(unreached), 'run')}, which may not have heard it: {many}"
+        )
+        console.say(f"  Say it again: {again}; what keeps them: leadhand show RUN, leadhand doctor")
+        return Unreachable.exit_code
+    return 0
+
+
+def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, Doc]:
+    """Say something to a run named by a prefix; durable when it returns."""
+    from leadhand.app import commands
+
+    if settings.temporal is not None:
+        return _say_distant(settings, run, verb, details)
+    with reading(settings) as reader:
+        ident = reader.resolve(run)
+        state = reader.state(ident)
+        driver = driver_of(settings, reader, state)
+    place, actor = settings.store, actor_of(settings)
+    if verb == "amend":  # what is amended may name workers that are new since the run began
+        from leadhand.app.resume import workers_of
+
+        details["workers"] = partial(workers_of, settings, state)
+    said = commands.say(place, ident, verb, actor=actor, anchoring=settings.anchoring, **details)
+    answer = asyncio.run(said)
+    return ident, {**answer, "hosted": bool(driver)}
+
+
+def _say_distant(settings: Settings, run: str, verb: str, details: Doc) -> tuple[str, Doc]:
+    """The same to a run that Temporal hosts."""
+    assert settings.temporal is not None
+    place, actor = settings.store, actor_of(settings)
+    try:
+        with reading(settings) as reader:
+            ident = reader.resolve(run)
+    except UsageError:
+        # The log knows no run that waits for an engine, and there is nobody to say it to.
+        reason = str(details.get("reason", ""))
+        waits = verb == "cancel" and withdraw(settings.temporal, place, run, actor, reason)
+        if not waits or not asyncio.run(waits):
+            raise
+        return run, {"status": WITHDRAWN, "hosted": True}
+    said = distant_say(settings.temporal, place, ident, verb, actor, details)
+    return ident, {**asyncio.run(said), "hosted": True}
+
+
+def _print(console: Console, ident: str, answer: Doc, text: str) -> None:
+    if console.json:
+        console.document({"run": ident, **answer})
+    else:
+        console.say(text)

@@ -1,0 +1,530 @@
+"""`leadhand doctor`: what is installed, configured, and wrong, each with its fix."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.app.documents import setting_rows
+from leadhand.app.loading import planner_of, planner_problem, registry_of
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import read_plan, settings_of, store_option, workers_option
+from leadhand.cli.rendering.requirements import taking_of, taking_rows
+from leadhand.cli.rendering.text import clean, count
+from leadhand.errors import LeadhandError
+from leadhand.settings import Settings
+from leadhand.settings.trust import entries_of
+from leadhand.workers.requirements import program_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.policy import Policy
+    from leadhand.stores.location import Place
+    from leadhand.workers.registry import Registry
+    from leadhand.workers.requirements import Requirement
+
+
+# `leadhand doctor PLAN`: whether everything that a plan takes is there. Nothing is called.
+
+
+def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[Look]:
+    """One look for each thing the plan takes."""
+    yield from _plan_workers(doc, registry)
+    taking = taking_of(doc, registry)
+    for each in taking.needed:
+        yield _CHECKS[each.kind](each)
+    pools = {**policy.resources, **(doc.get("resources") or {})}
+    for name, amount in taking.resources.items():
+        there = pools.get(name)
+        problem = ""
+        if there is None:
+            problem = "is declared neither in the plan nor in the settings"
+        elif there < amount:
+            problem = f"a step holds {amount} at once, and there are {there}"
+        fix = f'Add it to "resources" of the plan, as in {{"{name}": {amount}}}.' if problem else ""
+        yield Look("resource", f"{name}: {'?' if there is None else there}", problem, fix)
+    base = doc.get("base")
+    if base and base != registry.catalog().digest():
+        yield Look(
+            "base",
+            "the workers have changed since the plan was made",
+            "`leadhand apply` will refuse it",
+            "Plan again, or look at it and take base out.",
+            warning=True,
+        )
+    for name, value in taking_rows(taking):
+        if name in ("time", "cost"):
+            yield Look(name, value)
+
+
+def _plan_workers(doc: Doc, registry: Registry) -> Iterator[Look]:
+    """Each worker once, with the actions that the plan wants of it."""
+    wanted: dict[str, dict[str, bool]] = {}
+    for step in doc["steps"]:
+        action = step.get("action", "")
+        wanted.setdefault(step["worker"], {})[action] = True
+        for name in step.get("alternatives", ()):
+            wanted.setdefault(name, {}).setdefault(action, False)
+    for name, actions in wanted.items():
+        worker = registry.get(name)
+        if worker is None:
+            fix = "Give --workers MODULE, or declare it in leadhand.toml."
+            must = any(actions.values())
+            yield Look("worker", name, "is not loaded", fix, warning=not must)
+            continue
+        missing = [action for action in actions if worker.spec.offer(action) is None]
+        problem = f"does not offer {', '.join(map(repr, missing))}" if missing else ""
+        offered = ", ".join(filter(None, worker.spec.offers))
+        fix = f"It offers {offered}." if problem else ""
+        if not problem:
+            offers = [worker.spec.offer(action) for action in actions]
+            said = next((each.missing for each in offers if each and each.missing), "")
+            problem, _, fix = said.partition(" Fix: ")
+        kinds = f"{name} ({worker.spec.kind})"
+        yield Look("worker", kinds, problem, fix)
+
+
+def _program(need: Requirement) -> Look:
+    found = program_path(need)
+    problem = "" if found else f"{need.worker} needs it, and there is no such program"
+    fix = "" if found else "Install it, or mend the path or its permissions."
+    return Look("tool", found or need.name, problem, fix)
+
+
+def _environment(need: Requirement) -> Look:
+    problem = "" if need.name in os.environ else f"{need.worker} names it, and it is not set"
+    fix = f"export {need.name}=…" if problem else ""
+    return Look("secret", need.name, problem, fix, warning=not need.must)
+
+
+def _host(need: Requirement) -> Look:
+    problem = ""
+    try:
+        socket.getaddrinfo(need.name, need.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        problem = f"{need.worker} calls it, and its name does not resolve: {reason}"
+    fix = "Mend the url, or the network." if problem else ""
+    return Look("host", f"{need.name}:{need.port}", problem, fix)
+
+
+def _person(need: Requirement) -> Look:
+    return Look("person", f"{need.name} is asked while it runs: see leadhand inbox")
+
+
+_CHECKS = {
+    "program": _program,
+    "environment": _environment,
+    "host": _host,
+    "person": _person,
+}
+
+
+SPACE_MIN_BYTES = 100 << 20
+WAL_FIXED = (3, 51, 3)
+"""Earlier versions can damage a file that two connections write at once. We use only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One thing that was looked at."""
+
+    what: str
+    value: str
+    problem: str = ""
+    fix: str = ""
+    warning: bool = False
+
+
+@command("doctor", "leadhand doctor\nleadhand doctor plan.yaml")
+@click.argument("plan", required=False)
+@click.option("--fix", is_flag=True, help="Mend what can be: fetch the dashboard's files by npm.")
+@workers_option
+@store_option
+def doctor(
+    console: Console,
+    plan: str | None,
+    fix: bool,  # noqa: FBT001 - an option
+    workers: tuple[str, ...],
+    store: str | None,
+) -> int:
+    """Show what is installed and configured, where each setting came from, and what is wrong.
+
+    With a PLAN: whether everything it takes is there. Its workers load and offer what it wants,
+    programs exist, environment names are set, resources are declared, hosts resolve. Nothing is
+    called and nothing is executed.
+    """
+    looks = [*_machine(), _dashboard(fix=fix)] if plan is None else []
+    settings: Settings | None = None
+    try:
+        settings = settings_of(store, workers)
+    except LeadhandError as error:
+        looks.append(_broken("settings", error))
+    if settings is not None:
+        about = (_store, _temporal, _settings, _approvals, _trust)
+        parts = (*about, _models, _mcp, _workers, _notify, _fleet)
+        if plan is not None:
+            parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
+        for part in parts:
+            looks += _safely(part, settings)
+    return _told(console, looks, settings)
+
+
+def _told(console: Console, looks: list[Look], settings: Settings | None) -> int:
+    bad = [look for look in looks if look.problem and not look.warning]
+    if console.json:
+        console.document(_document(looks, settings, healthy=not bad))
+        return 1 if bad else 0
+    for look in looks:
+        mark = "ok" if not look.problem else "note" if look.warning else "BAD"
+        console.out(f"{mark:<4}  {look.what:<14} {clean(look.value)}")
+        if look.problem:
+            console.out(f"      {clean(look.problem)}")
+        if look.fix:
+            console.out(f"      {clean(look.fix)}")
+    return 1 if bad else 0
+
+
+def _plan(plan: str, settings: Settings) -> Iterator[Look]:
+    """What a plan takes; what is wrong with the plan itself comes first."""
+    from leadhand.core.lint.plan import lint
+
+    doc = read_plan(plan)
+    check = functools.partial(planner_problem, settings=settings)
+    pools = settings.policy.resources
+    found = lint(doc, None, resources=pools, planners=check, advice=False)
+    # Resources are among what it takes: they are looked at with the rest.
+    errors = [each for each in found if each.level == "error"]
+    wrong = [each for each in errors if not each.rule.startswith("resource")]
+    for each in wrong:
+        yield Look("plan", each.place, each.message, each.fix)
+    if not wrong:
+        yield Look("plan", f"{plan}: {count(len(doc['steps']), 'step')}")
+        if settings.not_loaded:
+            yield from _trust(settings)
+            return
+        yield from fitness(doc, registry_of(settings), settings.policy)
+        yield from _safely(functools.partial(_planner, str(doc.get("planner") or "")), settings)
+
+
+def _planner(name: str, settings: Settings) -> Iterator[Look]:
+    """Whether the planner that a plan names can be asked."""
+    if name:
+        planner_of(name, settings)
+        yield Look("planner", name)
+
+
+def _document(looks: list[Look], settings: Settings | None, *, healthy: bool) -> Doc:
+    checks = []
+    for look in looks:
+        status = "ok" if not look.problem else "warning" if look.warning else "problem"
+        row: Doc = {"what": look.what, "value": look.value, "status": status}
+        checks.append(row | {"problem": look.problem or None, "fix": look.fix or None})
+    doc: Doc = {"healthy": healthy, "checks": checks}
+    if settings is not None:
+        doc["settings"] = {key: {"value": v, "from": o} for key, v, o in setting_rows(settings)}
+    return doc
+
+
+def _broken(what: str, error: LeadhandError) -> Look:
+    message, _, fix = str(error).partition(" Fix: ")
+    return Look(what, "cannot be used", message, fix)
+
+
+def _safely(part: Callable[[Settings], Iterator[Look]], settings: Settings) -> list[Look]:
+    looks: list[Look] = []
+    try:
+        looks.extend(part(settings))
+    except LeadhandError as error:
+        looks.append(_broken(getattr(part, "__name__", "plan").lstrip("_"), error))
+    return looks
+
+
+def _machine() -> Iterator[Look]:
+    import sqlite3
+
+    yield Look("python", f"{platform.python_version()} ({sys.executable})")
+    version = sqlite3.sqlite_version
+    old = tuple(map(int, version.split("."))) < WAL_FIXED
+    yield Look(
+        "sqlite",
+        version,
+        "has a bug that damages a file when two connections write at once" if old else "",
+        "Leadhand uses one, so it is not affected; let no other program write the database."
+        if old
+        else "",
+        warning=True,
+    )
+    yield from _walls()
+
+
+def _walls() -> Iterator[Look]:
+    """Whether workers with `sandbox` can run, and what no sandbox means."""
+    from leadhand.workers.sandbox.confinement import FIX, Confinement
+
+    missing = Confinement(folder=Path.cwd()).missing().partition(". Fix: ")[0]
+    yield Look(
+        "worker sandbox",
+        "workers with `sandbox` can run" if not missing else "not there",
+        missing and f"workers with `sandbox` cannot run: {missing}",
+        FIX if missing else "",
+        warning=True,
+    )
+
+
+def _dashboard(*, fix: bool) -> Look:
+    """Whether the page of `leadhand serve` has the files that others wrote."""
+    from leadhand.server import vendor
+
+    said: list[str] = []
+    if vendor.softly(said.append) if fix else vendor.ready():
+        return Look("dashboard", "all its files are there")
+    problem = said[0] if said else "its third-party files were not fetched when this was built"
+    return Look(
+        "dashboard",
+        "cannot be shown",
+        problem,
+        "Install npm, then: leadhand doctor --fix" if fix else "leadhand doctor --fix",
+        warning=True,
+    )
+
+
+def _store(settings: Settings) -> Iterator[Look]:
+    from leadhand.app.store_factory import host_info
+
+    place = settings.store
+    if isinstance(place, Path):
+        yield from _file(place)
+        if not place.exists():
+            return
+    else:
+        yield Look("store", str(place))
+        if find_spec("psycopg") is None:
+            fix = "pip install 'leadhand[postgres]'"
+            yield Look("driver", "psycopg", "is not installed", fix)
+            return
+        from leadhand.stores.postgres.health import look
+
+        for seen in look(place):
+            yield Look(*seen)
+    holder = host_info(place)
+    machine = f" on {holder['machine']}" if holder and "machine" in holder else ""
+    said = f"process {holder['pid']}{machine}" if holder else "none alive"
+    if holder and holder.get("engines"):
+        said = f"Temporal; {holder['engines']} processes here speak with it"
+    yield Look("host", said)
+    yield from _content(place)
+
+
+def _temporal(settings: Settings) -> Iterator[Look]:
+    from leadhand.cli.commands.doctor_temporal import temporal_rows
+
+    for what, value, problem, fix in temporal_rows(settings):
+        yield Look(what, value, problem, fix, warning=True)
+
+
+def _file(path: Path) -> Iterator[Look]:
+    from leadhand.stores.permissions import open_to_others
+    from leadhand.stores.sqlite.connection import refuse_network
+
+    yield Look(
+        "store", str(path), "" if path.exists() else "is made by the first run", warning=True
+    )
+    folder = next(each for each in (path.parent, *path.parent.parents) if each.exists())
+    refuse_network(path)
+    if not os.access(folder, os.W_OK):
+        yield Look("folder", str(folder), "is read-only for you", f"chmod u+w {folder}")
+    exposed = open_to_others(path)
+    yield Look(
+        "permissions",
+        ", ".join(map(str, exposed)) or "only your account can read what is kept",
+        "other accounts of this machine may read it: plans, outputs, questions" if exposed else "",
+        f"chmod go-rwx {shlex.join(map(str, exposed))}; the next run does it" if exposed else "",
+        warning=True,
+    )
+    free = shutil.disk_usage(folder).free
+    yield Look(
+        "disk",
+        f"{free >> 20:,} MB free",
+        "little space is left" if free < SPACE_MIN_BYTES else "",
+        "Free some space." if free < SPACE_MIN_BYTES else "",
+    )
+
+
+def _content(place: Place) -> Iterator[Look]:
+    import asyncio
+
+    from leadhand.app.reader import Reader
+    from leadhand.app.store_factory import schema_version
+
+    reader = Reader(place)
+    try:
+        newest = schema_version(place)
+        yield Look("schema", f"version {newest}, {count(len(reader.runs()), 'run')}")
+        if reader.store.copied():
+            fix = "The same leadhand migrate again goes on where it ended."
+            yield Look("copy", "not finished", "cannot be hosted", fix)
+        shared = reader.host_state()
+        if shared.stopped:
+            yield Look(
+                "stop-all",
+                f"in force, by {shared.stopped_by}",
+                "nothing new starts",
+                "leadhand stop-all --lift",
+                warning=True,
+            )
+    finally:
+        asyncio.run(reader.close())
+
+
+def _settings(settings: Settings) -> Iterator[Look]:
+    files = ", ".join(map(str, settings.files)) or "none; see `leadhand init`"
+    yield Look("settings", files)
+    for key, value, origin in setting_rows(settings):
+        if origin != "default":
+            yield Look("", f"{key} = {value}   (from {origin})")
+    if settings.contexts:
+        yield Look("contexts", ", ".join(settings.contexts))
+
+
+def _approvals(settings: Settings) -> Iterator[Look]:
+    """Whose word counts, and what programs of one account can get around."""
+    people = sorted(settings.policy.approvers)
+    if not people:
+        yield Look("approvals", "not signed: a name shows what was allowed, not by whom")
+        return
+    yield Look("approvals", f"signed by {', '.join(people)}")
+    if settings.approver_key is None:
+        return
+    note = "programs of this account, workers too, can use the key and change settings and anchors"
+    fix = "Keep the key with another account or machine, or workers in a sandbox."
+    yield Look("approver's key", str(settings.approver_key), note, fix, True)
+
+
+def _trust(settings: Settings) -> Iterator[Look]:
+    """What project files name and what was left out, since it is not trusted."""
+    missing = settings.not_loaded
+    for folder in dict.fromkeys(each.folder for each in missing):
+        names = ", ".join(str(each) for each in missing if each.folder == folder)
+        yield Look(
+            "trust",
+            f"not loaded: {names}",
+            f"{folder} is not trusted, so nothing that its settings name was executed",
+            f"Read them, then: leadhand trust {folder}",
+            warning=True,
+        )
+    if not missing and settings.trust is not None and entries_of(settings):
+        yield Look("trust", "what the settings name is trusted")
+
+
+def _models(settings: Settings) -> Iterator[Look]:
+    """Each tier that is configured, and whether its keys are there; no model is asked."""
+    if not settings.tiers:
+        return
+    from leadhand.models.names import key_variable, parse_model
+
+    if find_spec("pydantic_ai") is None:
+        missing_packages = "their packages are not installed"
+        yield Look("models", "cannot be asked", missing_packages, "pip install 'leadhand[models]'")
+    for tier, words in settings.tiers.items():
+        names = [settings.models.get(word) or parse_model(word) for word in words]
+        wanted = [variable for name in names if (variable := key_variable(name))]
+        missing = [name for name in dict.fromkeys(wanted) if not os.environ.get(name)]
+        yield Look(
+            "tier",
+            f"{tier}: {', '.join(map(str, names))}",
+            f"{', '.join(missing)} is not set" if missing else "",
+            "Set it to the key, where the runs are hosted." if missing else "",
+            warning=len(missing) < len(names),
+        )
+
+
+def _mcp(settings: Settings) -> Iterator[Look]:
+    """Each MCP server that is configured: whether it answers, and with what was pinned."""
+    if not settings.mcp:
+        return
+    from leadhand.cli.commands.mcp import looked_at
+
+    for look in looked_at(settings):
+        yield Look("mcp", f"{look.server}: {look.said}", look.problem, look.fix, look.warning)
+        for tool, why in look.left_out.items():
+            what = f"{look.server}: the tool {tool} is left out"
+            fix = "Mend its definition in the server; its other tools are not affected."
+            yield Look("mcp", what, why, fix, warning=True)
+
+
+def _workers(settings: Settings) -> Iterator[Look]:
+    registry = registry_of(settings)
+    names = ", ".join(worker.spec.name for worker in registry)
+    # A fleet's folder needs no other workers; what is not trusted was said before.
+    named = bool(len(registry) or settings.coders or settings.not_loaded)
+    missing = "" if named else "no plan can run without workers"
+    fix = "" if named else "Name modules in [project] workers, or give --workers."
+    yield Look(
+        "workers", f"{len(registry)}: {names}" if names else "none", missing, fix, warning=True
+    )
+    if len(registry):
+        told = "compared with what was approved at each start; files and values: ls workers -v"
+        yield Look("versions", told)
+    yield from _unconfined(registry)
+
+
+def _unconfined(registry: Registry) -> Iterator[Look]:
+    """What one account of the operating system cannot keep apart."""
+    free = [
+        each.spec.name
+        for each in registry
+        if each.spec.kind in ("function", "command")
+        and not all(offer.sandbox for offer in each.spec.offers.values())
+    ]
+    if free:
+        more = f" and {len(free) - 8} more" if free[8:] else ""
+        yield Look(
+            "no sandbox",
+            f"around {', '.join(free[:8])}{more}",
+            "they run as your account: they can read the token, the keys and the database, and "
+            "speak to the host as any person. Approvals do not hold against their own code",
+            "Give those that you do not trust that far `sandbox = true`, or run them elsewhere.",
+            warning=True,
+        )
+
+
+def _fleet(settings: Settings) -> Iterator[Look]:
+    """What a coding fleet needs."""
+    from leadhand.cli.commands.fleet_doctor import looks
+
+    yield from looks(settings)
+
+
+def _notify(settings: Settings) -> Iterator[Look]:
+    if settings.notify_command:
+        program = settings.notify_command[0]
+        found = (
+            shutil.which(program, path=os.environ.get("PATH")) or (settings.root / program).exists()
+        )
+        problem = "" if found else "there is no such program"
+        yield Look(
+            "notify",
+            f"command {program}",
+            problem,
+            "" if found else "Install it, or mend the path.",
+        )
+    if settings.notify_webhook:
+        yield Look("notify", "webhook")
+    if not settings.notify_command and not settings.notify_webhook:
+        yield Look("notify", "nobody is told when something waits or a run ends")

@@ -1,0 +1,102 @@
+"""What `leadhand doctor` sees of a Temporal server, and of who serves runs there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from leadhand.app.loading import registry_of
+from leadhand.app.store_factory import open_reader, own_names
+from leadhand.stores.location import there
+from leadhand.temporal.cluster import require
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from leadhand.settings import Settings
+    from leadhand.temporal.cluster import Cluster
+
+
+Row = tuple[str, str, str, str]
+"""What, its value, what is wrong with it, and the fix."""
+ENGINE_FIX = "leadhand worker --engine-only, or leadhand serve"
+
+
+def temporal_rows(settings: Settings) -> list[Row]:
+    """The server, the engine, and the workers that are loaded here: who serves them."""
+    cluster = settings.temporal
+    if cluster is None:
+        return []
+    require()
+    specs = registry_of(settings).catalog().workers.values()
+    names = [spec.name for spec in specs if spec.kind != "human"]
+    return asyncio.run(_looked(settings, cluster, names))
+
+
+async def _looked(settings: Settings, cluster: Cluster, names: list[str]) -> list[Row]:
+    from temporalio.service import RPCError
+
+    rows: list[Row] = [("temporal", f"{cluster.address}, namespace {cluster.namespace}", "", "")]
+    try:
+        return rows + await _served(_named(settings, cluster), names) + await _parked(settings)
+    except RPCError as error:
+        wrong = f"does not answer: {str(error)[:200]}"
+        return [(*rows[0][:2], wrong, "see that the Temporal server is well, and look again")]
+
+
+def _named(settings: Settings, cluster: Cluster) -> Cluster:
+    """With the names of this log's own; nobody serves a log that is not there."""
+    if not there(settings.store):
+        return cluster
+    log = open_reader(settings.store)
+    try:
+        return own_names(cluster, log)
+    finally:
+        log.close_reader()
+
+
+async def _parked(settings: Settings) -> list[Row]:
+    """Runs that do not go on, since their log is not what their workflow wrote."""
+    if not there(settings.store):
+        return []
+    from leadhand.app.host_status import Hosting
+    from leadhand.app.reader import Reader
+    from leadhand.temporal.looking import way_out
+
+    reader = Reader(settings.store)
+    try:
+        found = await Hosting(settings, reader).forks()
+    finally:
+        await reader.close()
+    return [
+        (f"run {run}", "parked", why, way_out(run).removeprefix("Fix: "))
+        for run, why in found.items()
+    ]
+
+
+async def _served(cluster: Cluster, names: list[str]) -> list[Row]:
+    from leadhand.temporal.client import connect
+    from leadhand.temporal.hands import engine_queue, queue_of
+
+    client = await connect(cluster)
+    prefix = cluster.ways.prefix
+    queues = [("engine", engine_queue(prefix), "runs stand still", ENGINE_FIX)]
+    for name in names:
+        fix = f"leadhand worker --kinds {name}"
+        queues.append((f"worker {name}", queue_of(prefix, name), "its steps wait", fix))
+    return [await _queue(client, *each) for each in queues]
+
+
+async def _queue(client: Client, what: str, queue: str, without: str, fix: str) -> Row:
+    """Who serves a task queue; whoever has not asked for work lately does not."""
+    from leadhand.temporal.looking import SILENT_S, last_seen, silent_since
+
+    engine = what == "engine"
+    seen = await last_seen(client, queue, workflows=engine)
+    there = sorted(name for name, ago_s in seen.items() if ago_s <= SILENT_S)
+    if there:
+        return (what, ", ".join(there), "", "")
+    if not seen:
+        return (what, "nobody", without, fix)
+    why = "it has ended" if engine else "it has ended, or has all the work that it may take"
+    return (what, silent_since(seen), f"{why}: {without}", fix)

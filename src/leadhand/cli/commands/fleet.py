@@ -1,0 +1,150 @@
+"""`leadhand fleet`: many coding agents on one repository."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.commands.fleet_capacity import capacity
+from leadhand.cli.commands.fleet_figures import report, status
+from leadhand.cli.commands.fleet_log import log
+from leadhand.cli.commands.fleet_service import drain, message, start, stop, submit
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leadhand.core.plan.model import Doc
+
+
+LABELS = {"lost": "tasks lost", "twice": "landed twice"}
+
+
+class _Fleet(click.Group):
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write("  leadhand fleet start --repo ../shop\n")
+        formatter.write("  leadhand fleet submit search.md\n")
+        formatter.write("  leadhand fleet simulate --agents 50 --tasks 200 --faults 0.3\n")
+        super().format_help_text(ctx, formatter)
+
+
+@click.group("fleet", cls=_Fleet, context_settings={"help_option_names": ["-h", "--help"]})
+def fleet() -> None:
+    """Many coding agents on one repository, and only what passed its gate on main.
+
+    Every command of it takes --json.
+    """
+
+
+@command("simulate", "leadhand fleet simulate --agents 50 --tasks 200 --faults 0.3")
+@click.option("--agents", type=click.IntRange(1, 2000), default=20, show_default=True)
+@click.option("--tasks", type=click.IntRange(1, 5000), default=100, show_default=True)
+@click.option(
+    "--faults",
+    type=click.FloatRange(0.0, 0.9),
+    default=0.0,
+    show_default=True,
+    help="The chance that an attempt goes wrong.",
+)
+@click.option("--only", multiple=True, help="A kind of fault, as the table names it; repeatable.")
+@click.option("--gate-seconds", type=click.FloatRange(0.0, 600.0), default=0.0, show_default=True)
+@click.option(
+    "--work-seconds",
+    type=click.FloatRange(0.0, 600.0),
+    help="How long an agent works; else as long as it takes for all of them to be at work.",
+)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--strict", is_flag=True, help="Gate every commit, not only the tip of a batch.")
+@click.option(
+    "--gates",
+    type=click.IntRange(1, 256),
+    default=2,
+    show_default=True,
+    help="How many gates run at once for agents, and as many for the train.",
+)
+def simulate(console: Console, **options: Any) -> int:
+    """Scripted agents on a generated repository: real processes, real git, a real gate.
+
+    Nothing of yours is touched. Exits with 1 when something was lost, landed twice, is
+    red, was called done and is not, or when an agent wrote or ran what it may not.
+    """
+    from leadhand.app.trials.setting import Trial, together_s
+    from leadhand.app.trials.trying import WRONG
+    from leadhand.app.trials.trying import simulate as tried
+
+    work_s = options["work_seconds"]
+    trial = Trial(
+        agents=options["agents"],
+        tasks=options["tasks"],
+        faults=options["faults"],
+        gate_s=options["gate_seconds"],
+        work_s=together_s(options["agents"], options["tasks"]) if work_s is None else work_s,
+        seed=options["seed"],
+        strict=options["strict"],
+        gates=options["gates"],
+        kinds=_kinds(options["only"]),
+    )
+
+    def told(status: Doc) -> None:
+        agents = status["agents"]
+        console.say(
+            f"{status['landed']:>5} landed · {agents['now']} at work · {agents['waiting']} waiting"
+            + (f" · {status['held_back']}" if status["held_back"] else "")
+        )
+
+    found = asyncio.run(tried(trial, told, console.say))
+    if console.json:
+        console.document(found)
+    else:
+        catalogue = found.pop("catalogue")
+        for name, value in found.items():
+            console.out(f"{LABELS.get(name, name.replace('_', ' ')):<18} {_figure(value)}")
+        for line in _catalogue(catalogue):
+            console.out(line)
+    wrong = [name for name in WRONG if found[name]]
+    if wrong:
+        console.say("wrong: " + ", ".join(name.replace("_", " ") for name in wrong))
+    return 1 if wrong else 0
+
+
+def _figure(value: object) -> str:
+    """One of a trial's figures for people; --json has them as they are."""
+    if isinstance(value, dict):
+        if set(value) == {"times", "recovered", "rate"}:
+            return f"{value['recovered']} of {value['times']}"
+        parts = (f"{str(key).replace('_', ' ')} {_figure(each)}" for key, each in value.items())
+        return ", ".join(parts) or "none"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(str, value)) or "none"
+    return "–" if value is None else str(value)
+
+
+def _kinds(only: tuple[str, ...]) -> tuple[str, ...]:
+    from leadhand.app.trials.setting import FAULTS
+
+    unknown = [name for name in only if name not in FAULTS]
+    if unknown:
+        known = ", ".join(repr(name) for name in FAULTS)
+        raise UsageError(f"--only {unknown[0]!r} is no kind of fault. Fix: one of {known}")
+    return only or tuple(FAULTS)
+
+
+def _catalogue(rows: Doc) -> Iterator[str]:
+    """The faults that agents made, each with the right answer and with what was done."""
+    if rows:
+        yield ""
+        yield f"{'fault':<17} {'catalogue':<9} {'the right answer':<36} times handled  answered by"
+    for name, row in rows.items():
+        answers = ", ".join(f"{what} {count}" for what, count in sorted(row["answers"].items()))
+        counts = f"{row['times']:>5} {row['handled']:>7}"
+        yield f"{name:<17} {row['catalogue']:<9} {row['expected']:<36} {counts}  {answers}"
+
+
+fleet.add_command(simulate)
+for each in (capacity, start, submit, status, report, drain, stop, message, log):
+    fleet.add_command(each)

@@ -1,0 +1,180 @@
+"""What a coding fleet needs, for `leadhand doctor`: git, a sandbox, agents, and room for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.cli.commands.doctor import Look
+from leadhand.cli.rendering.text import count
+from leadhand.errors import LeadhandError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from leadhand.settings import Settings
+    from leadhand.settings.fleet import CoderSettings
+
+
+VERSION_S_MAX = 20.0
+SLOT_MB = 100.0
+"""For a checkout whose size is not known."""
+AGENTS_A_CORE = 8
+"""Agents wait for their models most of the time; starting one takes most of a second of a core."""
+RESERVE_MB = 500.0
+
+
+class Kind(NamedTuple):
+    """A program that codes, and what one of it takes while it works."""
+
+    program: str
+    memory_mb: float
+
+
+KINDS = {"claude": Kind("claude", 300.0), "codex": Kind("codex", 160.0)}
+"""Measured: resident memory at its highest, for a short conversation; long ones take more."""
+OTHER = "any other"
+OTHER_MB = 300.0
+"""What is reckoned for any other command."""
+
+
+def looks(settings: Settings) -> Iterator[Look]:
+    """All of it; a problem only where a fleet is configured."""
+    wanted = bool(settings.coders)
+    yield _git(wanted=wanted)
+    yield _sandbox(settings, wanted=wanted)
+    if wanted:
+        yield _secrets()
+    yield from _programs(settings)
+    yield _room(settings)
+
+
+def _git(*, wanted: bool) -> Look:
+    from leadhand.fleet.git import check_version
+
+    try:
+        return Look("git", asyncio.run(check_version()))
+    except (LeadhandError, OSError) as error:
+        fix = "Install a newer git."
+        return Look("git", "cannot be used by a fleet", str(error), fix, warning=not wanted)
+
+
+def _sandbox(settings: Settings, *, wanted: bool) -> Look:
+    from leadhand.workers.sandbox.sandbox import FIX, probe
+
+    if settings.fleet.sandbox == "none":
+        said = "agents may do what you may do: [fleet] sandbox is none"
+        return Look("sandbox", "none", said, "Take it out of the settings.", warning=True)
+    found = probe()
+    works = re.search(r": works", found) is not None
+    problem = "" if works else "no agent can be kept in its place here, so none is run"
+    return Look("sandbox", found, problem, "" if works else f"{FIX}.", warning=not wanted)
+
+
+def _secrets() -> Look:
+    from leadhand.fleet.secret_scan import has_detector
+
+    if has_detector():
+        return Look("secrets", "looked for by detect-secrets in what agents leave")
+    said = "detect-secrets is not installed: only a few patterns are looked for"
+    fix = "pip install 'leadhand[fleet]'."
+    return Look("secrets", "a few patterns", said, fix, warning=True)
+
+
+def _programs(settings: Settings) -> Iterator[Look]:
+    """Each kind that is known or configured: where it is, and its version."""
+    for name, kind in KINDS.items():
+        if any(coder.kind == name for coder in settings.coders.values()):
+            continue
+        path = shutil.which(kind.program)
+        said = _version(path) if path else "not installed, and no coder here needs it"
+        yield Look("coder", f"{name}: {said}")
+    for coder in settings.coders.values():
+        yield _configured(settings, coder)
+
+
+def _configured(settings: Settings, coder: CoderSettings) -> Look:
+    from leadhand.app.fleet_service import program_of
+
+    shown = f"{coder.name}: {coder.kind}{' ' + coder.model if coder.model else ''}"
+    if coder.key and not os.environ.get(coder.key):
+        fix = "Set it to the key, where the fleet is started."
+        return Look("coder", shown, f"{coder.key} is not set", fix)
+    try:
+        path = program_of(settings, coder)
+    except UsageError as error:
+        problem, _, fix = str(error).partition(". Fix: ")
+        return Look("coder", shown, problem, f"{fix[:1].upper()}{fix[1:]}.")
+    if coder.kind == "command":
+        return Look("coder", f"{shown}, {path}")
+    return Look("coder", f"{shown}, {_version(path)}")
+
+
+def _version(path: str) -> str:
+    """What a program says of itself, in a home of nobody."""
+    env = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent", "DISABLE_AUTOUPDATER": "1"}
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=VERSION_S_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{path} ({type(error).__name__})"
+    said = done.stdout.strip().splitlines()
+    return f"{said[0][:60] if said else 'no version'} ({path})"
+
+
+def _room(settings: Settings) -> Look:
+    """How many agents fit, and what is in the way of more."""
+    from leadhand.fleet.governor import room_of
+
+    folder = next(each for each in (settings.root, *settings.root.parents) if each.exists())
+    room, slot = room_of(folder), slot_mb(settings.fleet.repo)
+    cores = os.cpu_count() or 1
+    fit = {
+        name: fitting(room.memory_mb, mb, room.disk_mb, slot, cores)
+        for name, mb in [*((k, each.memory_mb) for k, each in KINDS.items()), (OTHER, OTHER_MB)]
+    }
+    kinds = [coder.kind for coder in settings.coders.values()]
+    least = min((fit.get(kind, fit[OTHER]) for kind in kinds), default=0)
+    parts = [f"{number} {name}" for name, number in fit.items()]
+    value = (
+        f"{', '.join(parts)}: {room.memory_mb:,.0f} MB of memory, {room.disk_mb:,.0f} MB of disk "
+        f"at {slot:,.0f} MB a slot, {count(cores, 'core')}"
+    )
+    if not settings.coders or settings.fleet.agents <= least:
+        return Look("agents fit", value)
+    problem = f"[fleet] agents is {settings.fleet.agents}, and about {least} fit"
+    return Look("agents fit", value, problem, "Take fewer; more are held back.", warning=True)
+
+
+def fitting(memory_mb: float, each_mb: float, disk_mb: float, slot_mb: float, cores: int) -> int:
+    """How many agents fit: by memory, by disk, by cores, whichever is the least."""
+    by_memory = max(0.0, memory_mb - RESERVE_MB) / each_mb
+    by_disk = max(0.0, disk_mb - RESERVE_MB) / slot_mb
+    return int(min(by_memory, by_disk, cores * AGENTS_A_CORE))
+
+
+def slot_mb(repo: Path | None) -> float:
+    """What a checkout of a repository takes, as its tracked files say."""
+    git = shutil.which("git")
+    if repo is None or git is None:
+        return SLOT_MB
+    done = subprocess.run(
+        [git, "-c", "core.fsmonitor=false", "-C", str(repo), "ls-tree", "-rlz", "HEAD"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    sizes = re.findall(rb"blob [0-9a-f]+ +(\d+)\t", done.stdout)
+    return max(1.0, sum(map(int, sizes)) / 1e6) if done.returncode == 0 else SLOT_MB

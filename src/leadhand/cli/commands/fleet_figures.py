@@ -1,0 +1,178 @@
+"""`leadhand fleet status` and `report`: what a fleet is doing, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.commands.fleet_service import folder_option, settings_for
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.rendering.text import clean, count
+from leadhand.core.durations import seconds
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leadhand.app.fleet_evidence import Evidence
+    from leadhand.core.plan.model import Doc
+
+
+WATCH_S = 2.0
+
+
+def _evidence(folder: str | None) -> Evidence:
+    from leadhand.app.fleet_evidence import Evidence
+    from leadhand.app.fleet_service import fleet_folder
+
+    return Evidence(fleet_folder(settings_for(folder)))
+
+
+@command("status", "leadhand fleet status --watch")
+@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
+@folder_option
+def status(console: Console, watch: bool, folder: str | None) -> int:  # noqa: FBT001 - an option
+    """Agents, tasks, the train, recovery and money: from the log, held against git.
+
+    Exits with 1 when the log and git disagree.
+    """
+    evidence = _evidence(folder)
+    while True:
+        doc = asyncio.run(evidence.document())
+        if watch and not console.json and console.terminal:
+            sys.stderr.write("\033[H\033[2J")
+        if console.json:
+            (console.record if watch else console.document)(doc)
+        else:
+            for line in lines(doc):
+                console.row(line)
+        if not watch:
+            return 1 if doc["disagreements"] else 0
+        time.sleep(WATCH_S)
+
+
+def lines(doc: Doc) -> Iterator[str]:
+    """The figures for a person."""
+    live, agents = doc["live"], doc["agents"]
+    yield f"fleet      {_fleet_word(live)}"
+    if live and live["held_back"]:
+        yield f"           held back: {clean(live['held_back'])}"
+    if live and live.get("aside"):
+        yield f"           {clean(live['aside'])}"
+    yield f"agents     {agents['now']} now, {agents['peak']} at most, {agents['runs']} in all"
+    tasks = ", ".join(f"{number} {name}" for name, number in doc["tasks"].items())
+    yield f"tasks      {tasks or 'none'}"
+    landed, train, queue = doc["landed"], doc["train"], doc["queue"]
+    yield (
+        f"landed     {landed['total']}: {landed['last_hour']} in the last hour, "
+        f"{landed['last_week']} in the last week, {landed['best_hour']} in the best hour"
+    )
+    yield f"queue      {queue['waiting']} waiting, the oldest {queue['oldest_s']:.0f} s"
+    yield (
+        f"train      {train['tests']} tests, {train['red']} red, "
+        f"{train['bisections']} for a culprit searched, "
+        f"{train['batch_mean'] or 0} changes for each landing, "
+        f"{count(train['conflicts'], 'conflict')}"
+    )
+    if train["counted"]:
+        yield f"           the gate's last run: {clean(train['counted'])[:100]}"
+    recovery, spend = doc["recovery"], doc["spend"]
+    yield (
+        f"recovery   {_settled(recovery)} that failed, "
+        f"{_percent(recovery['rate'])}{_open(recovery)}; "
+        f"first pass {_percent(recovery['first_pass'])}"
+    )
+    for row in recovery["by_class"]:
+        yield f"           {row['class']}: {_settled(row)}{_open(row)}"
+    steps = [f"{name.replace('_', ' ')} {n}" for name, n in doc["ladder"].items() if n]
+    yield f"ladder     {', '.join(steps) or 'nobody has begun'}"
+    yield f"spend      ${spend['total']:.2f}, ${spend['today']:.2f} today{_each(spend)}"
+    yield from _lists(doc)
+
+
+def _fleet_word(live: Doc | None) -> str:
+    if live is None:
+        return "not at work; `leadhand fleet start` takes up what is open"
+    word = "drains" if live["draining"] else "at work"
+    return f"{word}, process {live['pid']}{', ' + live['url'] if live['url'] else ''}"
+
+
+def _lists(doc: Doc) -> Iterator[str]:
+    for epic in doc["epics"]:
+        done = f"{epic['landed']}/{epic['tasks']}"
+        yield f"epic       {epic['run']}  {epic['status']}  {done}  {clean(epic['title'])[:60]}"
+        if epic["pull_request"] is not None:
+            yield f"           pull request: {clean(epic['pull_request']) or 'made'}"
+    for each in (doc["live"] or {}).get("agents", []):
+        words = clean(each["words"])[:80]
+        yield f"agent      {each['run']}/{each['task']} #{each['attempt']} {each['coder']}: {words}"
+    for name, why in (doc["live"] or {}).get("refused", {}).items():
+        yield f"refused    {clean(name)}: {clean(why)[:160]}"
+    for letter in doc["dead_letters"]:
+        asked = f"{letter['run']}/{letter['question']}" if letter["question"] else letter["run"]
+        first = clean(letter["why"].partition("\n")[0])[:100]
+        yield f"dead       {letter['task']} ({letter['class']}): {first}  [{asked}]"
+    if doc["questions"]:
+        yield f"questions  {doc['questions']} wait for a person: `leadhand inbox`"
+    for each in doc["flaky"]:
+        yield f"flaky      {clean(each['name'])[:100]}: {count(each['times'], 'time')}"
+    for each in doc["disagreements"]:
+        yield f"DISAGREES  {clean(each)}"
+
+
+def _settled(row: Doc) -> str:
+    return f"{row['recovered']} of {count(row['recovered'] + row['people'], 'task')}"
+
+
+def _open(row: Doc) -> str:
+    return f", {row['open']} not settled yet" if row["open"] else ""
+
+
+def _percent(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate:.0%}"
+
+
+def _each(spend: Doc) -> str:
+    return "" if spend["per_landed"] is None else f", ${spend['per_landed']:.4f} for each commit"
+
+
+@command("report", "leadhand fleet report --since 7d -o fleet.html")
+@click.option("--since", default="7d", show_default=True, help='How far back: "7d", "12 hours".')
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="Where the page goes; its figures go beside it, as .json. Default: fleet-report.html.",
+)
+@folder_option
+def report(console: Console, since: str, output: str | None, folder: str | None) -> int:
+    """One page to show to others, with everything in it, and the same as JSON."""
+    from leadhand.app.fleet_report import page
+
+    try:
+        back = seconds(since)
+    except ValueError as error:
+        raise UsageError(f"--since {error}") from None
+    doc: Any = asyncio.run(_evidence(folder).document(back))
+    place = Path(output or "fleet-report.html")
+    beside = place.with_suffix(".json")
+    if place == beside:
+        raise UsageError(
+            f"{place}: is where the figures go. Fix: give -o a name that ends in .html"
+        )
+    doc.pop("live", None)
+    doc.pop("folder", None)
+    place.write_text(page(doc), encoding="utf-8")
+    beside.write_text(json.dumps(doc, indent=2) + "\n", encoding="utf-8")
+    if console.json:
+        console.document({**doc, "page": str(place), "figures": str(beside)})
+    else:
+        console.out(str(place))
+    return 1 if doc["disagreements"] else 0

@@ -1,0 +1,355 @@
+"""`leadhand fleet start, submit, drain, stop, message`: the standing fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import actor_of, settings_of, trust_option
+from leadhand.cli.rendering.text import clean, clean_lines, count
+from leadhand.cli.signals import Signals
+from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.fleet.planning.standing import EXAMINER
+from leadhand.fleet.sources import DONE, REPLACED
+from leadhand.settings.folders import FLEET_DATABASE
+
+if TYPE_CHECKING:
+    from leadhand.app.fleet import Fleet
+    from leadhand.core.state.model import State
+
+
+# What `leadhand fleet start` says while it runs: what lands, what ends, what it cannot take.
+#
+# It looks at what the fleet knows and says what is new, a line for each epic at most: a hundred
+# agents land several changes a second, and nobody reads that.
+
+
+EVERY_S = 2.0
+
+
+class News:
+    """Says once what is new."""
+
+    def __init__(self, console: Console, fleet: Fleet) -> None:
+        self._console, self._fleet = console, fleet
+        self._refused: dict[str, str] = {}
+        self._stood: dict[str, str] = {}
+        self._next = 0.0
+
+    def look(self) -> None:
+        """What could not be taken or given, and how far the epics are."""
+        for name, why in self._fleet.refused.items():
+            if self._refused.get(name) != why:
+                self._refused[name] = why
+                self._console.say(f"{clean(name)}: {clean_lines(why)}")
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + EVERY_S
+            self.stand()
+
+    def stand(self) -> None:
+        """How far each epic is, where that has changed."""
+        for state in self._fleet.states:
+            words = _standing(state)
+            if words and self._stood.get(state.run) != words:
+                self._stood[state.run] = words
+                self._console.say(f"{clean(state.run)}: {words}")
+
+
+def _standing(state: State) -> str:
+    tasks = [
+        step.status
+        for step in state.steps.values()
+        if step.worker != EXAMINER and step.status != REPLACED
+    ]
+    landed = tasks.count(DONE)
+    if state.ended is not None:
+        return f"{state.ended.status}, {landed} of {len(tasks)} landed"
+    return f"{landed} of {len(tasks)} landed" if landed else ""
+
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from leadhand.app.fleet import Fleet
+    from leadhand.app.fleet_station import Station
+    from leadhand.core.plan.model import Doc
+    from leadhand.server.serving import Running
+    from leadhand.settings import Settings
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+
+def folder_option(function: F) -> F:
+    """`--folder PATH`."""
+    made = click.option(
+        "--folder",
+        type=click.Path(file_okay=False),
+        help="Where the fleet keeps everything; default .leadhand/fleet.",
+    )
+    return made(function)
+
+
+def settings_for(folder: str | None, executes: Console | None = None) -> Settings:
+    """The settings, with the fleet's folder put in; `executes` as in `settings_of`."""
+    settings = settings_of(executes=executes)
+    if folder is None:
+        return settings
+    return replace(settings, fleet=replace(settings.fleet, folder=Path(folder).absolute()))
+
+
+@command("start", "leadhand fleet start --repo ../shop")
+@click.option("--repo", type=click.Path(file_okay=False), help="The repository to work on.")
+@click.option("--no-serve", is_flag=True, help="Without the HTTP API and the page.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 takes a free one.")
+@click.option("--until-idle", is_flag=True, help="End when every epic has ended, or waits.")
+@trust_option
+@folder_option
+def start(console: Console, **options: Any) -> int:
+    """Put agents to work on a repository, and keep going until Ctrl-C.
+
+    Epics are taken from a folder (`leadhand fleet submit`). What was open is taken up, also after
+    a kill. Ctrl-C and SIGTERM drain: no new agents, those at work get a grace, what they did is
+    saved; twice ends at once. `[fleet]` and `[coders.NAME]` of leadhand.toml say the rest.
+    """
+    from leadhand.app.fleet import Fleet
+    from leadhand.app.fleet_evidence import live_of
+    from leadhand.app.fleet_service import config_of, crew_of
+    from leadhand.settings.folders import make_store_folder
+
+    settings = settings_for(options["folder"], console)
+    repo = Path(options["repo"]).absolute() if options["repo"] else None
+    config, crew = config_of(settings, repo), crew_of(settings)
+    if not options["no_serve"]:
+        _serving()  # what is missing is said before anything is opened
+    if (live := live_of(config.folder)) is not None:
+        raise Conflict(
+            f"a fleet is at work in {config.folder} already, process {live['pid']}. "
+            "Fix: leadhand fleet status shows it, leadhand fleet drain ends it"
+        )
+    make_store_folder(config.folder)
+    fleet = Fleet(config, crew)
+    return asyncio.run(_start(console, settings, fleet, options))
+
+
+async def _start(console: Console, settings: Settings, fleet: Fleet, options: Doc) -> int:
+    from leadhand.app.fleet_station import Station
+
+    def draining(number: int) -> None:
+        word = "Ctrl-C" if number == 2 else "SIGTERM"
+        grace = f"those at work have {settings.fleet.drain:g} s"
+        console.say(f"{word}: no new agents; {grace}. Again ends them at once.")
+
+    news = News(console, fleet)
+    with Signals(draining, lambda: None) as signals:
+        async with fleet, Station(fleet) as station, _served(console, settings, station, options):
+            _say_hello(console, station)
+            await _until(console, signals, station, news, until_idle=options["until_idle"])
+            left = await station.drain(settings.fleet.drain)
+            if left:
+                console.say(f"{count(left, 'agent')} ended; what they did is saved")
+    news.look()
+    news.stand()
+    console.say("the fleet has ended")
+    if signals.number == 15:
+        return 128 + signals.number
+    return 1 if options["until_idle"] and fleet.refused else 0
+
+
+@contextlib.asynccontextmanager
+async def _served(
+    console: Console, settings: Settings, station: Station, options: Doc
+) -> AsyncIterator[None]:
+    """The API and the page of the fleet's database, unless they are not wanted."""
+    if options["no_serve"]:
+        yield
+        return
+    serving = _serving()
+    store = station.folder / FLEET_DATABASE
+    wanted = serving.Serve(
+        settings=replace(settings, store=store),
+        actor=actor_of(settings),
+        bind=settings.server.bind,
+        port=settings.server.port if options["port"] is None else options["port"],
+        tell=console.say,
+        station=station,
+    )
+    async with serving.running(wanted) as up:
+        station.url = up.url
+        _say_address(console, store, up)
+        yield
+        await up.office.hub.close()
+
+
+def _serving() -> Any:
+    try:
+        from leadhand.server import serving
+    except ImportError as error:
+        raise UsageError(
+            f"the server's packages are not installed ({error.name}). "
+            "Fix: pip install 'leadhand[server]' "
+            "(in a clone: .venv/bin/pip install -e '.[server]'), or give --no-serve"
+        ) from None
+    return serving
+
+
+def _say_address(console: Console, store: Path, up: Running) -> None:
+    from leadhand.server.people import token_file
+
+    if up.new_token:
+        console.say(f"Sign in once with: {up.url}/#token={up.new_token}")
+    console.say(f"The page is {up.url}/#/fleet, its token in {token_file(store)}")
+
+
+def _say_hello(console: Console, station: Station) -> None:
+    fleet = station.fleet
+    doc = {
+        "folder": str(station.folder),
+        "repo": str(fleet.config.repo),
+        "epics": str(fleet.epics),
+        "url": station.url or None,
+        "open": fleet.open_epics,
+    }
+    if console.json:
+        console.record(doc)
+    else:
+        console.out(station.url or str(station.folder))
+    taken = f", {count(fleet.open_epics, 'open epic')} taken up" if fleet.open_epics else ""
+    console.say(f"at work on {doc['repo']} with up to {fleet.config.agents} agents{taken}")
+    if aside := fleet.shop.hub.user.aside:
+        console.say(clean(aside))
+    console.say(f"epics come from {doc['epics']}; `leadhand fleet submit EPIC.md` puts one there")
+
+
+async def _until(
+    console: Console, signals: Signals, station: Station, news: News, *, until_idle: bool
+) -> None:
+    """Until somebody wants it to end, everything is done, or it cannot go on."""
+    loop = asyncio.get_running_loop()
+    waits: list[asyncio.Task[Any]]
+    waits = [loop.create_task(signals.came.wait()), loop.create_task(station.drained.wait())]
+    failed = loop.create_task(_failed(console, station, news, until_idle=until_idle))
+    if until_idle:
+        waits.append(loop.create_task(station.fleet.idle()))
+    try:
+        await asyncio.wait((*waits, failed), return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            failed.result()
+    finally:
+        for task in (*waits, failed):
+            task.cancel()
+        with contextlib.suppress(LeadhandError):
+            await asyncio.gather(*waits, failed, return_exceptions=True)
+
+
+async def _failed(console: Console, station: Station, news: News, *, until_idle: bool) -> None:
+    host, sound, told = station.fleet.host, station.fleet.sound, ""
+    while host.failed is None:
+        news.look()
+        if sound.log and sound.log != told:
+            told = sound.log
+            words = f"{sound.against}. Fix: the gate, or what is in its way:\n{clean_lines(told)}"
+            if until_idle:
+                raise UsageError(words)
+            console.say(words)
+        await asyncio.sleep(0.2)
+    raise host.failed
+
+
+@command("submit", "leadhand fleet submit search.md --priority 5")
+@click.argument("epic", type=click.Path(dir_okay=False))
+@click.option("--priority", type=int, help="More is sooner; default: as the file says, else 0.")
+@folder_option
+def submit(console: Console, epic: str, priority: int | None, folder: str | None) -> int:
+    """Hand in an epic: whether or not the fleet is at work, it is put into its folder."""
+    from leadhand.app.fleet_evidence import live_of, status_of
+    from leadhand.app.fleet_service import epics_folder, fleet_folder
+    from leadhand.app.fleet_submitting import submit as handed_in
+    from leadhand.fleet.epics import read_epic
+    from leadhand.settings.folders import make_store_folder
+
+    settings = settings_for(folder)
+    if settings.coders and not settings.fleet.planner and not read_epic(Path(epic)).tasks:
+        raise UsageError(
+            f"{epic}: names no tasks, and this fleet has no planner. "
+            "Fix: write its tasks, or [fleet] planner"
+        )
+    make_store_folder(fleet_folder(settings))
+    begun = partial(status_of, fleet_folder(settings))
+    run, found, place = handed_in(epics_folder(settings), Path(epic), priority, begun)
+    alive, known = live_of(fleet_folder(settings)) is not None, begun(run)
+    doc = {
+        "run": run,
+        "title": found.title,
+        "tasks": len(found.tasks),
+        "priority": found.priority,
+        "fleet": alive,
+        "known": known or None,
+    }
+    if console.json:
+        console.document(doc)
+        return 0
+    console.out(run)
+    tasks = count(len(found.tasks), "task") if found.tasks else "to be planned"
+    console.say(f"{clean(found.title)}: {tasks}")
+    if place.name != Path(epic).name:
+        console.say(f"another {Path(epic).name} waits there; both are done, this one is {place}")
+    if known:
+        console.say(f"it was handed in before ({known}); it is not done twice")
+        console.say("other words, or another name of the file, make another epic of it")
+    elif not alive:
+        console.say("no fleet is at work; it begins with the next `leadhand fleet start`")
+    return 0
+
+
+@command("drain", "leadhand fleet drain")
+@folder_option
+def drain(console: Console, folder: str | None) -> int:
+    """Let the fleet end: no new agents, those at work get a grace, what they did is saved."""
+    return _ordered(console, folder, "drain")
+
+
+@command("stop", "leadhand fleet stop query")
+@click.argument("task")
+@folder_option
+def stop(console: Console, task: str, folder: str | None) -> int:
+    """End the agent that works on TASK (or RUN/TASK); its work is saved.
+
+    The task itself goes on: with another attempt, or as the ladder says. `leadhand hold` keeps a
+    task from starting, `leadhand cancel` ends the epic.
+    """
+    return _ordered(console, folder, "stop", task)
+
+
+@command("message", 'leadhand fleet message query "use the index that is there"')
+@click.argument("task")
+@click.argument("text")
+@folder_option
+def message(console: Console, task: str, text: str, folder: str | None) -> int:
+    """Tell the agent that works on TASK (or RUN/TASK) something; its conversation goes on."""
+    return _ordered(console, folder, "message", task, text)
+
+
+def _ordered(
+    console: Console, folder: str | None, verb: str, task: str = "", text: str = ""
+) -> int:
+    from leadhand.app.fleet_service import fleet_folder
+    from leadhand.app.fleet_station import leave_order
+
+    settings = settings_for(folder)
+    told = asyncio.run(leave_order(fleet_folder(settings), verb, task, text, actor_of(settings)))
+    if console.json:
+        console.document(told)
+    else:
+        words = {"stop": "is being ended", "message": "was told"}.get(verb, "")
+        name = f"the agent of {told['task']} {words}" if words else "the fleet drains"
+        console.say(name)
+    return 0

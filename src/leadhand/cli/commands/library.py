@@ -1,0 +1,316 @@
+"""`leadhand library`: plans kept under a name, in versions, with how they fared."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.app.loading import planner_name, same_planner
+from leadhand.cli.commands.diff import print_changes
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import actor_of, read_plan, reading, settings_of, store_option
+from leadhand.cli.plan_source import is_plan
+from leadhand.cli.rendering.text import clean, moment, table
+from leadhand.errors import PlanInvalid, UsageError
+from leadhand.stores.location import there
+from leadhand.stores.postgres.address import Address
+
+if TYPE_CHECKING:
+    from leadhand.core.library import LibraryState, Saved
+    from leadhand.core.plan.model import Doc
+    from leadhand.settings import Settings
+
+
+PLANNERS = ("goal", "hybrid", "model")
+"""Names of planners that are worth keeping where nothing else is known of them."""
+
+
+class _Shelf(click.Group):
+    """Commands about one thing; its help begins with an example, like that of any command."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write("  leadhand library save deploy plan.yaml\n")
+        formatter.write("  leadhand run deploy --set version=v2\n")
+        super().format_help_text(ctx, formatter)
+
+
+@click.group(
+    "library",
+    cls=_Shelf,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Each of them takes --json.",
+)
+def library() -> None:
+    """Keep plans under a name, in versions, with how they fared."""
+
+
+@command(
+    "save",
+    "leadhand library save deploy plan.yaml\nleadhand library save deploy 7kq3",
+    short_help="Save a plan, or the plan of a run, under a name",
+)
+@click.argument("name")
+@click.argument("what", metavar="PLAN|RUN")
+@store_option
+def save(console: Console, name: str, what: str, store: str | None) -> int:
+    """Save a plan file, or the plan of a run, as the next version of NAME.
+
+    The same content makes no new version. Of a run, the plan as it was last approved is saved,
+    with the steps that took the place of others under their first names.
+    """
+    settings = settings_of(store)
+    doc, source = (read_plan(what), what) if is_plan(what) else _plan_of_run(settings, what)
+    _print_saved(console, _save(settings, name, doc, source))
+    return 0
+
+
+@command(
+    "list",
+    "leadhand library list",
+    short_help="List the plans, and how they fared",
+)
+@store_option
+def list_(console: Console, store: str | None) -> int:
+    """List the plans of the library, with how often and how well they ran."""
+    from leadhand.app.library_history import record, saved_row, timed_saved, uses
+
+    rows: list[Doc] = []
+    settings = settings_of(store)
+    if there(settings.store):
+        with reading(settings) as reader:
+            used = uses(reader)
+            for name, versions in sorted(reader.library().plans.items()):
+                told = record([use for use in used if use.name == name])
+                rows.append(saved_row(versions[-1]) | told)
+    if console.json:
+        console.document([timed_saved(row) for row in rows])
+        return 0
+    if not rows:
+        console.say(f"the library in {settings.store} is empty")
+        console.next("leadhand library save NAME PLAN")
+        return 0
+    head = ("NAME", "VERSION", "USES", "SUCCEEDED", "MEDIAN", "SAVED", "PARAMETERS", "GOAL")
+    for line in table(head, (_cells(row) for row in rows)):
+        console.row(line)
+    return 0
+
+
+@command(
+    "show",
+    "leadhand library show deploy\nleadhand library show deploy@2 --json",
+    short_help="Print a plan, and its history",
+)
+@click.argument("name", metavar="NAME[@VERSION]")
+@store_option
+def show(console: Console, name: str, store: str | None) -> int:
+    """Print a plan of the library as YAML, and its history: versions, uses, recoveries."""
+    from leadhand.app.library_history import history_rows, saved_row, timed_saved, uses
+    from leadhand.codec.documents import write_yaml
+
+    with reading(settings_of(store)) as reader:
+        state = reader.library()
+        saved = _found(state, name)
+        used = [use for use in uses(reader) if use.name == saved.name]
+        history = history_rows(reader, state.plans[saved.name], used)
+    if console.json:
+        console.document(
+            {**timed_saved(saved_row(saved)), "document": saved.document, "history": history}
+        )
+        return 0
+    console.text(write_yaml(saved.document).rstrip("\n"))
+    console.say()
+    head = ("VERSION", "SAVED", "BY", "FROM", "USES", "OUTCOMES", "MEDIAN", "RECOVERIES")
+    for line in table(head, (_history_cells(row) for row in history)):
+        console.say(line)
+    return 0
+
+
+@command(
+    "remove",
+    "leadhand library remove deploy",
+    short_help="Take a name out, with all its versions",
+)
+@click.argument("name")
+@store_option
+def remove(console: Console, name: str, store: str | None) -> int:
+    """Take a name out, with all its versions. Runs that used it keep what they ran."""
+    settings = settings_of(store)
+    with reading(settings):
+        pass
+    answer = _say(settings, "remove_plan", name=name)
+    if console.json:
+        console.document(answer)
+    else:
+        console.say(f"{clean(name)} was removed")
+    return 0
+
+
+@command(
+    "export",
+    "leadhand library export deploy -o deploy.plan.json",
+    short_help="Write a version as one file with its hash",
+)
+@click.argument("name", metavar="NAME[@VERSION]")
+@click.option("--output", "-o", metavar="FILE", help="JSON, or YAML by its ending; else stdout.")
+@store_option
+def export(console: Console, name: str, output: str | None, store: str | None) -> int:
+    """Write one version as a single file that carries its hash, for `leadhand library import`."""
+    from leadhand.app.library_history import saved_row
+    from leadhand.codec.documents import write_json, write_yaml
+    from leadhand.core.library import exported
+
+    with reading(settings_of(store)) as reader:
+        saved = _found(reader.library(), name)
+    doc = exported(saved)
+    if output is None or output == "-":
+        console.document(doc)
+        return 0
+    as_yaml = output.lower().endswith((".yaml", ".yml"))
+    Path(output).write_text((write_yaml if as_yaml else write_json)(doc), encoding="utf-8")
+    if console.json:
+        console.document({"file": output, **saved_row(saved)})
+    else:
+        console.say(f"{saved.label} was written to {output}, hash {saved.hash[:12]}")
+    return 0
+
+
+@command(
+    "import",
+    "leadhand library import deploy.plan.json",
+    short_help="Take in a file that was exported",
+)
+@click.argument("file")
+@store_option
+def import_(console: Console, file: str, store: str | None) -> int:
+    """Take in an exported plan; one whose hash does not match is refused with exit code 7.
+
+    Where the name is there already, what changed is shown, and it becomes the next version.
+    """
+    from leadhand.core.library import imported
+    from leadhand.core.plan.diff import differences
+
+    settings = settings_of(store)
+    name, doc = imported(read_plan(file), file)
+    before = None
+    if there(settings.store):
+        with reading(settings) as reader:
+            versions = reader.library().plans.get(name)
+            before = versions[-1] if versions else None
+    answer = _save(settings, name, doc, file)
+    changes = differences(before.document, doc) if before else []
+    if console.json:
+        answer["changes"] = [change.document() for change in changes]
+        console.document(answer)
+        return 0
+    print_changes(console, changes)
+    _print_saved(console, answer)
+    return 0
+
+
+for _each in (save, list_, show, remove, export, import_):
+    library.add_command(_each)
+
+
+def _plan_of_run(settings: Settings, run: str) -> tuple[Doc, str]:
+    """The plan a run last had, as a document of its own."""
+    from leadhand.core import events as ev
+    from leadhand.core.plan.revisions import revisions, standalone
+
+    with reading(settings) as reader:
+        ident = reader.resolve(run)
+        log = [event for _entry, event in reader.events(ident)]
+    approved = [each for each in revisions(log) if each.status == "approved"]
+    if not approved:
+        raise UsageError(f"run {ident} has no plan that was approved, so there is none to save")
+    started = log[0]
+    assert isinstance(started, ev.RunStarted)
+    doc = standalone(approved[-1].doc, approved[-1].heirs, started.params)
+    planner = started.planner_source or started.planner
+    known = same_planner(planner, settings.planner)
+    if "planner" not in doc and (known or planner in PLANNERS or settings.book.knows(planner)):
+        # A document says who planned it: a model's plan stays a model's.
+        doc["planner"] = planner_name(settings) if known else planner
+    doc = {key: value for key, value in doc.items() if key not in ("final", "outlook", "mode")}
+    return doc, f"run {ident}"
+
+
+def _save(settings: Settings, name: str, doc: Doc, source: str) -> Doc:
+    from leadhand.core.lint.plan import lint
+    from leadhand.settings.folders import make_store_folder
+
+    errors = lint(doc, None, run_refs="warning", advice=False)
+    errors = [each for each in errors if each.level == "error"]
+    if errors:
+        raise PlanInvalid(errors)
+    make_store_folder(settings.store)
+    return _say(settings, "save_plan", name=name, document=doc, source=source)
+
+
+def _say(settings: Settings, verb: str, **details: Any) -> Doc:
+    from leadhand.app import commands
+    from leadhand.app.distributed import distant_say
+
+    place, actor = settings.store, actor_of(settings)
+    if settings.temporal is not None and isinstance(place, Address):  # beside its engines
+        said = distant_say(settings.temporal, place, "", verb, actor, details)
+    else:
+        said = commands.say(place, "", verb, actor=actor, **details)
+    answer = asyncio.run(said)
+    return {key: value for key, value in answer.items() if key != "hosted"}
+
+
+def _print_saved(console: Console, answer: Doc) -> None:
+    label = f"{answer['name']}@{answer['version']}"
+    if console.json:
+        console.document(answer)
+    elif answer["new"]:
+        console.say(f"saved as {label}, hash {answer['hash'][:12]}")
+        console.next(console.command(f"run {answer['name']}"))
+    else:
+        console.say(f"{label} is the same already; nothing was saved")
+
+
+def _found(state: LibraryState, name: str) -> Saved:
+    from leadhand.core.library import find
+
+    return find(state, name)
+
+
+def _cells(row: Doc) -> tuple[str, ...]:
+    return (
+        row["name"],
+        str(row["version"]),
+        str(row["uses"]),
+        str(row["outcomes"].get("succeeded", 0)),
+        _span(row["median_s"]),
+        moment(row["saved"]),
+        clean(" ".join(row["params"]), 40),
+        clean(row["goal"], 60),
+    )
+
+
+def _span(seconds: float | None) -> str:
+    from leadhand.core.durations import text
+
+    return "" if seconds is None else text(seconds)
+
+
+def _history_cells(row: Doc) -> tuple[str, ...]:
+    def told(counts: dict[str, int]) -> str:
+        return ", ".join(f"{number} {word}" for word, number in counts.items())
+
+    return (
+        str(row["version"]),
+        row["saved"][:19].replace("T", " "),
+        clean(row["by"], 30),
+        clean(row["from"], 40),
+        str(row["uses"]),
+        told(row["outcomes"]),
+        _span(row["median_s"]),
+        told(row["recoveries"]),
+    )

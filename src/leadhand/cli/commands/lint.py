@@ -1,0 +1,134 @@
+"""`leadhand lint`: everything there is to say about a plan, at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+
+import click
+
+from leadhand.app.contexts import in_context
+from leadhand.app.loading import known_catalog, planner_problem, registry_of
+from leadhand.cli.console import Console
+from leadhand.cli.group import command, finding_document
+from leadhand.cli.options import (
+    NO_CATALOG,
+    context_option,
+    pairs,
+    say_not_loaded,
+    set_option,
+    settings_of,
+    told_values,
+    without_echo,
+    workers_option,
+)
+from leadhand.cli.plan_source import find_plan, library_plans, with_lines
+from leadhand.cli.rendering.text import clean, count
+from leadhand.core.lint.findings import Finding
+from leadhand.settings import Settings
+
+SHOWN_MAX = 5
+"""Warnings of one rule that are shown: the sixth of a kind tells nothing new."""
+
+
+@command("lint", "leadhand lint plan.yaml --workers workers.py")
+@click.argument("plan")
+@workers_option
+@set_option
+@context_option
+@click.option("--all", "everything", is_flag=True, help="Show notes and every warning too.")
+def lint(
+    console: Console,
+    plan: str,
+    workers: tuple[str, ...],
+    sets: tuple[str, ...],
+    context: str | None,
+    *,
+    everything: bool,
+) -> int:
+    """Check a plan and report everything that is wrong with it: rule, place, reason, fix.
+
+    PLAN is a JSON or YAML file, - for standard input, or a name in the library. Errors exit with
+    3; warnings and notes keep nothing from running. Without workers only the plan itself is
+    checked. Values given with --set are checked too.
+    """
+    from leadhand.core.lint.later import later
+    from leadhand.core.lint.plan import lint as check
+    from leadhand.workers.requirements import missing_programs
+
+    settings = settings_of(workers=workers, context=context)
+    registry = registry_of(settings)
+    doc = find_plan(console, settings, plan).doc
+    known = known_catalog(settings, registry)
+    doc = in_context(settings, doc, known).doc
+    given = pairs(sets, "--set")
+    values, wrong = told_values(doc, given, settings.context)
+    catalog = known if len(registry) and not settings.not_loaded else None
+    pools, kept = settings.policy.resources, library_plans(settings)
+    found = check(
+        doc,
+        catalog,
+        params=values,
+        resources=pools,
+        library=kept,
+        planners=partial(planner_problem, settings=settings, running=False),
+        run_refs="warning",
+    )
+    found = [*without_echo(wrong, found), *later(doc)]
+    if not any(each.level == "error" for each in found):
+        found += missing_programs(doc, registry, "warning")
+    findings = with_lines(plan, found)
+    errors = [each for each in findings if each.level == "error"]
+    if console.json:
+        console.document(
+            {
+                "plan": plan,
+                "valid": not errors,
+                "checked_workers": catalog is not None,
+                "not_loaded": [str(each) for each in settings.not_loaded],
+                "findings": [finding_document(each) for each in findings],
+            }
+        )
+        return 3 if errors else 0
+    shown = findings if everything else _worth_showing(findings)
+    for each in shown:
+        console.out(clean(each))
+    if len(shown) < len(findings):
+        console.say(f"{_rest(findings, shown)} not shown; --all shows everything")
+    _say_unchecked(console, settings, workers=catalog is not None)
+    if errors:
+        console.say(f"{plan}: {count(len(errors), 'error')}")
+        return 3
+    steps = doc.get("steps")
+    size = count(len(steps) if isinstance(steps, list) else 0, "step")
+    console.say(f"{plan}: {console.paint('valid', 'green')}, {size}")
+    console.next(f"leadhand run {plan}")
+    return 0
+
+
+def _say_unchecked(console: Console, settings: Settings, *, workers: bool) -> None:
+    """Say what could not be checked; `workers`: whether the plan was checked against them."""
+    if settings.not_loaded:
+        say_not_loaded(console, settings)
+        console.say("note: only the plan itself was checked: no worker, parameter or result of one")
+    elif not workers:
+        console.say(f"note: {NO_CATALOG}")
+
+
+def _worth_showing(findings: Sequence[Finding]) -> list[Finding]:
+    """All errors, some warnings of each rule, and that there is more than was looked at."""
+    seen: Counter[str] = Counter()
+    shown = []
+    for each in findings:
+        seen[each.rule] += each.level == "warning"
+        some = each.level == "warning" and seen[each.rule] <= SHOWN_MAX
+        if each.level == "error" or some or each.rule == "findings-cut":
+            shown.append(each)
+    return shown
+
+
+def _rest(findings: Sequence[Finding], shown: Sequence[Finding]) -> str:
+    left = Counter(each.level for each in findings)
+    left.subtract(each.level for each in shown)
+    return " and ".join(count(left[each], each) for each in ("warning", "note") if left[each])

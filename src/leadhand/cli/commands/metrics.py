@@ -1,0 +1,93 @@
+"""`leadhand metrics`: what all runs of a database amount to."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import reading, settings_of, store_option
+from leadhand.cli.rendering.text import clean, count
+from leadhand.core.durations import seconds
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from leadhand.app.metrics import Figures
+
+
+@command("metrics", "leadhand metrics\nleadhand metrics --since 7d --json")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Only runs that started since then: 7d, 12h, or a date with its zone.",
+)
+@store_option
+def metrics(console: Console, since: str | None, store: str | None) -> int:
+    """Runs by status, first-pass success, and how often each answer to a failure won.
+
+    A retry or another worker won when the next verdict on the step was good; splitting,
+    replanning and asking won when the step, or what took its place, succeeded in the end.
+    """
+    from leadhand.app.host_status import looked
+    from leadhand.app.metrics import figures
+
+    settings = settings_of(store)
+    with reading(settings) as reader:
+        told = figures(reader, looked(settings, reader)[0], since=_began(since))
+    if console.json:
+        console.document(told.document())
+        return 0
+    _print(console, told)
+    for line in told.unread:
+        console.say(clean(line, 300))
+    return 0
+
+
+def _began(since: str | None) -> int:
+    """Return a moment in UTC microseconds: a duration ago, or a date. Raise UsageError."""
+    if since is None:
+        return 0
+    try:
+        return time.time_ns() // 1000 - int(seconds(since) * 1_000_000)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        raise UsageError(
+            f"--since: {clean(since, 60)} is neither a duration nor a date. "
+            "Fix: write 7d, 12h, or 2026-11-17T09:00+00:00."
+        ) from None
+    return int(moment.astimezone(UTC).timestamp() * 1_000_000)
+
+
+def _print(console: Console, told: Figures) -> None:
+    from leadhand.cli.rendering.recovery import print_rates, share
+    from leadhand.core.views.recovery_stats import win_rates
+
+    found = told.found
+    by_status = ", ".join(f"{number} {status}" for status, number in told.runs.items()) or "none"
+    ends = ", ".join(f"{number} {origin}" for origin, number in sorted(found.origins.items()))
+    rows = {
+        "runs": by_status,
+        **({"failed by": ends} if ends else {}),
+        "attempts": f"{found.attempts} at {count(found.tried, 'step')}",
+        "first pass": f"{found.first_pass} of {found.tried}  {share(found.first_pass_rate)}",
+        "recovered": f"{found.recovered} of {count(found.failed_steps, 'step')} that failed  "
+        f"{share(found.recovery_rate)}",
+        "planner": f"asked {count(found.planner_calls, 'time')}",
+        "cost": f"{told.cost:.6f}".rstrip("0").rstrip("."),
+        "questions": f"{found.questions}, {found.answered_by_default} answered by default",
+    }
+    for name, value in rows.items():
+        console.out(f"{name:<12}{value.rstrip()}")
+    rates = win_rates(found.answers)
+    if rates:
+        console.out("Recovery:")
+        print_rates(console, rates)
+    for row in told.circuits:
+        console.out(f"left alone  {clean(row['worker'])} until {row['until']}")

@@ -1,0 +1,135 @@
+"""`leadhand plan`: from a goal to a plan that can be read, changed, approved and run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.app.contexts import goal_registry
+from leadhand.app.loading import planner_name, planner_of
+from leadhand.app.run_limits import limits_doc, limits_text
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import context_option, json_pairs, settings_of, several, workers_option
+from leadhand.cli.rendering.requirements import Taking, taking_document, taking_of, taking_rows
+from leadhand.cli.rendering.text import clean, count
+from leadhand.core.plan.graph import dependencies
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.plan.model import Doc
+
+
+@command("plan", 'leadhand plan "Sum it up" --have topic=prices --want summary -o plan.json')
+@click.argument("goal")
+@workers_option
+@context_option
+@click.option("--planner", metavar="M:F", help="module:function, or goal (built in, the default).")
+@click.option("--have", multiple=True, metavar="K=V", help="Something given.")
+@click.option(
+    "--want", multiple=True, metavar="FACT", help="A fact that is wanted; repeat it, or use commas."
+)
+@click.option("--budget", type=float, metavar="N", help="What it may cost.")
+@click.option("-o", "--output", metavar="FILE", help="Write the plan there (.json or .yaml).")
+def plan(console: Console, goal: str, **options: Any) -> int:
+    """Plan how to reach a goal; nothing is executed.
+
+    Shows each step and why it is there, and what the plan will take: workers, tools, secrets,
+    resources, time and cost. When nothing leads to the goal, it says what is missing and who
+    would give it, and ends with 1. `leadhand doctor PLAN` checks that all of it is there.
+    """
+    from leadhand.app.lead import Lead
+    from leadhand.core.plan.model import Goal
+
+    settings = settings_of(
+        workers=options["workers"],
+        planner=options["planner"],
+        context=options["context"],
+        executes=console,
+    )
+    if not settings.planner and not options["want"]:
+        raise UsageError(
+            "nothing is wanted. Fix: say which facts should be true with --want FACT, "
+            "or give --planner MODULE:FUNCTION."
+        )
+    file = _writable(options["output"])
+    registry = goal_registry(settings)
+    name = planner_name(settings) or "goal"
+    planner = planner_of(name, settings)
+    known = {name: planner}
+    lead = Lead(registry, planner, policy=settings.policy, models=settings.book, planners=known)
+    place = settings.context
+    have = {**(place.params if place else {}), **json_pairs(options["have"], "--have")}
+    wanted = Goal(text=goal, want=several(options["want"]), have=have, budget=options["budget"])
+    policy = lead.policy_for(wanted)
+    if getattr(planner, "calls", None) is not None or registry.agents:
+        console.say(limits_text(policy))
+    made = asyncio.run(lead.plan(wanted)).to_doc()
+    taking = taking_of(made, registry)
+    doc = {"goal": made.pop("goal"), "planner": made.pop("planner", None)}
+    doc["base"] = registry.catalog().digest()
+    if taking.seconds:
+        doc["estimated_duration"] = taking.seconds
+    doc |= {"params": made.pop("params", None), **made}
+    doc = {key: value for key, value in doc.items() if value is not None}
+    if file is not None:
+        file.write_text(_written(doc, file), encoding="utf-8")
+    if console.json:
+        told = {
+            "plan": doc,
+            "takes": taking_document(taking),
+            "limits": limits_doc(policy),
+            "file": str(file) if file else None,
+        }
+        console.document(told)
+        return 0
+    _print(console, doc, taking)
+    if file is not None:
+        console.say(f"Written to {file}.")
+        name = clean(file)
+        console.next(f"leadhand doctor {name}   or   leadhand apply {name}")
+    return 0
+
+
+def _writable(name: str | None) -> Path | None:
+    """Where to write; found out before anything is planned."""
+    if name is None:
+        return None
+    file = Path(name)
+    if file.suffix not in (".json", ".yaml", ".yml"):
+        raise UsageError(f"{name}: plans end with .json or .yaml. Fix: -o plan.json")
+    if not file.parent.is_dir():
+        raise UsageError(f"{file.parent}: there is no such folder")
+    return file
+
+
+def _written(doc: Doc, file: Path) -> str:
+    if file.suffix == ".json":
+        return json.dumps(doc, indent=2, ensure_ascii=False) + "\n"
+    import yaml
+
+    return yaml.safe_dump(doc, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _print(console: Console, doc: Doc, taking: Taking) -> None:
+    goal = doc.get("goal", "")
+    text = goal.get("text", "") if isinstance(goal, dict) else goal
+    console.out(f"{count(len(doc['steps']), 'step')} to: {clean(text) or 'what is wanted'}")
+    wide = max(len(clean(step["id"], 40)) for step in doc["steps"])
+    for number, step in enumerate(doc["steps"], 1):
+        waits = sorted(map(clean, dependencies(step)))
+        tail = f"after {', '.join(waits)}" if waits else "at once"
+        console.out(f"  {number:>2}  {clean(step['id'], 40):<{wide}}  {tail}")
+        if step.get("because"):
+            console.out(f"      {clean(step['because'])}")
+    if doc.get("planner"):
+        console.out(f"  May be revised by {clean(doc['planner'])} when a step fails or surprises.")
+    if not doc.get("final", True):
+        console.out("  The planner will be asked again after these.")
+    console.out("It takes:")
+    for name, value in taking_rows(taking):
+        console.out(f"  {name:<10} {clean(value)}")

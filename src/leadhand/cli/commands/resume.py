@@ -1,0 +1,202 @@
+"""`leadhand resume`: host a run again, from where its log ends."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.app.documents import rollback_status
+from leadhand.app.loading import reviewers_of, telemetry_of
+from leadhand.app.resume import Loaded, loaded
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    actor_of,
+    driver_of,
+    reading,
+    settings_of,
+    store_option,
+    workers_option,
+)
+from leadhand.cli.rendering.outcome import outcome_document, print_outcome
+from leadhand.core.commands import Word
+from leadhand.core.rollback import to_roll_back
+from leadhand.core.views.run import ENDED, run_status
+from leadhand.errors import UsageError
+from leadhand.settings.folders import EPIC, FLEET_DATABASE
+from leadhand.stores.location import spelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.app.reader import Reader
+    from leadhand.core.state.model import State
+    from leadhand.settings import Settings
+
+
+@command("resume", "leadhand resume 7kq3")
+@click.argument("run")
+@workers_option
+@click.option("--planner", metavar="M:F", help="The run's planner, as module:function.")
+@click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this.")
+@click.option("--detach", is_flag=True, help="Go on in the background.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended.")
+@click.option("--here", is_flag=True, help="Take all runs back from Temporal; host them here.")
+@click.option(
+    "--from-log", is_flag=True, help="On Temporal: give up its workflow, and begin one anew."
+)
+@click.option("--reason", default="", help="Recorded with --here and --from-log.")
+@store_option
+def resume(console: Console, run: str, **options: Any) -> int:
+    """Take a run up again where its log ends; also lifts a pause.
+
+    Finished steps are not run again. A step that was running when its host died is repeated
+    only if it may be; otherwise its worker is asked whether it happened, or you are. Workers
+    come from where the run had them, and from leadhand.toml.
+    """
+    settings = settings_of(
+        options["store"], options["workers"], options["planner"], executes=console
+    )
+    actor = actor_of(settings)
+    with reading(settings) as reader:
+        ident = reader.resolve(run)
+    if options["here"]:
+        settings = _taken_back(console, settings, actor, options["reason"])
+    with reading(settings) as reader:
+        state = reader.state(ident)
+        if run_status(state) in ENDED and not _to_take_back(reader, state):
+            return _ended(console, reader, state)
+        driver = 0 if settings.temporal else driver_of(settings, reader, state)
+    if driver:
+        lifted = _lift(console, settings, state, actor, driver, told=options["detach"])
+        if options["detach"]:
+            return lifted
+        from leadhand.cli.guest_run import follow
+
+        return follow(console, settings, ident, driver, after=state.seq, quiet=options["quiet"])
+    if ident.startswith(EPIC) and spelled(settings.store).endswith(FLEET_DATABASE):
+        raise UsageError(
+            f"{ident} is an epic: its fleet goes on with it. Fix: leadhand fleet start"
+        )
+    if options["from_log"]:
+        _give_up_workflow(settings, ident, actor, options["reason"])
+    found = loaded(settings, state, options["workers"], options["planner"] or "")
+    request = {
+        "resume": ident,
+        "workers": list(options["workers"]),
+        "planner": options["planner"] or "",
+        "store": spelled(settings.store),
+        "actor": actor,
+        "approve": options["yes"],
+    }
+    if options["detach"]:
+        from leadhand.cli.background import start_background
+
+        return start_background(console, settings, request)
+    from leadhand.cli.foreground import host
+
+    job = job_of(found, actor, approve=options["yes"])
+    return host(console, replace(job, quiet=options["quiet"], request=request))
+
+
+def _taken_back(console: Console, settings: Settings, actor: str, reason: str) -> Settings:
+    """The settings without a Temporal server: from now on runs are hosted here."""
+    from leadhand.app.returning import take_back
+
+    taken = take_back(settings.store, settings.temporal, actor, reason, console.say)
+    if asyncio.run(taken) and settings.temporal is not None:
+        place = settings.origin("temporal.address")
+        console.say(f"Take [temporal] address out of {place}: these runs are hosted here now")
+    return replace(settings, temporal=None)
+
+
+def _give_up_workflow(settings: Settings, run: str, actor: str, reason: str) -> None:
+    from leadhand.app.distributed import give_up_workflow
+
+    if settings.temporal is None:
+        raise UsageError(
+            "--from-log is for runs that Temporal hosts. Fix: leave it out; a run that is hosted "
+            "here always goes on from its log"
+        )
+    asyncio.run(give_up_workflow(settings.temporal, settings.store, run, actor, reason))
+
+
+def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
+    """A loaded run as a job for the host."""
+    from leadhand.app.lead import Lead
+    from leadhand.cli.foreground import Job
+
+    settings = found.settings
+
+    def lead(on_notice: Callable[[str, str, str], None]) -> Lead:
+        telemetry_of(settings)
+        return Lead(
+            found.registry,
+            found.planner,
+            settings.store,
+            policy=settings.policy,
+            actor=actor,
+            on_notice=on_notice,
+            anchoring=settings.anchoring,
+            reviewers=reviewers_of(settings),
+            key=settings.approver_key if approve else None,
+            models=settings.book,
+            temporal=settings.temporal,
+            planners={found.named: found.planner} if found.named else None,
+        )
+
+    async def begin(made: Lead, opened: Any) -> Any:
+        hosted = await made.take_up(opened, found.run)
+        if hosted.state.paused and hosted.state.ended is None:
+            await hosted.said(Word("resume", actor))
+        return hosted
+
+    return Job(
+        settings=settings,
+        lead=lead,
+        begin=begin,
+        approve_as=actor if approve else "",
+        after=found.seq,
+        resumes=found.run,
+    )
+
+
+def _lift(
+    console: Console, settings: Settings, state: State, actor: str, driver: int, *, told: bool
+) -> int:
+    """Another process drives the run: all there is to do is to lift a pause.
+
+    `told`: whether the document of `--json` is about that, since nothing is followed.
+    """
+    from leadhand.app.commands import say
+
+    ident = state.run
+    answer = asyncio.run(say(settings.store, ident, "resume", actor=actor))
+    if console.json and told:
+        console.document({"run": ident, "status": answer.get("status"), "host": driver})
+    elif not console.json:
+        said = "resumed, and goes on in" if state.paused else "hosted by"
+        console.say(f"run {ident} is {said} process {driver} ({answer.get('status')})")
+        console.next(console.command(f"watch {ident}"))
+    return 0
+
+
+def _to_take_back(reader: Reader, state: State) -> bool:
+    """Whether a run failed, wants to be rolled back, and that has not happened yet."""
+    return to_roll_back(state) and rollback_status(reader, state) not in ENDED
+
+
+def _ended(console: Console, reader: Reader, state: State) -> int:
+    """Say that there is nothing to go on with; gives the exit code."""
+    from leadhand.core.views.run import exit_code
+    from leadhand.engine.results import result_of
+
+    console.say(f"run {state.run} has ended; there is nothing to go on with")
+    print_outcome(console, state)
+    if console.json:
+        result = result_of(reader.store, state)
+        console.document(outcome_document(console, state, result))
+    return exit_code(state)

@@ -1,0 +1,543 @@
+"""`leadhand review`: see all that will run, and approve, reject, send back or amend it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.app.loading import known_catalog
+from leadhand.cli.commands.control import say
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    actor_of,
+    context_option,
+    reading,
+    say_not_loaded,
+    settings_of,
+    store_option,
+    workers_option,
+)
+from leadhand.cli.plan_source import in_library, is_plan
+from leadhand.cli.rendering.outcome import still_needs
+from leadhand.cli.rendering.review import print_parts, print_review
+from leadhand.cli.rendering.text import clean, count
+from leadhand.core.calendar import iso, utc
+from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.cli.commands.run import Prepared
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.review.approval import Approval
+    from leadhand.core.state.model import State
+    from leadhand.core.state.records import Revision
+    from leadhand.settings import Settings
+
+
+# `leadhand review PLAN`: a plan that does not run yet is shown, amended, and approved.
+
+
+def review_plan(
+    console: Console, settings: Settings, plan: str, action: str | None, options: Doc
+) -> int:
+    """Show a plan, or do with it what was asked."""
+    if action == "amend":
+        return _amend_plan(console, settings, plan, options)
+    if action in ("reject", "request_changes"):
+        raise UsageError(f"{plan} is a plan: nobody waits for an answer to it. Fix: name a run")
+    prepared = prepared_plan(console, plan, {**options, "approves": action == "approve"})
+    doc = _plan_document(prepared)
+    if action == "approve":
+        return _approve(console, prepared, doc, plan, options)
+    if console.json:
+        console.document(doc)
+        return 0
+    _print(console, doc, plan)
+    if prepared.settings.not_loaded:
+        say_not_loaded(console, prepared.settings)
+        return 0
+    words = f"review {plan} approve --hash {doc['binding'][:12]} -o approval.json{given(options)}"
+    console.say(f"Allow exactly this: {console.command(words)}")
+    return 0
+
+
+def given(options: Doc) -> str:
+    """The options that belong to what was shown, for a command that means the same."""
+    pairs = [("--set", each) for each in options["sets"]]
+    pairs += [("--workers", each) for each in options["workers"]]
+    pairs += [(f"--{name}", str(options[name])) for name in ("context", "budget") if options[name]]
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in pairs)
+
+
+def prepared_plan(console: Console, plan: str, options: Doc) -> Prepared:
+    """A plan as `leadhand apply` would run it, checked."""
+    from leadhand.cli.commands.run import prepare_plan
+
+    rest = {"concurrency": None, "review": False, "no_input": False}
+    return prepare_plan(console, plan, {**options, **rest}, running=False)
+
+
+def _context(prepared: Prepared) -> str:
+    return str((prepared.origin or {}).get("context", ""))
+
+
+def _plan_document(prepared: Prepared) -> Doc:
+    from leadhand.core.review.approval import plan_binding
+    from leadhand.core.review.limits import limits_of
+    from leadhand.core.review.view import plan_doc
+    from leadhand.core.state.model import Now
+
+    assert prepared.doc is not None
+    wall = time.time_ns() // 1000
+    settings, values = prepared.settings, prepared.values or {}
+    catalog = known_catalog(settings, prepared.registry)
+    doc = plan_doc(prepared.doc, values, catalog, Now(wall, wall))
+    doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
+    doc["context"] = _context(prepared)
+    doc["limits"] = limits_of(settings.policy)
+    doc["not_loaded"] = [str(each) for each in settings.not_loaded]
+    if settings.not_loaded:  # an approval is of the workers too
+        return {**doc, "binding": None, "policy_risk": None}
+    doc["binding"] = plan_binding(prepared.doc, values, catalog, 0, doc["context"], doc["limits"])
+    return doc
+
+
+def _print(console: Console, doc: Doc, plan: str) -> None:
+    console.out(f"{plan}: {count(len(doc['steps']), 'step')}")
+    if doc["context"]:
+        console.out(f"context    {doc['context']}")
+    print_parts(console, doc)
+    console.out(f"digest     {doc['binding'] or 'none, since workers are not loaded'}")
+
+
+def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options: Doc) -> int:
+    from leadhand.core.review.approval import refuse_short
+
+    wanted = (options["hash"] or "").lower()
+    refuse_short(wanted)
+    if not doc["binding"].startswith(wanted):
+        raise Conflict(
+            f"{plan} is not what was shown: its hash does not begin with {wanted[:64]}. "
+            f"Fix: look at it again with `leadhand review {plan}`"
+        )
+    shown = bool(wanted)
+    if not wanted and console.can_prompt and not options["yes"]:
+        _print(console, doc, plan)
+        if not click.confirm("Allow exactly this?", err=True):
+            console.say("nothing was approved")
+            return 5
+        shown = True
+    for line in [] if shown else doc["widens"]:
+        console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with --hash")
+    approval = _made(prepared, options, widens=shown and bool(doc["widens"]))
+    text = json.dumps(approval.to_doc(), indent=2, ensure_ascii=False)
+    if not options["output"]:
+        console.text(text)
+        return 0
+    file = Path(options["output"])
+    if file.exists() and Path(plan).exists() and file.samefile(plan):
+        raise UsageError(f"{file}: is the plan itself; give the approval a file of its own")
+    _write(file, f"{text}\n")
+    if console.json:
+        console.document(approval.to_doc())
+        return 0
+    until = f", until {utc(approval.expires)}" if approval.expires else ""
+    signed = f", signed by {approval.key}" if approval.signature else ", not signed"
+    console.say(f"{approval.actor} approved {plan} for one run{until}{signed}")
+    words = f"apply {plan} --approval {shlex.quote(options['output'])}{given(options)}"
+    console.next(console.command(words))
+    return 0
+
+
+def _made(prepared: Prepared, options: Doc, *, widens: bool) -> Approval:
+    from leadhand.app.approvals import approval_of, approver_key, ends
+
+    settings = prepared.settings
+    assert prepared.doc is not None
+    now = time.time_ns() // 1000
+    return approval_of(
+        prepared.doc,
+        prepared.values or {},
+        prepared.registry.catalog(),
+        settings.policy,
+        actor=prepared.actor,
+        now=now,
+        expires=ends(options["expires"] or settings.policy.approval_s, now),
+        reason=options["reason"] or "",
+        key=approver_key(options["key"] or settings.approver_key),
+        context=_context(prepared),
+        widens=widens,
+    )
+
+
+def read_approval(path: str) -> Any:
+    """An approval from its file; UsageError when it is none."""
+    from leadhand.codec.documents import Form, read_document
+    from leadhand.core.review.approval import Approval
+
+    fix = "`leadhand review PLAN approve -o FILE` writes one."
+    doc = read_document(Path(path), form=Form("an approval is an object", fix))
+    try:
+        return Approval.from_doc(doc).to_doc()
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}. Fix: {fix}") from None
+
+
+def _amend_plan(console: Console, settings: Settings, plan: str, options: Doc) -> int:
+    from leadhand.app.loading import registry_of
+    from leadhand.cli.commands.diff import print_changes
+    from leadhand.cli.plan_source import find_plan
+    from leadhand.codec.documents import write_yaml
+    from leadhand.codec.edits import amended
+    from leadhand.core.plan.diff import differences
+
+    before = find_plan(console, settings, plan).doc
+    catalog = registry_of(settings).catalog()
+    after = amended(before, options["sets"], options["unset"], catalog=catalog)
+    refuse_broken(before, after)
+    print_warnings(console, before, after)
+    output = options["output"]
+    as_json = console.json or (output or plan).lower().endswith(".json")
+    text = json.dumps(after, indent=2, ensure_ascii=False) if as_json else write_yaml(after)
+    if not output:
+        console.text(text.rstrip("\n"))
+        return 0
+    _write(Path(output), text.rstrip("\n") + "\n")
+    changes = differences(before, after)
+    if console.json:
+        console.document({"output": output, "changes": [each.document() for each in changes]})
+    else:
+        print_changes(console, changes)
+        console.say(f"the amended plan was written to {output}")
+        console.next(console.command(f"review {shlex.quote(output)}"))
+    return 0
+
+
+def refuse_broken(before: Doc, after: Doc) -> None:
+    """PlanInvalid when an edit puts errors into a plan; those it had are for `lint` to tell."""
+    from leadhand.core.lint.plan import lint
+
+    known = {str(each) for each in lint(before, None, advice=False)}
+    found = [each for each in lint(after, None, advice=False) if each.level == "error"]
+    errors = [each for each in found if str(each) not in known]
+    if errors:
+        wrong = PlanInvalid(errors)
+        wrong.done = "nothing was changed"
+        raise wrong
+
+
+def print_warnings(console: Console, before: Doc, after: Doc) -> None:
+    """What lint warns of since a plan was edited."""
+    from leadhand.core.lint.plan import lint
+
+    known = {str(each) for each in lint(before, None, advice=False)}
+    for each in lint(after, None, advice=False):
+        if each.level == "warning" and str(each) not in known:
+            console.say(clean(each, 500))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise NotAllowed(f"{path}: cannot be written: {error.strerror}") from None
+
+
+ACTIONS = ("approve", "reject", "request_changes", "amend")
+OF_PLAN = ("workers", "context", "budget")
+TAKES = {
+    "show": {"sets", *OF_PLAN},
+    "approve": {"hash", "expires", "reason", "key", "sets", "output", "yes", *OF_PLAN},
+    "reject": {"reason"},
+    "request_changes": {"text"},
+    "amend": {"sets", "unset", "reason", "output"},
+}
+SET = "To amend: PATH=VALUE. Of a PLAN that is shown or approved: a value for a parameter."
+OUTPUT = "Of a PLAN: where the approval, or the amended plan, is written; else stdout."
+EXAMPLE = """leadhand review 7kq3
+leadhand review 7kq3 amend --set steps.step-3.not_before="02:00 America/New_York"
+leadhand review 7kq3 approve --hash 5f1c09aa31d2 --expires "8 hours"
+leadhand review plan.yaml approve -o approval.json"""
+
+
+@command("review", EXAMPLE)
+@click.argument("what", metavar="RUN|PLAN")
+@click.argument("action", type=click.Choice(ACTIONS), required=False, metavar="[ACTION]")
+@click.option(
+    "--hash", metavar="PREFIX", help="Approve only if the hash shown begins so (12 digits or more)."
+)
+@click.option("--expires", metavar="TIME", help='How long the approval holds, as in "8 hours".')
+@click.option("--reason", help="Why; recorded with it.")
+@click.option("--text", help="Which changes are wanted, for the planner.")
+@click.option("--set", "sets", multiple=True, metavar="K=V", help=SET)
+@click.option("--unset", multiple=True, metavar="PATH", help="To amend: what is taken out.")
+@click.option("--key", metavar="PATH", help="The key that signs the approval.")
+@click.option("--output", "-o", metavar="FILE", help=OUTPUT)
+@click.option("--budget", type=float, metavar="N", help="Of a PLAN: what a run may spend at most.")
+@click.option("--yes", is_flag=True, help="On a terminal, approve without asking once more.")
+@workers_option
+@context_option
+@store_option
+def review(console: Console, what: str, action: str | None, **options: Any) -> int:
+    """Show everything that will run, and decide about it.
+
+    ACTION is approve, reject, request_changes or amend. Without one, all that waits in RUN is
+    shown, complete: every field of every step, what cannot be seen escaped; why it waits, who
+    has allowed it, what is different from what was approved last, and the hash that an approval
+    is bound to. `amend` changes steps that have not started, by --set PATH=VALUE and --unset
+    PATH, or in $EDITOR; it makes a new revision. Of a PLAN, `approve` writes an approval that
+    `leadhand apply PLAN --approval FILE` uses up.
+    """
+    _refuse_strangers(action, options)
+    settings = settings_of(options["store"], options["workers"], context=options["context"])
+    if is_plan(what) or in_library(settings, what):
+        return review_plan(console, settings, what, action, options)
+    for name in ("output", *OF_PLAN):
+        if options[name]:
+            raise UsageError(f"--{name} goes with a plan, and {what} is a run")
+    with reading(settings) as reader:
+        state = reader.state(reader.resolve(what))
+    match action:
+        case None:
+            return _show(console, state)
+        case "amend":
+            return _amend(console, settings, state, options)
+        case _:
+            return _decide(console, settings, state, action, options)
+
+
+def _refuse_strangers(action: str | None, options: Doc) -> None:
+    """An option that another action takes is a misunderstanding."""
+    word = action or "show"
+    for name in sorted({each for takes in TAKES.values() for each in takes}):
+        if options[name] and name not in TAKES[word]:
+            raise UsageError(f"--{name} does not go with {action or 'showing it'}")
+
+
+def _now(state: State) -> Any:
+    from leadhand.app.approvals import moment
+
+    return moment(state)
+
+
+def _document(state: State) -> Doc:
+    from leadhand.app.documents import review_document
+
+    return review_document(state, _now(state))
+
+
+def _show(console: Console, state: State) -> int:
+    from leadhand.core.views.inbox import answers_of
+
+    doc = _document(state)
+    if console.json:
+        console.document(doc)
+        return 0
+    print_review(console, doc)
+    if doc["waiting"]:
+        short, run = doc["binding"][:12], state.run
+        console.say(
+            f"Allow exactly this: {console.command(f'review {run} approve --hash {short}')}"
+        )
+        others = [each for each in answers_of(doc) if each != "approve"]
+        others.append("amend")
+        console.say(f"or: {', '.join(others)}")
+    return 0
+
+
+# Deciding.
+
+
+def _decide(console: Console, settings: Settings, state: State, action: str, options: Doc) -> int:
+    from leadhand.core.review.approval import binding
+
+    revision = state.pending
+    question = f"review-{revision.number}" if revision else ""
+    if revision is None or question not in state.questions:
+        raise Conflict(f"nothing waits for a review in run {state.run}")
+    choice = action
+    text = options["text"] if choice == "request_changes" else options["reason"]
+    if choice != "approve" and not text:
+        option = "--text" if choice == "request_changes" else "--reason"
+        raise UsageError(f"say why: {action} {option} TEXT")
+    if choice == "request_changes" and state.no_words:
+        console.say(f"you wrote: {clean(text)}")
+        raise UsageError(f"nothing can act on it: {state.no_words}. Fix: amend it, or reject it")
+    details: Doc = {"id": question, "choice": choice, "text": text or ""}
+    shown = binding(state, revision, 0)
+    if choice == "approve":
+        seen = options["hash"] or _confirmed(console, state, options)
+        if seen is None:
+            console.say("nothing was approved")
+            return 5
+        details["approval"] = approval_words(
+            settings, state, options["expires"], options["key"], shown=seen.lower()
+        )
+        shown = _bound(console, state, revision, seen.lower())
+        _say_too_early(console, state, revision, options["expires"])
+    try:
+        _run, answer = say(settings, state.run, "answer", **details)
+    except LeadhandError:
+        if text:
+            console.say(f"you wrote: {clean(text)}")
+        raise
+    with reading(settings) as reader:
+        waits = still_needs(reader.state(state.run))
+    _print_decided(console, state, choice, {**answer, "binding": shown}, waits)
+    return 0
+
+
+def _say_too_early(console: Console, state: State, revision: Revision, expires: str | None) -> None:
+    """Name the steps whose time comes only when an approval that is given now has ended."""
+    from leadhand.app.approvals import ends
+    from leadhand.core.calendar import utc
+    from leadhand.core.review.decisions import ending, instants
+
+    now = _now(state)
+    until = ending(state, ends(expires, now.latest), now)
+    late = [clean(step) for step, at in instants(revision.add, now).items() if 0 < until <= at]
+    if late:
+        console.say(
+            f"warning: this approval ends at {utc(until)}, before the time of {', '.join(late)}, "
+            'which is then held. Fix: a longer --expires, as in "1 day"'
+        )
+
+
+def approval_words(
+    settings: Settings,
+    state: State,
+    expires: str | None = None,
+    key: str | None = None,
+    *,
+    question: str = "",
+    choice: str = "approve",
+    shown: str = "",
+) -> Doc | None:
+    """What goes with an answer that allows something: when it ends, what was shown, a signature."""
+    from leadhand.app.approvals import approver_key, ends
+    from leadhand.engine.approvals import words_with
+
+    now = _now(state)
+    until, signer = ends(expires, now.latest), approver_key(key or settings.approver_key)
+    actor = actor_of(settings)
+    return words_with(state, question, choice, actor, now, expires=until, key=signer, shown=shown)
+
+
+def _confirmed(console: Console, state: State, options: Doc) -> str | None:
+    """Show it and ask, on a terminal; return the hash of what was shown, None when it is refused.
+
+    Where nothing is shown (`--yes`, or no terminal), the hash leaves out what the plan claims
+    beyond its workers: that counts only for a person who was shown it.
+    """
+    from leadhand.core.review.approval import binding
+
+    revision = state.pending
+    assert revision is not None
+    if not console.can_prompt or options["yes"]:
+        return binding(state, revision, 0, widens=False)
+    print_review(console, _document(state))
+    return binding(state, revision, 0) if click.confirm("Allow exactly this?", err=True) else None
+
+
+def _bound(console: Console, state: State, revision: Revision, seen: str) -> str:
+    """The hash that is approved; says what is not, since it was not shown."""
+    from leadhand.core.review.approval import binding, was_shown
+
+    if was_shown(state, revision, seen):
+        return binding(state, revision, 0)
+    say_not_shown(console, state)
+    return binding(state, revision, 0, widens=False)
+
+
+def say_not_shown(console: Console, state: State) -> None:
+    """Say what a plan claims beyond its workers: without its hash an approval does not cover it."""
+    from leadhand.core.promises import in_words
+    from leadhand.core.review.approval import claimed_by
+
+    way = console.command(f"review {state.run} approve --hash …")
+    for line in in_words(claimed_by(state, state.pending)) if state.pending else ():
+        console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with {way}")
+
+
+def _print_decided(console: Console, state: State, choice: str, answer: Doc, waits: str) -> None:
+    if console.json:
+        number = state.pending.number if state.pending else 0
+        console.document({"run": state.run, "revision": number, "choice": choice, **answer})
+        return
+    words = {"approve": "approved", "reject": "rejected", "request_changes": "sent back"}
+    number = state.pending.number if state.pending else 0
+    more = f", hash {answer['binding']}" if choice == "approve" else ""
+    console.say(f"{words[choice]}: revision {number} of run {state.run}{more}")
+    if waits:
+        console.say(f"It still waits: {waits}")
+        return
+    _way_on(console, state.run, answer, "End it with" if choice == "reject" else "Go on with")
+
+
+def _way_on(console: Console, run: str, answer: Doc, what: str = "Go on with") -> None:
+    if not answer["hosted"]:
+        console.say(f"Nothing hosts this run. {what}: {console.command(f'resume {run}')}")
+
+
+# Amending.
+
+
+def _amend(console: Console, settings: Settings, state: State, options: Doc) -> int:
+    from leadhand.app.approvals import revision_of
+    from leadhand.codec.edits import amended
+    from leadhand.core.plan.diff import differences
+    from leadhand.core.plan.revisions import held_by, plan_of
+
+    before, heirs = plan_of(state)
+    sets, unset = options["sets"], options["unset"]
+    if sets or unset:
+        after = amended(before, sets, unset, heirs=heirs, catalog=state.catalog)
+    else:
+        after = _edited(console, before)
+    changes = differences(before, after, heirs, held_by(state))
+    if not changes:
+        raise UsageError("the plan is the same as before, so there is nothing to amend")
+    revision = {**revision_of(state, after), "because": options["reason"] or ""}
+    try:
+        _run, answer = say(settings, state.run, "amend", revision=revision)
+    except PlanInvalid as error:
+        error.done = "nothing was changed"
+        raise
+    print_warnings(console, before, after)
+    if console.json:
+        told = [change.document() for change in changes]
+        console.document({"run": state.run, **answer, "changes": told})
+        return 0
+    from leadhand.cli.commands.diff import print_changes
+
+    print_changes(console, changes)
+    console.say(f"run {state.run} has a new revision, and is {clean(answer.get('status'))}")
+    with reading(settings) as reader:
+        after_it = reader.state(state.run)
+    pending = after_it.pending
+    if pending is not None and f"review-{pending.number}" in after_it.questions:
+        more = "1 person" if pending.people == 1 else f"{pending.people} people"
+        look = console.command(f"review {state.run}")
+        console.say(f"Revision {pending.number} starts nothing before {more} approved it: {look}")
+    elif answer.get("status") == "waiting":
+        console.next(console.command(f"review {state.run}"))
+    else:
+        _way_on(console, state.run, answer)
+    return 0
+
+
+def _edited(console: Console, before: Doc) -> Doc:
+    """The plan as a person leaves it in their editor."""
+    from leadhand.codec.documents import read_document, write_yaml
+
+    if not console.can_prompt:
+        raise UsageError("say what to change: --set PATH=VALUE or --unset PATH")
+    text = click.edit(write_yaml(before), extension=".yaml")
+    if text is None:
+        raise UsageError("the editor ended without saving, so nothing was amended")
+    return read_document(text.encode(), name="the amended plan")

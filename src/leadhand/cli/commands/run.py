@@ -1,0 +1,477 @@
+"""`leadhand run` and `leadhand apply`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.app.contexts import goal_registry, in_context
+from leadhand.app.loading import (
+    known_catalog,
+    planner_name,
+    planner_of,
+    planner_problem,
+    registry_of,
+    reviewers_of,
+    same_planner,
+    telemetry_of,
+)
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    actor_of,
+    context_option,
+    json_pairs,
+    pairs,
+    say_not_loaded,
+    set_option,
+    settings_of,
+    several,
+    store_option,
+    values_of,
+    workers_option,
+)
+from leadhand.cli.plan_source import find_plan, in_library, is_plan, library_plans, with_lines
+from leadhand.cli.rendering.text import clean
+from leadhand.core.catalog import Catalog, WorkerSpec
+from leadhand.core.events import RunStarted
+from leadhand.core.plan.model import MODES
+from leadhand.core.wording import closest, listed
+from leadhand.errors import Conflict, PlanInvalid, UsageError
+from leadhand.stores.location import spelled, there
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.plan.model import Doc
+    from leadhand.settings import Settings
+    from leadhand.workers.registry import Registry
+
+
+# Whether a plan still fits the workers it was made for, and what changed if not.
+
+
+RUNS_LOOKED_AT = 20
+
+
+def refuse_stale(doc: Doc, catalog: Catalog, settings: Settings) -> None:
+    """Conflict when the plan's `base` is not the digest of these workers."""
+    base = doc.get("base")
+    if not base or base == catalog.digest():
+        return
+    known = _known(base, settings)
+    if known is None:
+        now = ", ".join(f"{s.name} {s.version[:12]}" for s in catalog.workers.values()) or "none"
+        changed = f"No run here was made with those workers, so only today's are known: {now}."
+    else:
+        changed = "; ".join(differences(known, catalog)) + "."
+    raise Conflict(
+        f"the plan is stale: its workers have changed since it was made. {changed} "
+        f"Fix: look at it again, then set base to {catalog.digest()} or leave it out."
+    )
+
+
+def differences(old: Catalog, new: Catalog) -> list[str]:
+    """What changed from one set of workers to another, in words."""
+    found = [f"{name} is gone" for name in sorted(old.workers.keys() - new.workers.keys())]
+    found += [f"{name} is new" for name in sorted(new.workers.keys() - old.workers.keys())]
+    for name in sorted(old.workers.keys() & new.workers.keys()):
+        found += _changed(old.workers[name], new.workers[name])
+    return found
+
+
+def _changed(old: WorkerSpec, new: WorkerSpec) -> list[str]:
+    if old == new:
+        return []
+    if old.version != new.version:
+        return [f"{old.name} changed from version {old.version[:12]} to {new.version[:12]}"]
+    return [f"{old.name} declares something else under the same version"]
+
+
+def _known(base: str, settings: Settings) -> Catalog | None:
+    """The workers a digest stands for, if one of the latest runs was started with them."""
+    if not there(settings.store):
+        return None
+    from leadhand.app.reader import Reader
+
+    reader = Reader(settings.store)
+    for header in reversed(reader.runs()[-RUNS_LOOKED_AT:]):
+        entries = reader.events(header.run)[:1]
+        event = entries[0][1] if entries else None
+        if isinstance(event, RunStarted):
+            catalog = Catalog(event.catalog)
+            if catalog.digest() == base:
+                return catalog
+    return None
+
+
+def _common(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `run` and `apply`."""
+    options = [
+        workers_option,
+        set_option,
+        context_option,
+        click.option("--review", is_flag=True, help="Wait for a person whatever the risk."),
+        click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this."),
+        click.option("--dry-run", is_flag=True, help="Show what would run; execute nothing."),
+        click.option("--detach", is_flag=True, help="Run in the background; print the run's id."),
+        click.option("--budget", type=float, metavar="N", help="Stop when this much was spent."),
+        click.option("--concurrency", type=int, metavar="N", help="At most N steps at once."),
+        click.option("--why", is_flag=True, help="On a terminal too, say what is decided and why."),
+        click.option(
+            "--no-input",
+            is_flag=True,
+            help="End the run where a person would be asked about a failure or a plan.",
+        ),
+        click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended."),
+        store_option,
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that was checked before a start."""
+
+    settings: Settings
+    registry: Registry
+    sources: tuple[str, ...]
+    actor: str
+    doc: Doc | None = None
+    values: Doc | None = None
+    goal: Any = None
+    planner: str = ""
+    origin: Doc | None = None
+    """Where the plan came from, as it is recorded with the run."""
+    approvals: tuple[Doc, ...] = ()
+    """Approvals of the plan, given before."""
+
+
+@command("run", "leadhand run plan.yaml --set version=v2.1.4")
+@click.argument("what", metavar="PLAN|GOAL")
+@_common
+@click.option(
+    "--planner",
+    metavar="M:F",
+    help="Of a goal: module:function, or goal (built in). Of a plan: the one that it names.",
+)
+@click.option("--have", multiple=True, metavar="K=V", help="For a goal: something given.")
+@click.option(
+    "--want",
+    multiple=True,
+    metavar="FACT",
+    help="For a goal: a fact that is wanted; repeat it, or use commas.",
+)
+@click.option("--mode", type=click.Choice(MODES), help="For a goal: how far ahead to plan.")
+def run(console: Console, what: str, **options: Any) -> int:
+    """Run a plan, or pursue a goal with a planner.
+
+    PLAN is a JSON or YAML file, - for standard input, or a name in the library (NAME or
+    NAME@VERSION); any other text is a goal: say with --want which facts should be true in the
+    end, or give a planner of your own. A plan is checked first, and everything wrong with it is
+    reported at once. The result is printed on stdout, progress on stderr. Ctrl-C lets running
+    steps finish and prints how to go on; twice ends at once.
+    """
+    for_goal = any(options[name] for name in ("have", "want", "mode"))
+    if is_plan(what) or (not for_goal and in_library(_settings(console, options), what)):
+        for name in ("have", "want", "mode"):
+            if options[name]:
+                raise UsageError(f"--{name} goes with a goal, and {what} is a plan")
+        return _execute(console, prepare_plan(console, what, options), options)
+    return _execute(console, _prepare_goal(console, what, options), options)
+
+
+@command("apply", "leadhand apply plan.yaml")
+@click.argument("plan")
+@click.option(
+    "--approval",
+    "approvals",
+    multiple=True,
+    metavar="FILE",
+    help="Run only what this approval is of; it is used up. May be given several times.",
+)
+@click.option("--planner", metavar="M:F", help="The planner that the plan names, where it is code.")
+@_common
+def apply(console: Console, plan: str, **options: Any) -> int:
+    """Run exactly this plan, and refuse it when it is stale.
+
+    A plan with a `base` was made for certain workers. If those have changed since, nothing is
+    run, the exit code is 7, and the message says what changed. The same holds with an approval
+    (`leadhand review PLAN approve`): any change voids it, and so does its end, or an earlier use.
+    """
+    from leadhand.cli.commands.review import read_approval
+
+    prepared = prepare_plan(console, plan, options)
+    assert prepared.doc is not None
+    refuse_stale(prepared.doc, prepared.registry.catalog(), prepared.settings)
+    given = tuple(read_approval(path) for path in options["approvals"])
+    return _execute(console, replace(prepared, approvals=given), options)
+
+
+def _settings(
+    console: Console, options: dict[str, Any], *, executes: bool | None = None
+) -> Settings:
+    """The settings of a run; `executes`: whether it needs the folder's code, else by --dry-run."""
+    needs_code = not options.get("dry_run") if executes is None else executes
+    policy = {"budget": options["budget"], "concurrency": options["concurrency"]}
+    if options["review"]:
+        policy["review"] = True
+    if options["no_input"]:
+        policy["no_input"] = True
+    return settings_of(
+        options["store"],
+        options["workers"],
+        options.get("planner"),
+        context=options["context"],
+        executes=console if needs_code else None,
+        **policy,
+    )
+
+
+def prepare_plan(
+    console: Console, plan: str, options: dict[str, Any], *, running: bool = True
+) -> Prepared:
+    """Read and check a plan; PlanInvalid holds all that is wrong with it.
+
+    `running`: whether it is about to run, so that its planner must be there too. Without the
+    workers of a folder that is not trusted only the plan itself is checked.
+    """
+    from leadhand.core.lint.plan import lint
+    from leadhand.workers.requirements import missing_programs
+
+    executes = None if running else options.get("approves", False)
+    settings = _settings(console, options, executes=executes)
+    doc, origin = find_plan(console, settings, plan)
+    _refuse_other_planner(doc, options.get("planner"))
+    registry = registry_of(settings)
+    doc, place = in_context(settings, doc, known_catalog(settings, registry))
+    if doc.get("planner"):  # whoever revises it chooses among the workers of this place
+        registry = goal_registry(settings)
+    values, wrong = values_of(doc, pairs(options["sets"], "--set"), settings.context)
+    checked = None if wrong else values
+    pools = settings.policy.resources
+    told = lint(
+        doc,
+        None if settings.not_loaded else registry.catalog(),
+        params=checked,
+        resources=pools,
+        library=library_plans(settings),
+        planners=partial(planner_problem, settings=settings, running=running),
+        advice=False,
+    )
+    found = [*wrong, *told]
+    errors = [each for each in found if each.level == "error"]
+    if not errors and settings.temporal is None:
+        found += missing_programs(doc, registry)
+        errors = [each for each in found if each.level == "error"]
+    if errors:
+        raise PlanInvalid(with_lines(plan, errors))
+    for each in found:
+        console.say(clean(each))
+    planner = str(doc.get("planner") or "")
+    if planner and running and not settings.not_loaded:
+        planner_of(planner, settings)
+    return Prepared(
+        settings,
+        registry,
+        settings.workers,
+        actor_of(settings),
+        doc,
+        values,
+        planner=planner,
+        origin=origin | place,
+    )
+
+
+def _refuse_other_planner(doc: Doc, given: str | None) -> None:
+    """UsageError when `--planner` is not the planner that a plan names."""
+    named = doc.get("planner")
+    if not given or (isinstance(named, str) and same_planner(given, named)):
+        return
+    if named is None:
+        raise UsageError(
+            "a plan is revised only by the planner that it names, and this one names none. "
+            f"Fix: write planner: {given} into the plan, so that it is reviewed with it, or leave "
+            "--planner out."
+        )
+    raise UsageError(
+        f"the plan names the planner {clean(named, 100)}, and --planner says {clean(given, 100)}. "
+        "Fix: leave --planner out, or change the plan."
+    )
+
+
+def _meant(settings: Settings, text: str) -> str:
+    """What of the library a word may mean that was taken for a goal."""
+    close = closest(text, library_plans(settings))
+    return f'did you mean "{close}"? Else: ' if close else ""
+
+
+def _facts(registry: Registry) -> str:
+    """Say how a goal names the facts that it wants, with those that the workers give."""
+    offers = (o for spec in registry.catalog().workers.values() for o in spec.offers.values())
+    given = listed(dict.fromkeys(fact for offer in offers for fact in offer.gives), 8)
+    some = f"workers here give: {given}" if given else 'no worker here declares one with gives="…"'
+    return f"name what should be true in the end with --want FACT ({some})"
+
+
+def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Prepared:
+    from leadhand.core.plan.model import Goal
+    from leadhand.planners.direct import agents_of
+
+    settings = _settings(console, options, executes=True)  # a planner of the folder is asked
+    if options["sets"]:
+        raise UsageError(
+            f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken for "
+            f"a goal, and --set goes with a plan. Fix: {_meant(settings, text)}"
+            "what a goal has is said with --have K=V."
+        )
+    registry = goal_registry(settings)
+    name = planner_name(settings) or ("goal" if options["want"] else "")
+    if not name and options["mode"] != "direct" and len(agents_of(registry.catalog())) != 1:
+        raise UsageError(
+            f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken "
+            f"for a goal. Fix: {_meant(settings, text)}{_facts(registry)}, or give "
+            "--planner MODULE:FUNCTION, or the path of a plan."
+        )
+    context = settings.context
+    have = {**(context.params if context else {}), **json_pairs(options["have"], "--have")}
+    goal = Goal(
+        text=text,
+        want=several(options["want"]),
+        have=have,
+        budget=options["budget"],
+        mode=options["mode"],
+    )
+    if name:
+        planner_of(name, settings)
+    return Prepared(
+        settings,
+        registry,
+        settings.workers,
+        actor_of(settings),
+        goal=goal,
+        planner=name,
+        origin={"context": context.name} if context else None,
+    )
+
+
+def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> int:
+    if options["dry_run"]:
+        return _dry_run(console, prepared)
+    if not options["quiet"]:
+        say_limits(console, prepared)
+    if options["detach"] and prepared.settings.temporal is not None:
+        raise UsageError("a run that Temporal hosts is in no process of ours: leave out --detach")
+    request = request_of(prepared, options["yes"])
+    if options["detach"]:
+        from leadhand.cli.background import start_background
+
+        return start_background(console, prepared.settings, request)
+    from leadhand.cli.foreground import host
+
+    job = job_of(prepared, approve=options["yes"])
+    job = replace(job, quiet=options["quiet"], why=options["why"], request=request)
+    return host(console, job)
+
+
+def say_limits(console: Console, prepared: Prepared) -> None:
+    """Say before the start what a run may spend that asks models."""
+    from leadhand.app.lead import Lead
+    from leadhand.app.run_limits import limits_text
+
+    if prepared.goal is None and not prepared.planner:
+        return
+    settings, book = prepared.settings, prepared.settings.book
+    planner = planner_of(prepared.planner, settings) if prepared.planner else None
+    if getattr(planner, "calls", None) is None and not prepared.registry.agents:
+        return
+    known = {prepared.planner: planner} if planner is not None else None
+    policy = settings.policy
+    lead = Lead(prepared.registry, planner, policy=policy, models=book, planners=known)
+    console.say(limits_text(lead.policy_for(prepared.goal or prepared.doc or {})))
+
+
+def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
+    """A prepared run as a job for the host."""
+    from leadhand.app.lead import Lead
+    from leadhand.cli.foreground import Job
+
+    settings = prepared.settings
+
+    def lead(on_notice: Callable[[str, str, str], None]) -> Lead:
+        planner = planner_of(prepared.planner, settings) if prepared.planner else None
+        telemetry_of(settings)
+        return Lead(
+            prepared.registry,
+            planner,
+            settings.store,
+            policy=settings.policy,
+            actor=prepared.actor,
+            on_notice=on_notice,
+            anchoring=settings.anchoring,
+            reviewers=reviewers_of(settings),
+            key=settings.approver_key if approve else None,
+            models=settings.book,
+            temporal=settings.temporal,
+            planners={prepared.planner: planner} if planner is not None else None,
+        )
+
+    async def begin(made: Lead, opened: Any) -> Any:
+        what = prepared.goal if prepared.doc is None else prepared.doc
+        return await made.begin(
+            opened,
+            what,
+            params=prepared.values,
+            sources=prepared.sources,
+            origin=prepared.origin,
+            approvals=prepared.approvals,
+        )
+
+    return Job(
+        settings=settings, lead=lead, begin=begin, approve_as=prepared.actor if approve else ""
+    )
+
+
+def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a field of the request
+    """A prepared run as a document for the background host."""
+    import msgspec
+
+    settings = prepared.settings
+    return {
+        "doc": prepared.doc,
+        "values": prepared.values,
+        "goal": None if prepared.goal is None else prepared.goal.to_doc(),
+        "planner": prepared.planner,
+        "workers": list(prepared.sources),
+        "store": spelled(settings.store),
+        "policy": msgspec.to_builtins(settings.policy),
+        "actor": prepared.actor,
+        "approve": approve,
+        "origin": prepared.origin,
+        "approvals": list(prepared.approvals),
+        "context": settings.context.name if settings.context else None,
+    }
+
+
+def _dry_run(console: Console, prepared: Prepared) -> int:
+    from leadhand.cli.commands.show import show_checked
+
+    catalog, policy = known_catalog(prepared.settings, prepared.registry), prepared.settings.policy
+    doc = prepared.doc
+    say_not_loaded(console, prepared.settings)
+    if doc is None:
+        import asyncio
+
+        from leadhand.app.lead import Lead
+
+        name, book = prepared.planner, prepared.settings.book
+        planner = planner_of(name, prepared.settings) if name else None
+        lead = Lead(prepared.registry, planner, policy=policy, actor=prepared.actor, models=book)
+        doc = asyncio.run(lead.plan(prepared.goal)).to_doc()
+        console.say("The planner's first steps; it would be asked again after them.")
+    return show_checked(console, doc, catalog, policy, prepared.values)

@@ -1,0 +1,209 @@
+"""`leadhand serve`: the HTTP API and the page, on the database they host."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    actor_of,
+    settings_of,
+    store_option,
+    workers_option,
+)
+from leadhand.cli.signals import Signals, first_of
+from leadhand.errors import UsageError
+from leadhand.settings.folders import make_store_folder
+from leadhand.settings.server import ROLES
+
+if TYPE_CHECKING:
+    from leadhand.server.serving import Running, Serve
+
+
+class _Serve(click.Group):
+    """Serves when no further word is given."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write("  leadhand serve\n")
+        formatter.write("  leadhand serve token add ann --role approver\n")
+        super().format_help_text(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Those of serving, and then the words that do something else."""
+        click.Command.format_options(start, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The options of `leadhand serve` are those of its unnamed command."""
+        if not args or args[0] not in ("token", "-h", "--help"):
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("serve", cls=_Serve, context_settings={"help_option_names": ["-h", "--help"]})
+def serve() -> None:
+    """Serve the HTTP API and the page, and host all runs of the database.
+
+    It owns the database, takes up its open runs, and answers until Ctrl-C, which lets running
+    steps finish; twice ends at once. The first start makes a token and prints it once. The other
+    commands speak to the server while it runs.
+    """
+
+
+@command("start", "leadhand serve --port 8787")
+@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 takes a free one.")
+@click.option("--bind", metavar="ADDRESS", help="Which address; default 127.0.0.1.")
+@click.option("--tls-cert", type=click.Path(dir_okay=False), metavar="FILE", help="A certificate.")
+@click.option("--tls-key", type=click.Path(dir_okay=False), metavar="FILE", help="Its key.")
+@click.option(
+    "--insecure-bind", is_flag=True, help="Let others reach it without TLS: tokens can be read."
+)
+@workers_option
+@store_option
+def start(console: Console, **options: Any) -> int:
+    """Own the database, take up its open runs, and answer until Ctrl-C.
+
+    The first start makes a token and prints it once. Ctrl-C lets running steps finish; twice
+    ends at once. The other commands speak to the server while it runs.
+    """
+    if bool(options["tls_cert"]) != bool(options["tls_key"]):
+        raise UsageError("--tls-cert and --tls-key go together")
+    settings = settings_of(options["store"], options["workers"], executes=console)
+    serving = _loaded()
+    make_store_folder(settings.store)
+    port = settings.server.port if options["port"] is None else options["port"]
+    wanted = serving.Serve(
+        settings=settings,
+        actor=actor_of(settings),
+        bind=options["bind"] or settings.server.bind,
+        port=port,
+        cert=Path(options["tls_cert"]) if options["tls_cert"] else None,
+        key=Path(options["tls_key"]) if options["tls_key"] else None,
+        insecure=options["insecure_bind"],
+        tell=console.say,
+    )
+    return asyncio.run(_serve(console, wanted))
+
+
+def _loaded() -> Any:
+    try:
+        from leadhand.server import serving
+    except ImportError as error:
+        raise UsageError(
+            f"the server's packages are not installed ({error.name}). "
+            "Fix: pip install 'leadhand[server]'"
+        ) from None
+    return serving
+
+
+async def _serve(console: Console, wanted: Serve) -> int:
+    from dataclasses import replace
+
+    from leadhand.cli.notifications import Notifier
+    from leadhand.server.serving import running
+
+    notifier = Notifier(wanted.settings, console.say)
+    with Signals(lambda number: _draining(console, number), lambda: None) as signals:
+        async with running(replace(wanted, notice=notifier)) as up:
+            _say_hello(console, wanted, up)
+            await _until(signals, up)
+            await up.office.hub.close()
+            await up.office.host.drain()
+        await notifier.finish()
+    return 128 + signals.number if signals.number == 15 else 0
+
+
+async def _until(signals: Signals, up: Running) -> None:
+    """Until somebody wants it to end, or it cannot go on."""
+    await first_of(signals.came.wait(), up.failed())
+
+
+def _draining(console: Console, number: int) -> None:
+    word = "Ctrl-C" if number == 2 else "SIGTERM"
+    console.say(f"{word}: nothing new starts; waiting for what is running. Again ends it at once.")
+
+
+def _say_hello(console: Console, wanted: Serve, up: Running) -> None:
+    from leadhand.server.people import token_file
+
+    store = wanted.settings.store
+    host = up.office.host
+    runs = sum(run.driven for run in host.runs.values()) + len(host.asleep)
+    if console.json:
+        console.record(
+            {"url": up.url, "store": str(store), "token_file": str(token_file(store)), "runs": runs}
+        )
+    else:
+        console.out(up.url)
+    console.say(f"serving {store}, with {runs} open {'run' if runs == 1 else 'runs'}")
+    if up.new_token:
+        console.say(f"Sign in once with: {up.url}/#token={up.new_token}")
+        console.say(f"The token is kept in {token_file(store)}; it is not shown again.")
+    else:
+        console.say(f"Sign in with the token in {token_file(store)}")
+
+
+@click.group("token")
+def token() -> None:
+    """Who may sign in."""
+
+
+@command("add", "leadhand serve token add ann --role approver")
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True)
+def add(console: Console, name: str, role: str) -> int:
+    """Make a token for somebody, print it once, and keep its hash in leadhand.toml."""
+    from leadhand.server.people import digest_of, new_token
+    from leadhand.settings.writing import add_member
+
+    made = new_token()
+    settings = settings_of()
+    file = add_member(settings, name, role, digest_of(made))
+    if console.json:
+        console.document({"name": name, "role": role, "token": made, "file": str(file)})
+        return 0
+    console.out(made)
+    console.say(f"{name} may sign in as {role}; the hash of this token is in {file}")
+    return 0
+
+
+@command("remove", "leadhand serve token remove ann")
+@click.argument("name")
+def remove(console: Console, name: str) -> int:
+    """Take somebody's token away; their sessions end with it."""
+    from leadhand.settings.writing import remove_member
+
+    file = remove_member(settings_of(), name)
+    if console.json:
+        console.document({"name": name, "removed": True, "file": str(file)})
+    else:
+        console.say(f"{name} can no longer sign in; see {file}")
+    return 0
+
+
+@command("list", "leadhand serve token list")
+def list_(console: Console) -> int:
+    """Who may sign in, and as what."""
+    people = settings_of().server.people
+    if console.json:
+        console.document([{"name": name, "role": each.role} for name, each in people.items()])
+        return 0
+    for name, each in people.items():
+        console.out(f"{name}  {each.role}")
+    if not people:
+        console.say("nobody but the owner; see `leadhand serve token add`")
+    return 0
+
+
+token.add_command(add)
+token.add_command(remove)
+token.add_command(list_)
+start.hidden = True  # what `leadhand serve` does without a further word
+serve.add_command(start)
+serve.add_command(token)

@@ -1,0 +1,111 @@
+"""`leadhand verify`: hash chains, anchors, and every invariant over the log; or a bundle."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from leadhand.app.anchors import public_key
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import reading, settings_of, store_option
+from leadhand.cli.rendering.text import clean, count
+from leadhand.core.calendar import iso
+from leadhand.errors import Unreachable, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.app.reader import Reader
+    from leadhand.app.verification import Verdict
+    from leadhand.settings import Settings
+
+
+@command("verify", "leadhand verify 7kq3\nleadhand verify --all\nleadhand verify run-7kq3.zip")
+@click.argument("what", required=False, metavar="RUN|FILE")
+@click.option("--all", "everything", is_flag=True, help="Every run, and the chain of commits.")
+@click.option("--key", metavar="FILE", help="The public key that must have signed.")
+@store_option
+def verify(
+    console: Console,
+    what: str | None,
+    everything: bool,  # noqa: FBT001 - click passes it
+    key: str | None,
+    store: str | None,
+) -> int:
+    """Check that a log is complete, unchanged, and keeps every rule the engine promises.
+
+    The same checker that the tests use. Each violation is listed with its place and rule; the
+    exit code is then 1. A FILE that `leadhand export` wrote is checked alone, without the
+    database. What cannot be shown, for want of an anchor or a key, is said.
+    """
+    if everything == (what is not None):
+        raise UsageError("name a RUN or a FILE, or give --all")
+    settings = settings_of(store)
+    if what is not None and is_bundle(what):
+        from leadhand.cli.commands.export import verify_file
+
+        return verify_file(console, Path(what), public_key(settings.anchoring, key), settings)
+    from leadhand.app.verification import verify_database
+
+    with reading(settings) as reader:
+        run = None if what is None else reader.resolve(what)
+        known = public_key(settings.anchoring, key)
+        verdict = verify_database(
+            reader,
+            settings.store,
+            settings.anchoring,
+            run=run,
+            key=known,
+            approvers=settings.policy.approvers,
+        )
+        _see_forks(console, settings, reader, verdict, run or "")
+    if console.json:
+        console.document(verdict.document())
+    else:
+        _print(console, verdict)
+    return 1 if verdict.problems else 0
+
+
+def _see_forks(
+    console: Console, settings: Settings, reader: Reader, verdict: Verdict, run: str
+) -> None:
+    """Where Temporal hosts runs, its histories say what should stand in the log."""
+    if settings.temporal is None:
+        return
+    from leadhand.app.host_status import Hosting
+    from leadhand.audit.chain import Problem
+
+    try:
+        found = asyncio.run(Hosting(settings, reader).forks(run))
+    except (Unreachable, UsageError) as error:
+        console.say(f"not compared with Temporal's histories: {clean(str(error), 500)}")
+        return
+    verdict.problems += [Problem(each, 0, "fork", why) for each, why in found.items()]
+
+
+def is_bundle(what: str) -> bool:
+    """Whether a word names a file rather than a run."""
+    return what.lower().endswith(".zip") or Path(what).is_file()
+
+
+def _print(console: Console, verdict: Verdict) -> None:
+    for each in verdict.problems:
+        where = f"{each.run or 'commits'} {each.seq}"
+        console.out(f"{where}  {each.rule}  {clean(each.message, 500)}")
+    looked_at = f"{count(verdict.runs, 'run')}, {count(verdict.entries, 'event')}"
+    if verdict.problems:
+        bad = console.paint(count(len(verdict.problems), "violation"), "red")
+        console.say(f"{bad} in {looked_at}")
+    else:
+        good = console.paint("verified", "green")
+        console.say(f"{good}: {looked_at}, every hash and every rule holds")
+    if verdict.held is not None:
+        by = f", signed by {verdict.checked_key}" if verdict.signed else ""
+        at = iso(verdict.held.at)
+        console.say(f"anchored at commit {verdict.held.number}, {at}{by} ({verdict.file})")
+    if verdict.signatures.good:
+        console.say(f"{count(verdict.signatures.good, 'approval')} signed; every signature holds")
+    for text in verdict.unshown():
+        console.say(f"cannot be shown: {clean(text, 500)}")

@@ -1,0 +1,210 @@
+"""`leadhand watch`: a run as it goes on, read from its log, whoever hosts it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.app.host_status import Hosting
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import settings_of, stopped_by, store_option
+from leadhand.cli.rendering.live import view_for
+from leadhand.cli.rendering.outcome import (
+    outcome_document,
+    print_outcome,
+    print_question,
+    print_result,
+)
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.run import ENDED, exit_code, run_status
+from leadhand.engine.results import result_of
+from leadhand.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from leadhand.app.reader import Reader
+    from leadhand.cli.rendering.live import View
+    from leadhand.core.events import Event
+    from leadhand.ports import Entry
+    from leadhand.settings import Settings
+
+
+ASKED_S = 2.0
+"""So long a run must have waited for a person before `watch --exit-status` leaves."""
+
+
+@command("watch", "leadhand watch 7kq3 --exit-status")
+@click.argument("run", required=False)
+@click.option("--exit-status", is_flag=True, help="Exit with the code of the run's status.")
+@store_option
+def watch(console: Console, run: str | None, exit_status: bool, store: str | None) -> int:  # noqa: FBT001 - click passes it
+    """Follow a run live until it ends, or until nothing hosts it any more.
+
+    Without RUN the latest one. --json prints one event a line, then the outcome. A run that
+    waits for a person is followed until somebody answers. With --exit-status it ends as
+    `leadhand run` would have, with the same code: then it also leaves, with 5, when only a
+    person can make the run go on. When nothing hosts a run that has not ended, the code is 5
+    if it waits for a person, else 8.
+    """
+    settings = settings_of(store)
+    try:
+        return asyncio.run(_watch(console, settings, run, exit_status=exit_status))
+    except KeyboardInterrupt:
+        console.say("no longer watching; the run is not affected")
+        return 130
+
+
+async def _watch(
+    console: Console, settings: Settings, run: str | None, *, exit_status: bool
+) -> int:
+    from leadhand.app.reader import Reader
+
+    reader = Reader(settings.store)
+    try:
+        follower = Follower(console, settings, reader, _named(reader, run))
+        hosted = await follower.follow(leave_when_asked=exit_status)
+        state = follower.state
+        result = result_of(reader.store, state)
+    finally:
+        await reader.close()
+    if console.json:
+        console.record({"type": "outcome", **outcome_document(console, state, result)})
+    else:
+        print_outcome(console, state, hosted=hosted)
+        if state.ended is not None:
+            print_result(console, result)
+    return exit_code(state) if exit_status or state.ended is None else 0
+
+
+def _named(reader: Reader, run: str | None) -> str:
+    """The run that was named, else the latest."""
+    if run is not None:
+        return reader.resolve(run)
+    runs = reader.runs()
+    if not runs:
+        raise UsageError("there are no runs yet")
+    return runs[-1].run
+
+
+class _Asked:
+    """Whether a run has waited for a person, unchanged, for a while.
+
+    A host that was told `--yes` answers by itself a moment later, so it is looked at for longer.
+    """
+
+    def __init__(self) -> None:
+        self._since: tuple[int, float] | None = None
+
+    def long(self, state: State) -> bool:
+        """Whether it has waited for long enough to say so."""
+        if run_status(state) != "waiting":
+            self._since = None
+            return False
+        now = time.monotonic()
+        if self._since is None or self._since[0] != state.seq:
+            self._since = (state.seq, now)
+        return now - self._since[1] >= ASKED_S
+
+
+class Follower:
+    """Folds a run from its log as it grows, and shows it."""
+
+    def __init__(
+        self, console: Console, settings: Settings, reader: Reader, ident: str, *, after: int = 0
+    ) -> None:
+        """`after`: what happened up to this seq was shown long ago."""
+        self.state = State()
+        self.view: View | None = None
+        self._console = console
+        self._settings = settings
+        self._reader = reader
+        self._ident = ident
+        self._hosting = Hosting(settings, reader)
+        self._seq = 0
+        self._told: set[str] = set()
+        self.records = True
+        """Whether `--json` prints each event."""
+        for entry, event in reader.events(ident) if after else ():
+            if entry.seq <= after:
+                evolve(self.state, event, entry.at)
+                self._seq = entry.seq
+
+    async def follow(
+        self, *, leave_when_asked: bool, quiet: bool = False, why: bool = False
+    ) -> bool:
+        """Until there is nothing to wait for; gives whether something drives the run."""
+        view = self.view = view_for(self._console, quiet=quiet or self._console.json, why=why)
+        missed = 0
+        asked = _Asked()
+        try:
+            while True:
+                logged = self._read()
+                driver = (await self._hosting.driver(self.state)).drives(self.state)
+                # Again: what it wrote before it went away.
+                logged += self._read()
+                notes = await _progress(self._settings, self._ident) if driver else {}
+                stopped = stopped_by(self._reader)
+                now = time.time_ns() // 1000 if driver else self.state.last_at
+                view.tick(self.state, now, notes, logged, stopped, hosted=bool(driver))
+                # A host that just opened has not taken the run up yet: look twice.
+                missed = 0 if driver else missed + 1
+                if run_status(self.state) in ENDED or missed == 2:
+                    return bool(driver)
+                self._say_what_keeps_it()
+                if asked.long(self.state):
+                    if leave_when_asked:
+                        return bool(driver)
+                    self._say_how_to_answer()
+                await asyncio.sleep(view.period_s)
+        finally:
+            view.close()
+            self._say_what_keeps_it(last=True)
+
+    def _say_what_keeps_it(self, *, last: bool = False) -> None:
+        """Once each; a live picture is not written into."""
+        if self._console.json or (self._console.terminal and not last):
+            return
+        for note in self._hosting.notes:
+            if note not in self._told:
+                self._told.add(note)
+                self._console.say(note)
+
+    def _say_how_to_answer(self) -> None:
+        """Once for each question, where the view does not show it all the time."""
+        if self._console.json or self._console.terminal:
+            return
+        for question in self.state.questions.values():
+            if question.id not in self._told:
+                self._told.add(question.id)
+                print_question(self._console, self.state, question)
+
+    def _read(self) -> list[tuple[Entry, Event]]:
+        logged = self._reader.events(self._ident, self._seq)
+        for entry, event in logged:
+            evolve(self.state, event, entry.at)
+            self._seq = entry.seq
+            if self._console.json and self.records:
+                self._console.record(_record(entry, event))
+        return logged
+
+
+async def _progress(settings: Settings, ident: str) -> dict[str, tuple[str, float | None]]:
+    from leadhand.app.commands import progress
+
+    try:
+        notes = await progress(settings.store, ident) or {}
+    except Conflict:  # it just went away
+        return {}
+    return {step: (note["message"], note["fraction"]) for step, note in notes.items()}
+
+
+def _record(entry: Entry, event: Event) -> dict[str, Any]:
+    from leadhand.core.calendar import iso
+    from leadhand.core.views.ledger import describe, ledger_of
+
+    record = {"type": "event", "seq": entry.seq, "at": iso(entry.at)}
+    return {**record, "ledger": ledger_of(event), "text": describe(event)}

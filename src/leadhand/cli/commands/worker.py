@@ -1,0 +1,130 @@
+"""`leadhand worker`: carry out steps of runs that a Temporal server hosts, on any machine."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from leadhand.cli.console import Console
+from leadhand.cli.group import command
+from leadhand.cli.options import (
+    settings_of,
+    several,
+    store_option,
+    workers_option,
+)
+from leadhand.cli.signals import Signals, first_of
+from leadhand.errors import UsageError
+from leadhand.settings.folders import make_store_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.app.serving import Up, Wanted
+
+
+EXAMPLE = """leadhand worker --temporal temporal.example:7233 --workers workers.py
+leadhand worker --kinds research,http --concurrency 20 --health 8080
+leadhand worker --engine --store postgres://leadhand@db/leadhand"""
+
+
+AWAY_S = 1.0
+AWAY = "does not answer; what is being carried out goes on, and it is asked again"
+
+
+@command("worker", EXAMPLE)
+@workers_option
+@click.option(
+    "--kinds",
+    multiple=True,
+    metavar="NAMES",
+    help="Which workers, by name or kind, with commas; default all that are loaded.",
+)
+@click.option("--engine", is_flag=True, help="Also serve runs themselves: planners and the log.")
+@click.option("--engine-only", is_flag=True, help="Serve runs themselves, and no steps.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True, metavar="N",
+    help="At most N attempts of each worker at once.",
+)  # fmt: skip
+@click.option("--drain", "drain_s", type=float, default=3600.0, metavar="SECONDS",
+              help="How long running steps may take once it is told to stop.")  # fmt: skip
+@click.option("--health", type=click.IntRange(0, 65535), metavar="PORT",
+              help="Answer /livez and /readyz there, on this machine only.")  # fmt: skip
+@click.option("--health-bind", default="127.0.0.1", metavar="ADDRESS", help="Where to answer them.")
+@store_option
+def worker(console: Console, **options: Any) -> int:
+    """Take steps from the task queues of workers, carry them out, and report.
+
+    Any number of machines may serve the same workers, and each those that it can. Ctrl-C takes
+    nothing new and lets running steps finish; twice ends at once, and then the runs decide what
+    becomes of what was lost. With --engine it serves the runs as well; one such process must be
+    there, or `leadhand serve --temporal`.
+    """
+    from leadhand.app.serving import Wanted
+
+    settings = settings_of(options["store"], options["workers"], executes=console)
+    engine = options["engine"] or options["engine_only"]
+    if options["engine_only"] and options["kinds"]:
+        raise UsageError("--engine-only serves no steps, so --kinds does not go with it")
+    if engine:
+        make_store_folder(settings.store)
+    wanted = Wanted(
+        settings=settings,
+        kinds=several(options["kinds"]),
+        steps=not options["engine_only"],
+        engine=engine,
+        concurrency=options["concurrency"],
+        drain_s=options["drain_s"],
+        notice=lambda kind, run, text: console.say(f"{run} {kind}: {text}"),
+    )
+    return asyncio.run(_serve(console, wanted, options["health"], options["health_bind"]))
+
+
+async def _serve(console: Console, wanted: Wanted, health: int | None, bind: str) -> int:
+    from leadhand.app.health import answering_health
+    from leadhand.app.serving import serving_temporal
+
+    with Signals(lambda number: _draining(console, number), lambda: None) as signals:
+        up: Up | None = None
+        async with AsyncExitStack() as stack:
+            port = None
+            if health is not None:
+                is_ready = _ready(lambda: up, signals)
+                port = await stack.enter_async_context(answering_health(bind, health, is_ready))
+            up = await stack.enter_async_context(serving_temporal(wanted))
+            what = [*up.names, *(["engine"] if wanted.engine else [])]
+            if console.json:
+                console.record({"serving": what, "health": port})
+            console.say(f"serving {', '.join(what)}")
+            telling = asyncio.create_task(_tell_away(console, up))
+            stack.callback(telling.cancel)
+            await first_of(signals.came.wait(), up.failed())
+    return 128 + signals.number if signals.number == 15 else 0
+
+
+async def _tell_away(console: Console, up: Up) -> None:
+    """Say once when the server is away, and once when it is back."""
+    there = True
+    while True:
+        await asyncio.sleep(AWAY_S)
+        if up.serving.reachable != there:
+            there = not there
+            console.say(f"the Temporal server {'answers again' if there else AWAY}")
+
+
+def _ready(up: Callable[[], Up | None], signals: Signals) -> Callable[[], bool]:
+    """Whether work is taken."""
+
+    def look() -> bool:
+        found = up()
+        return found is not None and found.ready and not signals.came.is_set()
+
+    return look
+
+
+def _draining(console: Console, number: int) -> None:
+    word = "Ctrl-C" if number == 2 else "SIGTERM"
+    console.say(f"{word}: nothing new is taken; waiting for what is running. Again ends it.")

@@ -1,0 +1,175 @@
+"""A run beside the host of its database: started in a process of its own, and followed from here.
+
+The process has this one's interpreter, folder, environment and settings, and outlives it. What is
+shown is what `leadhand run` shows of a run that it hosts itself, with the same exit codes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from leadhand.cli.background import launch
+from leadhand.cli.commands.watch import Follower
+from leadhand.cli.foreground import print_end
+from leadhand.cli.signals import Signals
+from leadhand.core.rollback import rollback_id, to_roll_back
+from leadhand.core.views.run import ENDED, exit_code, run_status
+from leadhand.engine.results import result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leadhand.app.reader import Reader
+    from leadhand.cli.console import Console
+    from leadhand.cli.foreground import Job
+    from leadhand.core.state.model import State
+    from leadhand.settings import Settings
+
+
+LOOK_S = 0.1
+
+
+def hand_over(console: Console, job: Job) -> int:
+    """Have a run driven by a process of its own and follow it; returns the exit code."""
+    assert job.request is not None
+    with _interrupt_noted() as came:  # the run may have begun: it is named before this ends
+        started = launch(job.settings, job.request)
+    following = _Following(
+        console, job.settings, started.run, started.pid, quiet=job.quiet, why=job.why
+    )
+    return following.shown(job.after, announced=not job.quiet, interrupted=bool(came))
+
+
+@contextmanager
+def _interrupt_noted() -> Iterator[list[int]]:
+    """Note the first Ctrl-C instead of raising KeyboardInterrupt; the second raises it."""
+    came: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before in (signal.SIG_IGN, None):  # None: a handler that Python cannot put back
+        yield came
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def follow(
+    console: Console,
+    settings: Settings,
+    run: str,
+    pid: int,
+    *,
+    after: int = 0,
+    quiet: bool = False,
+    why: bool = False,
+) -> int:
+    """Show a run that another process drives until it ends or waits; returns its exit code.
+
+    `after`: what happened up to this seq was shown long ago. Ctrl-C only ends the showing.
+    """
+    return _Following(console, settings, run, pid, quiet=quiet, why=why).shown(after)
+
+
+class _Following:
+    def __init__(
+        self, console: Console, settings: Settings, run: str, pid: int, *, quiet: bool, why: bool
+    ) -> None:
+        self._console = console
+        self._settings = settings
+        self._ident = run
+        self._pid = pid
+        self._quiet = quiet
+        self._why = why
+        self._follower: Follower | None = None
+        self._code: int | None = None
+        """The exit code, once the run has ended or waits and that was printed."""
+
+    def shown(self, after: int, *, announced: bool = False, interrupted: bool = False) -> int:
+        """Follow the run; returns its exit code, or 130 after Ctrl-C, which leaves it running."""
+        try:
+            if announced:
+                where = "beside the host of the database"
+                self._console.say(f"run {self._ident} is driven by process {self._pid}, {where}")
+            if not interrupted:
+                return asyncio.run(self.run(after))
+        except KeyboardInterrupt:  # before `Signals` attends to signals, or after it
+            if self._code is not None:
+                return self._code
+        self._say_it_goes_on()
+        return 128 + signal.SIGINT
+
+    async def run(self, after: int) -> int:
+        """Show the run until it ends, waits for a person, or a signal comes."""
+        from leadhand.app.reader import Reader
+
+        reader = Reader(self._settings.store)
+        try:
+            with Signals(self._let_go, lambda: None) as signals:
+                follow = asyncio.create_task(self._followed(reader, after))
+                told = asyncio.create_task(signals.came.wait())
+                await asyncio.wait([follow, told], return_when=asyncio.FIRST_COMPLETED)
+                told.cancel()
+                if not follow.done():
+                    follow.cancel()
+                    await asyncio.gather(follow, return_exceptions=True)
+                    self._say_it_goes_on()
+                    return 128 + signals.number
+                return follow.result()
+        finally:
+            await reader.close()
+
+    async def _followed(self, reader: Reader, after: int) -> int:
+        state, hosted = await self._seen(reader, self._ident, after)
+        result = result_of(reader.store, state)
+        back = await self._taken_back(reader, state)
+        print_end(self._console, state, result, back, hosted=hosted)
+        self._code = exit_code(state)
+        return self._code
+
+    async def _seen(self, reader: Reader, ident: str, after: int) -> tuple[State, bool]:
+        """Show a run until it ends, or waits for a person, or nothing drives it."""
+        follower = self._follower = Follower(
+            self._console, self._settings, reader, ident, after=after
+        )
+        follower.records = False
+        hosted = await follower.follow(leave_when_asked=True, quiet=self._quiet, why=self._why)
+        return follower.state, hosted
+
+    async def _taken_back(self, reader: Reader, state: State) -> State | None:
+        """The rollback that a failed run asks for, shown as the run was."""
+        if run_status(state) not in ENDED or not to_roll_back(state):
+            return None
+        ident = rollback_id(state.run)
+        while reader.store.header(ident) is None:
+            if not self._driven(state):
+                return None
+            await asyncio.sleep(LOOK_S)
+        self._console.say(f"Taking back what was done, in run {ident}")
+        return (await self._seen(reader, ident, 0))[0]
+
+    def _driven(self, state: State) -> bool:
+        from leadhand.app.documents import process_of
+
+        return bool(process_of(state))
+
+    def _let_go(self, number: int) -> None:
+        word = "Ctrl-C" if number == 2 else "SIGTERM"
+        view = self._follower.view if self._follower is not None else None
+        (view.note if view is not None else self._console.say)(f"{word}: no longer following.")
+
+    def _say_it_goes_on(self) -> None:
+        run, pid = self._ident, self._pid
+        follow, cancel = (self._console.command(f"{verb} {run}") for verb in ("watch", "cancel"))
+        self._console.say(f"run {run} goes on in process {pid}. Follow it with: {follow}")
+        self._console.say(f"Cancel it with: {cancel}")

@@ -1,0 +1,74 @@
+"""Where a plan comes from: a file, standard input, or the library."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadhand.app.contexts import Found
+from leadhand.cli.options import read_plan, reading
+from leadhand.cli.rendering.text import clean
+from leadhand.stores.location import there
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leadhand.cli.console import Console
+    from leadhand.core.library import Saved
+    from leadhand.core.lint.findings import Finding
+    from leadhand.core.plan.model import Doc
+    from leadhand.settings import Settings
+
+
+PLAN_ENDINGS = (".json", ".yaml", ".yml")
+
+
+def is_plan(what: str) -> bool:
+    """Whether a word names a file; one that should be there and is not is one too."""
+    if what == "-" or what.lower().endswith(PLAN_ENDINGS):
+        return True
+    try:
+        return Path(what).exists() or what.startswith((f".{os.sep}", os.sep))
+    except OSError:  # too long for a file's name: a goal
+        return False
+
+
+def find_plan(console: Console, settings: Settings, source: str) -> Found:
+    """The plan a file holds, or the library under a name: a file is tried first."""
+    saved = None if is_plan(source) else in_library(settings, source)
+    if saved is None:
+        return Found(read_plan(source), {})
+    console.say(f"{saved.label} from the library, saved by {clean(saved.actor, 60)}")
+    return Found(saved.document, {"library": saved.label})
+
+
+def in_library(settings: Settings, source: str) -> Saved | None:
+    """The plan of the library that a word names; None when there is no such name."""
+    from leadhand.core.library import find, spoken
+
+    said = spoken(source)
+    if said is None or not there(settings.store):
+        return None
+    with reading(settings) as reader:
+        state = reader.library()
+    return find(state, source) if said[0] in state.plans else None
+
+
+def library_plans(settings: Settings) -> dict[str, Doc]:
+    """The plans of the library by name, each in its latest version."""
+    if not there(settings.store):
+        return {}
+    with reading(settings) as reader:
+        return {name: saved[-1].document for name, saved in reader.library().plans.items()}
+
+
+def with_lines(plan: str, findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, worst first, each with its line where the plan is a file."""
+    findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
+    if plan == "-" or not findings or not is_plan(plan):
+        return findings
+    from leadhand.codec.plan_yaml import Lines
+
+    lines = Lines(Path(plan).read_text(encoding="utf-8-sig"))
+    return [each._replace(line=lines.of(each.place)) for each in findings]

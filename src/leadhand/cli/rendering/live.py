@@ -1,0 +1,317 @@
+"""Two ways to watch a run: live on a terminal, append-only lines everywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from leadhand.cli.rendering.run_rows import PART, Progress, Row, header, rows, title
+from leadhand.cli.rendering.text import clock, gist
+from leadhand.core import events as ev
+from leadhand.core.views.ledger import describe
+from leadhand.core.views.run import run_status
+
+if TYPE_CHECKING:
+    from leadhand.cli.console import Console
+    from leadhand.core.state.model import State
+    from leadhand.ports import Entry
+
+
+# A run as a story, for `--why`: what went wrong, what was decided, who was asked. Pure.
+#
+# Shorter than the ledger: a failure and the answer to it are one line, and what goes well is left
+# to the picture.
+
+
+LINE_MAX = 240
+NAMED_MAX = 5
+STYLES: Final = {
+    ev.RecoveryDecided: "yellow",
+    ev.RevisionProposed: "cyan",
+    ev.QuestionAsked: "magenta",
+    ev.QuestionAnswered: "magenta",
+}
+TROUBLE: Final = (ev.ProposalRefused, ev.PlannerFailed, ev.StopDecided, ev.StepSkipped)
+
+
+def line_of(event: ev.Event) -> tuple[str, str]:
+    """One line and its colour; empty for what is no part of the story."""
+    text = _told(event)
+    return gist(text, LINE_MAX), STYLES.get(type(event), "red")
+
+
+def _told(event: ev.Event) -> str:
+    match event:
+        case ev.RecoveryDecided():
+            to = f" with {event.worker}" if event.worker and event.strategy != "retry" else ""
+            head = f"✗ {event.step}: {event.failure_class} → {event.strategy}{to}"
+            return f"{head}   ({event.reason})"
+        case ev.RevisionProposed() if event.add or event.cancel:
+            names = [str(doc.get("id", "?")) for doc in event.add]
+            more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+            parts = [f"{', '.join(names[:NAMED_MAX])}{more}"] if names else []
+            parts += [f"cancel {', '.join(event.cancel)}"] if event.cancel else []
+            because = f"   ({event.because})" if event.because else ""
+            return f"▸ next: {'; '.join(parts)}{because}"
+        case ev.QuestionAsked():
+            return f"? {event.text}"
+        case ev.QuestionAnswered():
+            said = f"   ({event.text})" if event.text else ""
+            return f"? {event.actor} answered: {event.choice}{said}"
+        case ev.AttemptReported() if event.met and event.surprise:
+            return f"! {event.step}: {event.surprise}"
+        case _:
+            return describe(event) if isinstance(event, TROUBLE) else ""
+
+
+HEARTBEAT_S = 30.0
+WORKER_WIDTH = 80
+WORD_WIDTH = 60
+"""Screens that are narrower have no room for a step's worker, or for the word for its state."""
+LIVE_S = 0.2
+PLAIN_S = 0.2
+
+TOLD = (
+    ev.AttemptStarted,
+    ev.AttemptReported,
+    ev.AttemptLost,
+    ev.ProbeStarted,
+    ev.ProbeReported,
+    ev.StepRefused,
+    ev.RecoveryDecided,
+    ev.StepSkipped,
+    ev.StepCancelled,
+    ev.PlannerFailed,
+    ev.ProposalRefused,
+    ev.RevisionProposed,
+    ev.QuestionAsked,
+    ev.QuestionAnswered,
+    ev.ReviewRequested,
+    ev.RevisionApproved,
+    ev.RevisionRejected,
+    ev.RunPaused,
+    ev.RunResumed,
+    ev.CancelRequested,
+    ev.StopDecided,
+    ev.GoalChecked,
+    ev.WorkersChanged,
+)
+"""The events that the plain view prints; `leadhand logs` prints all."""
+
+Logged = Sequence[tuple["Entry", ev.Event]]
+
+
+def worth_telling(event: ev.Event) -> bool:
+    """Whether a line says something: a look that changed nothing, and a policy's nod, do not."""
+    match event:
+        case ev.RevisionProposed():
+            return bool(event.add or event.cancel or event.final)
+        case ev.RevisionApproved():
+            return event.actor != "policy" or bool(event.instants)
+        case _:
+            return isinstance(event, TOLD)
+
+
+class View(Protocol):
+    """Shows a run while it goes on."""
+
+    period_s: float
+    reads_log: bool
+    """Whether it wants to be given the events."""
+
+    def tick(
+        self,
+        state: State,
+        now: int,
+        progress: Progress,
+        logged: Logged,
+        stopped: str,
+        *,
+        hosted: bool = True,
+    ) -> None:
+        """Show how it stands; `logged` holds the events since the last time."""
+
+    def note(self, text: str) -> None:
+        """Say something that is not about a step."""
+
+    def close(self) -> None:
+        """Leave the terminal in order."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    period_s = 1.0
+    reads_log = False
+
+    def tick(
+        self,
+        state: State,
+        now: int,
+        progress: Progress,
+        logged: Logged,
+        stopped: str,
+        *,
+        hosted: bool = True,
+    ) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Plain:
+    """One line for each thing that happened, and a sign of life every half minute."""
+
+    period_s = PLAIN_S
+    reads_log = True
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._spoke = 0
+        self._titled = False
+
+    def tick(
+        self,
+        state: State,
+        now: int,
+        progress: Progress,
+        logged: Logged,
+        stopped: str,
+        *,
+        hosted: bool = True,
+    ) -> None:
+        """Print what is new."""
+        if not self._titled and state.started is not None:
+            self._titled = True
+            self._spoke = now
+            self._console.say(title(state))
+        for entry, event in logged:
+            if worth_telling(event):
+                self._console.say(f"{clock(entry.at)}  {gist(describe(event), 500)}")
+                self._spoke = now
+        if now - self._spoke >= HEARTBEAT_S * 1e6 and state.ended is None:
+            self._spoke = now
+            if run_status(state) == "waiting":
+                return  # for a person only: nothing moves, and it was said
+            self._console.say(f"{clock(now)}  {header(state, now, stopped=stopped)}")
+
+    def note(self, text: str) -> None:
+        """A line among the others."""
+        self._console.say(text)
+
+    def close(self) -> None: ...
+
+
+class Live:
+    """A picture that changes in place."""
+
+    period_s = LIVE_S
+
+    def __init__(self, *, why: bool = False) -> None:
+        from rich.console import Console as RichConsole
+        from rich.live import Live as RichLive
+
+        self.reads_log = why
+        self._rich = RichConsole(file=sys.stderr, highlight=False, emoji=False)
+        self._live = RichLive(console=self._rich, auto_refresh=False, vertical_overflow="crop")
+        self._live.start()
+
+    def tick(
+        self,
+        state: State,
+        now: int,
+        progress: Progress,
+        logged: Logged,
+        stopped: str,
+        *,
+        hosted: bool = True,
+    ) -> None:
+        """Draw it anew."""
+        for _entry, event in logged:
+            line, style = line_of(event)
+            if line:
+                self._rich.print(line, style=style, markup=False)
+        size = self._rich.size
+        second = header(state, now, stopped=stopped, hosted=hosted)
+        lines = folded(second, size.width)
+        room = max(3, size.height - 5 - len(lines))
+        found, rest = rows(state, now, progress, room, hosted=hosted)
+        shown = picture(title(state), lines, found, rest, width=size.width)
+        self._live.update(shown, refresh=True)
+
+    def note(self, text: str) -> None:
+        """A line above the picture."""
+        self._rich.print(text, markup=False)
+
+    def close(self) -> None:
+        """Keep the last picture, and give the cursor back."""
+        with contextlib.suppress(Exception):
+            self._live.stop()
+
+
+def picture(
+    first: str, second: Sequence[str], found: Sequence[Row], rest: str, *, width: int
+) -> Any:
+    """The picture of a run, for rich: no line is longer than the screen is wide.
+
+    A narrow screen shows less of each step: first its worker goes, then the word for its state,
+    which its icon says as well.
+    """
+    from rich.cells import cell_len
+    from rich.console import Group
+    from rich.text import Text
+
+    styles = {"succeeded": "green", "failed": "bold red", "running": "cyan", "probing": "cyan"}
+    styles |= {"waiting_for_person": "bold yellow", "retrying": "yellow"}
+
+    def line(*parts: tuple[str, str]) -> Text:
+        return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+    lines = [line((first, "bold")), *(line((each, "")) for each in second)]
+    wide = min(max((cell_len(row.id) for row in found), default=0), max(12, width // 3))
+    worker = min(max((cell_len(row.worker) for row in found), default=0), width // 4)
+    for row in found:
+        word = f"{row.word:<13} " if width >= WORD_WIDTH else ""
+        parts = [(f"  {row.icon} {word}", styles.get(row.status, "dim"))]
+        parts.append((f"{_cut(row.id, wide)}  ", "bold" if row.status == "running" else ""))
+        if width >= WORKER_WIDTH:
+            parts.append((f"{_cut(row.worker, worker)}  ", "dim"))
+        parts.append((row.detail, "bold yellow" if row.overdue else ""))
+        lines.append(line(*parts))
+    if rest:
+        lines.append(line((f"  {rest}", "dim")))
+    return Group(*lines)
+
+
+def _cut(text: str, width: int) -> str:
+    """A text in a column: filled up, or cut where that shows."""
+    from rich.cells import cell_len, set_cell_size
+
+    return (
+        set_cell_size(text, width - 1) + "…"
+        if cell_len(text) > width
+        else set_cell_size(text, width)
+    )
+
+
+def folded(text: str, width: int) -> list[str]:
+    """A header in lines that fit, broken between its parts."""
+    lines: list[str] = []
+    for part in text.split(PART):
+        if lines and len(lines[-1]) + len(PART) + len(part) <= width:
+            lines[-1] += PART + part
+        else:
+            lines.append(part)
+    return lines
+
+
+def view_for(console: Console, *, quiet: bool, why: bool = False) -> View:
+    """The view that fits where the output goes."""
+    if quiet:
+        return Silent()
+    if console.terminal and not console.json:
+        return Live(why=why)
+    return Plain(console)

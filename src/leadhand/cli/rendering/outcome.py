@@ -1,0 +1,256 @@
+"""How a run stands, said at the end of `run`, `resume` and `watch`, and by `show RUN`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
+
+from leadhand.app.documents import timed_outcome, wants_words
+from leadhand.cli.rendering.protected_change import print_change, ways
+from leadhand.cli.rendering.review import allowed_line
+from leadhand.cli.rendering.run_rows import WAITED_MIN_S, header, planned_s, rows, title
+from leadhand.cli.rendering.text import clean, count, gist, hanging, table
+from leadhand.core.durations import text
+from leadhand.core.plan.graph import dependencies
+from leadhand.core.review.protected_change import KIND as PROTECTED
+from leadhand.core.rollback import nothing_to_undo, to_roll_back
+from leadhand.core.state.evolve import REOPENS_SINCE
+from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.run import ENDED, dropped_rows, exit_code, run_status, worked_s
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from leadhand.cli.console import Console
+    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State
+    from leadhand.core.state.records import Question
+
+
+LISTED_MAX = 10
+ROWS_MAX = 200
+CHANGE_LINES = 60
+"""How much of the diff of a protected change is shown here; `leadhand answer` shows all."""
+COLOURS = {"succeeded": "green", "failed": "red", "rejected": "red", "waiting": "yellow"}
+NO_HOST = " (no host)"
+
+
+def print_outcome(console: Console, state: State, *, hosted: bool | None = None) -> None:
+    """Status, planned against actual, what failed and why, what waits, how to go on.
+
+    `hosted` says whether a process drives it; None when that was this one until now.
+    """
+    status = run_status(state)
+    spent = ((state.ended_at or now_of(state, hosted=bool(hosted))) - state.started_at) / 1e6
+    planned = planned_s(state)
+    worked = min(spent, worked_s(state, now_of(state, hosted=bool(hosted))))
+    notes = [f"planned {text(planned)}"] if planned is not None else []
+    if spent - worked >= WAITED_MIN_S:
+        notes.append(f"{text(spent - worked)} of it waiting")
+    against = f" ({', '.join(notes)})" if notes else ""
+    word = console.paint(status, COLOURS.get(status, "bold"))
+    reason = gist(state.ended.reason, 300) if state.ended and state.ended.reason else ""
+    lonely = NO_HOST if hosted is False and status not in ENDED else ""
+    whose = state.ended.origin if state.ended else ""
+    word += f" ({whose})" if whose in ("planning", "execution") else ""
+    console.say(f"{word}{lonely} after {text(spent)}{against}{': ' if reason else ''}{reason}")
+    _print_bad(console, state)
+    _print_dropped(console, state)
+    for question in state.questions.values():
+        print_question(console, state, question)
+    if status == "failed":
+        _print_way_back(console, state)
+    if state.ended is not None and state.ended.rollback and not to_roll_back(state):
+        console.say(f"Nothing is taken back: {nothing_to_undo(state)}")
+    if status not in ENDED and not hosted:
+        when = ", once that is answered," if status == "waiting" else ""
+        console.say(f"Go on{when} with: {console.way_on(state.run)}")
+
+
+def _print_way_back(console: Console, state: State) -> None:
+    """A step that failed can be done again, unless limits or a rollback speak against it."""
+    failed = [step.id for step in state.steps.values() if state.is_bad(step) and step.failure]
+    ended, started = state.ended, state.started
+    if not failed or ended is None or ended.rollback or ended.limit or started is None:
+        return
+    if started.decide_version >= REOPENS_SINCE:
+        way = console.command(f"redo {state.run} {shlex.quote(failed[0])} --reason '…'")
+        console.say(f"Once its cause is gone: {way}")
+
+
+def _print_bad(console: Console, state: State) -> None:
+    failed = [step for step in state.steps.values() if step.status == "failed"]
+    made_good = "on the way, " if run_status(state) == "succeeded" else ""
+    for step in failed[:LISTED_MAX]:
+        failure = step.failure or {}
+        kind, message = failure.get("class", "failed"), failure.get("message", step.reason)
+        tries = f" after {count(step.attempts, 'attempt')}" if step.attempts > 1 else ""
+        console.say(f"  {made_good}{clean(step.id)} failed{tries}: {kind}: {gist(message, 500)}")
+        for finding in step.findings[:5]:
+            if finding not in str(message):
+                console.say(f"    {clean(finding, 300)}")
+    if len(failed) > LISTED_MAX:
+        console.say(f"  … and {len(failed) - LISTED_MAX} more failed")
+    skipped = [step for step in state.steps.values() if step.status == "skipped"]
+    _print_ids(console, "skipped", [step.id for step in skipped if step.attempts])
+    _print_ids(console, "never started", [step.id for step in skipped if not step.attempts])
+
+
+def _print_dropped(console: Console, state: State) -> None:
+    """Steps that were given up by name: the outcome says so, whatever its status."""
+    dropped = dropped_rows(state)
+    for row in dropped[:LISTED_MAX]:
+        console.say(f"  dropped: {clean(row['step'])}: {gist(row['reason'], 300)}")
+    if len(dropped) > LISTED_MAX:
+        console.say(f"  … and {len(dropped) - LISTED_MAX} more were dropped")
+
+
+def _print_ids(console: Console, word: str, found: list[str]) -> None:
+    if found:
+        some = ", ".join(clean(ident) for ident in found[:LISTED_MAX])
+        more = f" and {len(found) - LISTED_MAX} more" if len(found) > LISTED_MAX else ""
+        console.say(f"  {word}: {some}{more}")
+
+
+def print_question(console: Console, state: State, question: Question) -> None:
+    """What waits, and the exact command that answers it."""
+    console.say(f"  waits for you: {hanging(question.text, 600)}")
+    ident = f"{state.run}/{question.id}"
+    words = wants_words(state, question)
+    if question.kind == "review":
+        told = still_needs(state)
+        if told:
+            console.say(f"    {told}")
+        console.say(f"    see all of it: {console.command(f'review {state.run}')}")
+    if question.kind == PROTECTED:
+        row = inbox_row(state, question.id)
+        print_change(console, row, CHANGE_LINES)
+        for line in ways(console, row):
+            console.say(f"    {line}")
+        return
+    console.say(f"    {answer_line(console, ident, question.choices, words=words)}")
+
+
+def still_needs(state: State) -> str:
+    """Who has allowed what waits, and how many more must; nothing before the first has."""
+    revision = state.pending
+    if revision is None or not revision.approvals:
+        return ""
+    missing = revision.people - len(revision.approvals)
+    who = ", ".join(clean(each.actor, 60) for each in revision.approvals)
+    return f"allowed by {who}; {missing} more {'person' if missing == 1 else 'people'} must"
+
+
+def still_held(state: State, steps: Iterable[str]) -> str:
+    """Who has released what holds some steps, and how many more people must."""
+    from leadhand.core.review.holds import people_for, questions, standing_releases
+
+    for ident in questions(state, steps):
+        question = state.questions[ident]
+        given, people = standing_releases(state, question), people_for(state, question).people
+        missing = people - len(given)
+        who = ", ".join(clean(each.actor, 60) for each in given)
+        return f"released by {who}; {missing} more {'person' if missing == 1 else 'people'} must"
+    return ""
+
+
+def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: bool) -> str:
+    """The command that answers a question."""
+    if words and "retry" in choices:
+        others = ", ".join(choice for choice in choices if choice != "retry")
+        line = console.command(f'answer {ident} retry --text "…"')
+        return f"{line}   # or: {others}" if others else line
+    if "give" in choices:
+        others = ", ".join(choice for choice in choices if choice != "give")
+        return console.command(f"answer {ident} give --data '…'") + f"   # or: {others}"
+    if not choices:
+        return console.command(f'answer {ident} --text "…"')
+    # Pasted as it stands it must answer nothing: a shell takes `a|b` for a pipe.
+    return console.command(f"answer {ident} …") + f"   # {', '.join(choices)}"
+
+
+def outcome_document(console: Console, state: State, result: Json) -> Doc:
+    """The document that `run --json` ends with."""
+    doc = timed_outcome(state)
+    doc["result"] = result
+    doc["exit_code"] = exit_code(state)
+    if doc["status"] not in ENDED:
+        doc["resume"] = console.way_on(state.run)
+    return doc
+
+
+def print_result(console: Console, result: Json) -> None:
+    """The run's result on stdout: a text itself, the rest as JSON, nothing for null."""
+    if result is None:
+        return
+    if isinstance(result, str):
+        console.text(result)
+    else:
+        console.text(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def now_of(state: State, *, hosted: bool) -> int:
+    """The time that counts for a run: time goes on while somebody drives it."""
+    return time.time_ns() // 1000 if hosted and state.ended is None else state.last_at
+
+
+def print_head(console: Console, state: State, *, hosted: bool, stopped: str = "") -> None:
+    """Which run it is, and how it stands."""
+    console.out(title(state))
+    status, now = run_status(state), now_of(state, hosted=hosted)
+    lonely = "" if hosted or status in ENDED else NO_HOST
+    told = header(state, now, stopped=stopped, hosted=hosted, named=True)
+    console.out(f"{status}{lonely} · {told}")
+    named = state.started.plan.get("planner") if state.started is not None else None
+    if named:
+        console.out(f"may be revised by {clean(named, 100)}")
+
+
+def print_run(
+    console: Console,
+    state: State,
+    *,
+    hosted: bool,
+    stopped: str = "",
+    approvals: Sequence[Doc] = (),
+) -> None:
+    """A run as `show RUN` prints it; `approvals` are rows of `core.approval.allowed`."""
+    print_head(console, state, hosted=hosted, stopped=stopped)
+    found, rest = rows(state, now_of(state, hosted=hosted), {}, ROWS_MAX, hosted=hosted)
+    cells = [(row.icon, row.id, row.word, row.worker, row.detail) for row in found]
+    waiting = [*_proposed(state)][:ROWS_MAX]
+    lines = table(("", "STEP", "STATUS", "WORKER", ""), [*cells, *waiting])
+    for line in lines if cells or waiting else ():
+        console.out(f"  {line}")
+    if rest:
+        console.out(f"  {rest}")
+    for each in state.outlook[:LISTED_MAX]:
+        console.out(f"  later, perhaps: {clean(_outlook(each), 100)}")
+    for row in approvals[-LISTED_MAX:]:
+        what = f"revision {row['revision']}, digest {row['digest']}"
+        console.out(f"  allowed by {allowed_line(row)}; {what}")
+    print_recommendations(console, state)
+    print_outcome(console, state, hosted=hosted)
+
+
+def print_recommendations(console: Console, state: State) -> None:
+    """Print what workers recommend, of successes too, the newest."""
+    said = [*zip(state.recommenders, state.recommendations, strict=True)]
+    for step, words in said[-LISTED_MAX:]:
+        console.out(f"  {clean(step, 40)} recommends: {clean(words, 200)}")
+
+
+def _proposed(state: State) -> Iterator[tuple[str, str, str, str, str]]:
+    """The steps of a revision that waits for a person."""
+    for doc in state.pending.add if state.pending is not None else ():
+        worker = clean(f"{doc.get('worker', '')} {doc.get('action', '')}".strip(), 40)
+        after = ", ".join(clean(each, 40) for each in dependencies(doc))
+        yield "·", clean(doc["id"], 40), "proposed", worker, f"after {after}" if after else ""
+
+
+def _outlook(step: Any) -> str:
+    if not isinstance(step, dict):
+        return str(step)
+    return " ".join(str(step.get(key, "")) for key in ("id", "worker", "action")).strip()

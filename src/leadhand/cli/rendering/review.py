@@ -1,0 +1,116 @@
+"""What will run, for a person's eyes: all of it, and nothing that only looks like it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leadhand.cli.rendering.text import clean, count
+from leadhand.core.catalog import NOT_DECLARED
+from leadhand.core.review.limits import unusual
+from leadhand.core.review.view import lines_of
+from leadhand.core.visible import visible, visible_value
+
+if TYPE_CHECKING:
+    from leadhand.cli.console import Console
+    from leadhand.core.plan.model import Doc
+
+
+COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
+
+
+def print_review(console: Console, doc: Doc) -> None:
+    """All that waits in a run, or what is still to come."""
+    steps = doc["steps"]
+    number = f"revision {doc['revision']}"
+    by = f" by {visible(doc['author'])}" if doc["author"] else ""
+    console.out(f"run {doc['run']}, {number}{by}: {count(len(steps), 'step')}")
+    if doc["waiting"]:
+        console.out(f"waits      {clean(doc['reason'])}")
+        for each in doc["approvals"]:
+            console.out(f"allowed by {allowed_line(each)}")
+        missing = doc["people"] - len(doc["approvals"])
+        console.out(f"needs      {missing} more {'person' if missing == 1 else 'people'}")
+    else:
+        rest = "this is what is still to come" if steps else "nothing is to come"
+        console.out(f"waits      nothing waits for a review; {rest}")
+    print_parts(console, doc)
+    for ident in doc["cancel"]:
+        console.out(f"takes out  {visible(ident)}")
+    _print_changes(console, doc)
+    if doc["binding"]:
+        console.out(f"digest     {doc['binding']}")
+
+
+def allowed_line(row: Doc) -> str:
+    """Who allowed something, when, why, until when, and whether that is signed."""
+    why = f": {visible(row['why'])}" if row["why"] else ""
+    until = f", until {for_people(row['until'])}" if row["until"] else ""
+    signed = f", signed by {visible(row['key'])}" if row["signed"] else ", not signed"
+    return f"{visible(row['by'])}, {for_people(row['at'])}{until}{signed}{why}"
+
+
+def print_parts(console: Console, doc: Doc) -> None:
+    """What it may do, what is given, and every field of every step."""
+    unknown = "?" if doc["policy_risk"] else "not loaded"
+    workers = [f"{visible(name)} {version or unknown}" for name, version in doc["workers"].items()]
+    counts = " (workers are not loaded, so what they declare is not known)"
+    if doc["policy_risk"]:
+        counts = f" (the policy counts it as {doc['policy_risk']})"
+    console.out(f"risk       {doc['risk']}{counts if doc['risk'] == NOT_DECLARED else ''}")
+    console.out(f"effects    {visible_value(doc['effects'])}")
+    console.out(f"writes     {visible_value(doc['writes'])}")
+    console.out(f"cost       {doc['cost']:g}")
+    limits = (
+        f"{name} {'none' if value is None else visible_value(value)}"
+        for name, value in unusual(doc["limits"])
+    )
+    console.out(f"limits     {', '.join(limits)}")
+    for each in workers:
+        console.out(f"worker     {each}")
+    if doc["revisable"]:
+        planner = visible(doc["revisable"]["planner"])
+        console.out(f"revision   may be revised by {planner} within this envelope:")
+        for line in lines_of(doc["revisable"]["envelope"]):
+            console.out(f"envelope   {line}")
+    for what in doc.get("outside", ()):
+        console.out(f"new        {clean(what)}")
+    for what in doc["widens"]:
+        console.out(f"widens     {clean(what)}")
+    for what in doc["overclaims"]:
+        console.out(f"no matter  {clean(what)}; a planner wrote it, so it does not count")
+    if doc.get("untrusted"):
+        console.out("careful    data from outside was read before this was proposed")
+    for name in ("origin", "plan", "params"):
+        for line in lines_of(doc[name]) if doc.get(name) else ():
+            console.out(f"{name:<10} {line}")
+    for step in doc["steps"]:
+        console.out("")
+        console.out(f"step {visible(step['id'])}, risk {doc['risks'][step['id']]}")
+        if walls := doc["sandboxes"][step["id"]]:
+            console.out(f"  sandbox: {visible(walls)}")
+        for line in lines_of({key: each for key, each in step.items() if key != "id"}):
+            console.out(f"  {line}")
+        for place, value in doc["resolved"].get(step["id"], {}).items():
+            console.out(f"  = {visible(place)[1:-1]}: {visible_value(value)}")
+        for place in doc["unresolved"].get(step["id"], ()):
+            console.out(f"  ? {visible(place)[1:-1]}: known only when the step starts")
+        if step["id"] in doc["instants"]:
+            at = for_people(doc["instants"][step["id"]])
+            console.out(f"  (allowed now, it starts at {at} or later)")
+    console.out("")
+
+
+def for_people(moment: str) -> str:
+    """A moment of a document, which is in UTC: `2026-11-20 02:00:00 UTC`."""
+    return f"{moment[:10]} {moment[11:19]} UTC"
+
+
+def _print_changes(console: Console, doc: Doc) -> None:
+    if not doc["approved_before"]:
+        console.out("difference nothing was approved before: all of it is new")
+        return
+    if not doc["changes"]:
+        return
+    console.out("difference to what was approved last:")
+    for line in doc["difference"]:
+        console.out(console.paint_data(f"  {line}", COLOURS[line[0]]))
