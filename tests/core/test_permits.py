@@ -275,3 +275,141 @@ def test_no_envelope_covers_an_amendment(approvers):
     run = allowed(*steps, policy=signing).done("a", "b")
     assert run.answer(propose(step("c", worker="risky"), final=False)).running == ["c"]
     assert check(run.log) == []
+
+
+# Who is held, by whom, and who lets it go.
+
+
+def test_a_hold_by_one_person_speaks_of_no_other():
+    """What the question says."""
+    run = Drive(step("a"), step("b", "a"))
+    run.hear(commands.hold(run.state, ["b"], "ann", ""))
+    question = run.last(ev.QuestionAsked)
+    assert question.text == "Held before b: ann said so. Answer release to go on."
+    assert question.people == 1
+
+
+def test_an_approval_ends_at_its_time():
+    """With it everything that it allowed and that has not started, and nothing else."""
+    run = allowed(*(step(each, worker="risky") for each in "abc"), expires=MINUTE, room=0)
+    run.tell(ev.StepsHeld(["c"], "lunch", "bob", "q9"))
+    run.state.steps["b"].expires = 0
+    run.later(60)
+    run.take_room()
+    held = run.last(ev.StepsHeld)
+    assert (held.steps, held.reason) == (["a"], "the time of its approval is up")
+    assert run.running == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("then", "held"), [("allow", False), ("one", True), ("two", True), ("refuse", True)]
+)
+def test_what_nobody_allowed_is_looked_at_again_when_it_is_void(then, held):
+    """The policy let it through, and does so again, or not."""
+    run = Drive(step("a", worker="cmd"), step("b", "a", worker="cmd"))
+    run.state.policy = Policy(jitter=0.0, rules=(Rule(workers=("cmd",), then=then),))
+    changed = holds.workers_changed(run.state, [spec("cmd", version="2")])
+    assert any(isinstance(event, ev.StepsHeld) for event in changed[0]) is held
+    run.tell(ev.WorkersChanged([spec("cmd", version="2")])).done("a")
+    assert run.running == ([] if held else ["b"])
+    assert run.state.held == ({"b"} if held else set())
+
+
+def test_what_rests_on_an_approval_that_does_not_hold():
+    """Steps that have not begun, whoever else holds them; not what the policy holds already."""
+    run = allowed(*(step(each, worker="risky") for each in "abcdef"), room=2)
+    run.done("a")
+    assert run.running == ["b", "c"]
+    run.tell(
+        ev.StepsHeld(["d"], "over", "policy", "q8"),
+        ev.StepsHeld(["e"], "lunch", "ann", "q9"),
+    )
+    events, effects = holds.distrusted(run.state, ev.ApprovalVoided(1, "it is forged", [1]))
+    assert [type(event) for event in events] == [ev.ApprovalVoided, ev.StepsHeld, ev.QuestionAsked]
+    assert events[1].steps == ["e", "f"]
+    assert (events[1].reason, events[1].actor, len(effects)) == ("it is forged", "policy", 1)
+    other, _ = holds.distrusted(run.state, ev.ApprovalVoided(1, "it is forged", [7]))
+    assert [type(event) for event in other] == [ev.ApprovalVoided]
+
+
+@pytest.mark.parametrize(("revisions", "asked"), [([1], True), ([2], False)])
+def test_a_revision_that_waits_is_asked_about_again_when_its_approval_does_not_hold(
+    revisions, asked
+):
+    """And not when another's does not."""
+    run = Drive(step("a", worker="risky"), policy=TWO).reply("approve")
+    events, _ = holds.distrusted(run.state, ev.ApprovalVoided(1, "it is forged", revisions))
+    assert any(isinstance(event, ev.ReviewRequested) for event in events) is asked
+
+
+def test_a_worker_that_is_new_changes_nothing():
+    """It is there from now on."""
+    run = Drive(step("a"), step("b", "a"))
+    new = spec("new")
+    assert holds.workers_changed(run.state, [new]) == ([ev.WorkersChanged([new], ["new"])], [])
+
+
+def test_what_the_policy_holds_is_not_held_again():
+    """The change of a worker adds nothing to it."""
+    run = allowed(step("a", worker="risky"), step("b", "a", worker="risky"))
+    run.tell(ev.StepsHeld(["b"], "over", "policy", "q9"))
+    events, effects = holds.workers_changed(run.state, NEWER)
+    assert [type(event) for event in events] == [ev.WorkersChanged, ev.StepsHeld, ev.QuestionAsked]
+    assert (events[1].steps, len(effects)) == (["a"], 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "version", "asked"),
+    [("risky", 6, True), ("risky", 5, False), ("other", 6, False)],
+)
+def test_a_revision_that_waits_is_looked_at_anew(changed, version, asked):
+    """When one of its workers has changed; older logs did not ask."""
+    run = Drive(step("a", worker="risky"), decide_version=version)
+    events, _ = holds.workers_changed(run.state, [spec(changed, risk="high", version="2")])
+    assert any(isinstance(event, ev.ReviewRequested) for event in events) is asked
+
+
+def test_nobody_is_asked_about_a_revision_that_reviewers_still_look_at():
+    """They see the new worker anyway."""
+    run = Drive(step("a", worker="risky"), policy=Policy(reviewers=("r",)))
+    assert (run.state.pending.examined, run.state.questions) == (False, {})
+    assert [type(each) for each in holds.workers_changed(run.state, NEWER)[0]] == [
+        ev.WorkersChanged
+    ]
+
+
+@pytest.mark.parametrize(
+    ("by", "void", "people", "actor"),
+    [
+        ("ann", "", 1, "ann"),
+        ("policy", "", 2, "policy"),
+        ("ann", "it is over", 2, "policy"),
+        ("policy", "it is over", 2, "policy"),
+    ],
+)
+def test_who_lets_a_held_step_go(by, void, people, actor):
+    """One person what a person held, while its approval counts; else as many as the rules ask.
+
+    When the run is reopened it is held as before.
+    """
+    run = Drive(
+        step("a", worker="risky", failure_action="continue"),
+        step("b", worker="risky"),
+        step("c", "b", worker="risky"),
+        policy=TWO,
+    )
+    run.reply("approve").reply("approve", actor="bob").fail("a", "permanent")
+    run.tell(
+        ev.StepsHeld(["c"], "so", by, "q1"),
+        ev.QuestionAsked(id="q1", kind="hold", text="?", choices=["release", "abort"]),
+    )
+    run.state.steps["c"].void = void
+    found = holds.people_for(run.state, run.state.questions["q1"])
+    assert found.people == people
+    assert (found.reason == "a person held it") is (people == 1)
+    run.reply("abort", "q1").done("b")
+    assert run.ended == "failed"
+    run.hear(commands.redo(run.state, "a", "ann", "so", run.now))
+    again = run.last(ev.StepsHeld)
+    assert (again.steps, again.reason) == (["c"], "it was held when the run ended")
+    assert again.actor == actor

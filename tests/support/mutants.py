@@ -367,6 +367,22 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "state.backing_off.pop(step.id, None)",
         "step.doomed and step.id in state.doomed  →  step.id in state.doomed",
     ): "only who is doomed stands in the list; it saves the search",
+    (
+        "review.holds",
+        "found = ruling(state, reach_of(state, [step.doc for step in several], catalog), None)",
+        "0  →  1",
+    ): "nobody asks about no steps",
+    ("review.holds", "if state.started is None:", "return ''  →  return None"): NEVER,
+    ("review.holds", "if state.started is None:", "''  →  'XX'"): NEVER,
+    ("review.holds", "", "0  →  1"): "nothing ends in the first microsecond of 1970",
+    (
+        "review.holds",
+        "revision, started = state.pending, state.started",
+        (
+            "revision is None or started is None or started.decide_version < ENDS_SINCE"
+            "  →  revision is None or started.decide_version < ENDS_SINCE"
+        ),
+    ): NEVER,
 }
 """(file, the line before the changed one, what is changed) to why nothing can notice."""
 

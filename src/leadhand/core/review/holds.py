@@ -121,7 +121,7 @@ def again(state: State, actor: str) -> Moves:
 
 def released(state: State, ident: str) -> list[str]:
     """The steps that a question holds."""
-    return [name for name in state.steps if name in state.held and state.steps[name].held == ident]
+    return [name for name, step in state.steps.items() if step.held == ident]
 
 
 def release(
@@ -199,7 +199,7 @@ def distrusted(state: State, voided: ev.ApprovalVoided) -> Moves:
         for step in steps
         if step.status not in SETTLED
         and step.id not in state.in_flight
-        and not (step.held and step.held_by == POLICY)
+        and step.held_by != POLICY
     ]
     events: list[ev.Event] = [voided]
     effects: list[Effect] = []
@@ -258,7 +258,7 @@ def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> 
         step
         for step in state.steps.values()
         if step.status not in SETTLED
-        and not (step.held and step.held_by == POLICY)
+        and step.held_by != POLICY
         and not names.isdisjoint(doers(step.doc, state.catalog.workers))
     ]
     docs = [step.doc for step in touched if not step.approved]
