@@ -3,8 +3,19 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import Offer
-from leadhand.core.facts import broken_promises, is_flag, misgiven, missing, true_facts
+from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.facts import (
+    ANSWER,
+    broken_promises,
+    given_by,
+    is_flag,
+    misgiven,
+    missing,
+    there,
+    true_facts,
+    unmet_flags,
+    wanted_values,
+)
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.logcheck.checker import check
 from leadhand.core.plan.model import Goal
@@ -12,7 +23,7 @@ from leadhand.core.policy import Policy
 from leadhand.core.promises import given, names
 from leadhand.core.views.run import goal_of
 from leadhand.errors import UsageError
-from tests.core.driver import WORKERS, Drive, propose, spec, step
+from tests.core.driver import SECOND, WORKERS, Drive, propose, spec, step
 
 GIVES = spec("maker", gives=("table",))
 DROPS = spec("eater", gives=("crumbs",), drops=("table",))
@@ -355,3 +366,170 @@ def test_what_a_person_gives_is_what_was_asked_for(facts, value, wrong):
     """A document that names none of the facts is the one artefact itself."""
     assert wrong in misgiven(facts, value)
     assert bool(misgiven(facts, value)) == bool(wrong)
+
+
+@pytest.mark.parametrize(
+    ("facts", "value", "wrong"),
+    [
+        (["report", "signed:yes"], "text", ""),
+        (["report", "signed:yes"], {"report": 1, "other": 2}, '"other" is not what is asked for'),
+        (["report"], {"reprot": 1}, '"reprot" is not what is asked for'),
+        (["report"], {"title": 1}, ""),
+        (["a", "b"], {}, "nothing is given"),
+        (["a", "b"], 7, "a single value cannot be all of them"),
+    ],
+)
+def test_why_what_a_person_gives_is_not_it(facts, value, wrong):
+    """In words for whoever gave it."""
+    assert misgiven(facts, value) == wrong
+
+
+def test_what_was_given_beforehand_may_be_nothing_much():
+    """Data counts whatever it is; a flag that is said not to be so is none."""
+    assert there({"n": 0, "text": "", "ok:x": False, "ok:y": True}) == ["n", "text", "ok:y"]
+
+
+@pytest.mark.parametrize(("at", "true"), [(1, False), (2, True), (3, True)])
+def test_what_a_person_gave_counts_from_then_on(at, true):
+    """A step that ended later may have used it up; one that ended before has not."""
+    run = drive(step("e", worker="eater")).later(2)
+    run.state.answers = [
+        {"facts": ["table"], "data": 1, "text": "", "at": at * SECOND},
+        {"facts": ["late"], "data": 1, "text": "", "at": 9 * SECOND},
+    ]
+    run.tell(ev.AttemptReported("e", 1, run.state.in_flight["e"], True))
+    found = {"crumbs": "e", "late": ANSWER} | ({"table": ANSWER} if true else {})
+    assert true_facts(run.state, Goal()) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "effect", "action", "true"),
+    [
+        ("criteria_unmet", "none", "continue", {"data"}),
+        ("invalid_output", "done", "continue", set()),
+        ("invalid_output", None, "continue", {"data"}),
+        ("permanent", "done", "continue", {"data", "ok:x"}),
+        ("criteria_unmet", "done", "escalate", {"data", "ok:x"}),
+    ],
+)
+def test_what_a_broken_promise_makes_untrue(kind, effect, action, true):
+    """Flags, and data where something was touched; not before the step has ended."""
+    workers = [spec("maker", gives=("data", "ok:x"))]
+    again = step("b", "a", worker="maker", failure_action=action)
+    run = Drive(step("a", worker="maker"), again, step("z", "a"), catalog=[*workers, *WORKERS])
+    run.done("a", data=1).later(1)
+    why = {"class": kind, "message": "no"} | ({"effect": effect} if effect else {})
+    run.report("b", met=False, failure=why)
+    assert set(true_facts(run.state, Goal())) == true
+
+
+@pytest.mark.parametrize(
+    ("facts", "data", "text", "given"),
+    [
+        (["a"], 7, "", {"a": 7}),
+        (["a"], None, "words", {"a": "words"}),
+        (["a"], None, "", {}),
+        (["a"], {"b": 1}, "", {"a": {"b": 1}}),
+        (["a"], {"a": 1}, "", {"a": 1}),
+        (["a", "b"], {"a": 1}, "", {"a": 1}),
+        (["a", "b"], {"a": None, "b": 2}, "words", {"b": 2}),
+        (["a", "b"], 7, "", {}),
+        (["ok:x"], True, "", {"ok:x": True}),
+        (["ok:x"], "no", "", {}),
+        (["a", "ok:x"], {"a": 1, "ok:x": True}, "", {"a": 1, "ok:x": True}),
+        (["a", "ok:x"], {"a": 1, "ok:x": 1}, "", {"a": 1}),
+        (["a", "ok:x"], {"ok:x": True}, "", {"ok:x": True}),
+    ],
+)
+def test_what_an_answer_gives(facts, data, text, given):
+    """By name, or the one artefact as it is; of a flag only that it is so."""
+    assert given_by({"facts": facts, "data": data, "text": text}) == given
+
+
+def test_the_values_of_what_is_wanted():
+    """From the step that gave it, from a person, or as it was there from the start."""
+    workers = [spec("one", gives=("single", "ok:s")), spec("two", gives=("left", "right"))]
+    goal = Goal(
+        want=["single", "ok:s", "left", "p", "h", "ok:h", "said", "missing"],
+        have={"h": 4, "ok:h": True},
+    )
+    run = Drive(
+        step("a", worker="one"), step("b", worker="two"), step("z"), catalog=[*workers, *WORKERS]
+    )
+    run.state.params = {"p": 0}
+    run.done("a", data=1).done("b", data={"left": 2, "right": 3})
+    run.state.answers = [
+        {"facts": ["said"], "data": 5, "text": "", "at": 1},
+        {"facts": ["said"], "data": 6, "text": "", "at": 2},
+        {"facts": ["other"], "data": 7, "text": "", "at": 3},
+        {"facts": ["said", "more"], "data": {"more": 8}, "text": "", "at": 4},
+    ]
+    found = wanted_values(run.state, goal, lambda giver: giver.data)
+    assert found == {
+        "single": 1,
+        "ok:s": True,
+        "left": 2,
+        "p": 0,
+        "h": 4,
+        "ok:h": True,
+        "said": 6,
+    }
+    run.state.steps["b"].data = "no fields"
+    assert wanted_values(run.state, goal, lambda giver: giver.data)["left"] is None
+
+
+def test_a_value_that_is_stored_apart_is_named():
+    """Until somebody loads it; of several artefacts with the way to the one that is wanted."""
+    workers = [spec("two", gives=("left", "right"))]
+    run = Drive(step("b", worker="two"), step("z"), catalog=[*workers, *WORKERS])
+    run.done("b", data_ref="sha256:1")
+    goal = Goal(want=["left"])
+    named = {"$artifact": "sha256:1"}
+    found = wanted_values(run.state, goal, lambda _giver: named)
+    assert found == {"left": {"$artifact": "sha256:1", "path": ["left"]}}
+    found = wanted_values(run.state, goal, lambda _giver: {"left": 2})
+    assert found == {"left": 2}
+    run.state.steps["b"].data_ref = ""
+    found = wanted_values(run.state, goal, lambda _giver: {"$artifact": ""})
+    assert found == {"left": None}
+
+
+def test_a_gate_opens_with_what_comes_before():
+    """Also with a step that is in the plan already, and that another one waits for."""
+    catalog = [
+        spec("checker", gives=("ok:x",)),
+        WorkerSpec(name="behind", offers={"go": Offer(needs=("ok:x",)), "": Offer()}),
+        spec("w"),
+    ]
+    run = Drive(step("k", worker="checker"), step("mid", "k"), catalog=catalog)
+    goal = Goal()
+    through = step("b", "mid", worker="behind", action="go")
+    past = step("c", worker="behind", action="go")
+    assert unmet_flags(run.state, [through], goal) == []
+    assert unmet_flags(run.state, [step("b", worker="behind")], goal) == []
+    assert (
+        unmet_flags(run.state, [step("n", "k"), step("b", "n", worker="behind", action="go")], goal)
+        == []
+    )
+    (finding,) = unmet_flags(run.state, [through, past], goal)
+    assert finding == "c needs ok:x, and nothing it waits for gives it"
+
+
+def test_no_step_opens_its_own_gate():
+    """Nor does one that only claims to; an action gives what it offers."""
+    catalog = [
+        spec("selfish", gives=("ok:x",), needs=("ok:x",)),
+        WorkerSpec(name="checker", offers={"go": Offer(gives=("ok:x",)), "": Offer()}),
+        spec("behind", needs=("ok:x",)),
+        spec("w"),
+    ]
+    run = Drive(step("k", gives=["ok:x"]), step("z"), catalog=catalog)
+    behind = step("b", "k", worker="behind")
+    assert unmet_flags(run.state, [step("a", worker="selfish")], Goal()) != []
+    assert unmet_flags(run.state, [behind], Goal()) != []
+    run.state.steps["k"].widened = True
+    assert unmet_flags(run.state, [behind], Goal()) == []
+    for action, opens in (("go", True), ("", False)):
+        first = step("c", worker="checker", action=action)
+        found = unmet_flags(run.state, [first, step("d", "c", worker="behind")], Goal())
+        assert (found == []) is opens

@@ -213,7 +213,7 @@ def test_two_people_let_it_go(held):
     assert "2 different people must release it" in run.last(ev.QuestionAsked).text
     for again in ("ann", "Ann", "\uff41\uff4e\uff4e", "\u0430nn"):
         with pytest.raises(
-            Conflict, match="ann has released it already.*it needs 2 different people"
+            Conflict, match=r"ann has released it already.*it needs 2 different people"
         ):
             commands.release(run.state, ["b"], again, run.now)
     run.hear(commands.release(run.state, ["b"], "bob", run.now))

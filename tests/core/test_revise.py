@@ -5,7 +5,13 @@ import pytest
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.decide.effects import Notify
-from leadhand.core.decide.planner_answer import _Heirs, answered, findings, revision_hash
+from leadhand.core.decide.planner_answer import (
+    _Heirs,
+    answered,
+    findings,
+    revision_hash,
+    unseen_repeats,
+)
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Policy
 from leadhand.core.review.decisions import instants
@@ -647,3 +653,185 @@ def test_a_run_is_handed_over_once():
     run.say(ev.PlannerFailed(1, 1, "no")).reply("hand_over")
     run.say(ev.PlannerFailed(2, run.state.planner.epoch, "no"))
     assert run.last(ev.QuestionAsked).choices == ["go_on", "abort"]
+
+
+# What waits for a person, and what may have happened.
+
+
+@pytest.mark.parametrize("kind", ["permanent", "lost"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cancel": ["a"]},
+        {"drop": {"a": "so"}},
+        {"steps": [step("c", worker="other", supersedes="a")]},
+    ],
+)
+def test_no_proposal_answers_in_the_place_of_a_person(kind, change):
+    """What they are asked about is left to them; the planner is told, and not blamed."""
+    run = going(step("a", failure_action="escalate"), step("b"))
+    run.fail("a", kind, "unknown" if kind == "lost" else "none")
+    run.answer(propose(final=False, because="so") | change)
+    finding = "a waits for a person (q1)"
+    assert run.last(ev.ProposalRefused) == ev.ProposalRefused(2, [finding], early=True)
+
+
+def test_what_is_wrong_anyway_is_told_first():
+    """Then it is counted, whomever it also would pass over."""
+    run = going(step("a", failure_action="escalate"), step("b")).fail("a", "permanent")
+    run.answer(propose(final=False, cancel=["a", "nobody"]))
+    assert run.last(ev.ProposalRefused).findings == ["it cancels nobody, which is not in the plan"]
+    assert not run.last(ev.ProposalRefused).early
+
+
+PAYING = [
+    WorkerSpec(
+        name="pay",
+        offers={"": Offer(gives=("paid",)), "again": Offer(idempotent=True), "more": Offer()},
+    ),
+    WorkerSpec(name="pay2", offers={"": Offer(gives=("paid",)), "look": Offer()}),
+    *WORKERS,
+]
+
+
+def paying(**more):
+    """A run in which nobody saw whether something was paid, and a person is asked."""
+    doc = step("a", worker="pay", parameters={"sum": 1}, **more)
+    return going(doc, step("b"), catalog=PAYING).fail("a", "lost", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("doc", "again"),
+    [
+        (step("c", worker="pay", parameters={"sum": 1}), True),
+        (step("c", worker="pay", action="", parameters={"sum": 1}), True),
+        (step("c", worker="pay", action="more", parameters={"sum": 1}), False),
+        (step("c", worker="pay", action="again", parameters={"sum": 1}), False),
+        (step("c", worker="pay2"), True),  # it gives the same
+        (step("c", worker="pay2", action="look"), False),
+        (step("c", worker="other", supersedes="a"), True),
+        (step("c", worker="other"), False),
+    ],
+)
+def test_what_would_do_it_again(doc, again):
+    """The same work, what gives the same while that is open, or whatever takes its place."""
+    found = unseen_repeats(paying().state, [doc])
+    said = "c would do again what a may have done, and no person has looked"
+    assert found == ([said] if again else [])
+
+
+def test_with_other_parameters_it_is_other_work():
+    """Once the step has ended, giving the same is not doing it again."""
+    run = paying(failure_action="continue")
+    assert run.status("a") == ["failed"]
+    for parameters, again in (({"sum": 1}, True), ({"sum": 2}, False), ({}, False)):
+        doc = step("c", worker="pay", parameters=parameters)
+        assert bool(unseen_repeats(run.state, [doc])) is again
+    assert unseen_repeats(run.state, [step("c", worker="pay2")]) == []
+
+
+def test_what_is_left_out_of_a_step_is_nothing():
+    """No action and no parameters are the same as empty ones."""
+    run = going(step("a", worker="pay", failure_action="continue"), step("b"), catalog=PAYING)
+    run.fail("a", "lost", "unknown")
+    for more in ({}, {"action": ""}, {"parameters": {}}):
+        assert unseen_repeats(run.state, [step("c", worker="pay", **more)]) != [], more
+
+
+def test_what_may_be_done_twice_may_be_done_again():
+    """The step had said that it may not; the new one does not."""
+    run = going(step("a", worker="safe", idempotent=False), step("b")).fail("a", "lost", "unknown")
+    assert unseen_repeats(run.state, [step("c", worker="safe")]) == []
+    assert unseen_repeats(run.state, [step("c", worker="safe", idempotent=False)]) != []
+
+
+@pytest.mark.parametrize("how", ["done", "skip", "retry", "replan"])
+def test_once_a_person_has_looked_it_may_be_done_again(how):
+    """Whatever they said."""
+    run = paying().reply(how, "q1", **({"data": 1} if how == "done" else {}))
+    assert unseen_repeats(run.state, [step("c", worker="pay", parameters={"sum": 1})]) == []
+
+
+def test_a_step_that_was_skipped_with_another_was_not_looked_at():
+    """Only a person's own word counts as a look."""
+    run = paying().tell(ev.StepSkipped("a", "so"))
+    assert unseen_repeats(run.state, [step("c", worker="pay", parameters={"sum": 1})]) != []
+
+
+def test_a_step_that_was_left_to_the_planner_is_its_to_replace():
+    """With other work; what may have happened is not to happen again."""
+    run = going(step("a", worker="pay", failure_action="replan"), step("b"), catalog=PAYING)
+    run.state.steps["a"].doc["idempotent"] = True
+    run.state.steps["a"].widened = True
+    run.fail("a", "permanent", "unknown")
+    assert run.state.forsaken == ["a"]
+    heirs = [step("c", worker="other", supersedes="a"), step("c", worker="pay", supersedes="a")]
+    assert [bool(unseen_repeats(run.state, [heir])) for heir in heirs] == [False, True]
+
+
+def test_an_heir_gives_what_others_wait_for():
+    """Where nobody waits it may give less."""
+    made = WorkerSpec(name="maker", offers={"go": Offer(gives=("table",)), "": Offer()})
+    catalog = [made, *WORKERS]
+    doc = step("a", "z", worker="maker", action="go")
+    for waits in (True, False):
+        others = [step("b", "a")] if waits else []
+        run = asked(replans=True, consult="every_report", catalog=catalog)
+        run.answer(propose(step("y"), step("z"), doc, *others, final=False)).done("y")
+        heir = step("c", "z", worker="maker", supersedes="a")
+        run.answer(propose(heir, final=False))
+        refused = ["c takes the place of a and does not give table, and b waits for it"]
+        assert run.state.planner.findings == (refused if waits else [])
+        if waits:
+            run.answer(propose(heir | {"action": "go"}, final=False))
+            assert run.state.revision == 2
+
+
+@pytest.mark.parametrize(
+    ("failed", "because", "refused"),
+    [(True, "", True), (True, "no use", False), (False, "", False)],
+)
+def test_who_took_the_place_of_a_failure_goes_with_a_reason(failed, because, refused):
+    """Who took another's place, or goes with a reason, may go."""
+    run = going(step("a", "q") if not failed else step("a", failure_action="replan"), step("q"))
+    if failed:
+        run.fail("a", "permanent")
+    run.answer(propose(step("b", "q", supersedes="a"), step("y"), final=False)).done("y")
+    run.answer(propose(final=False, cancel=["b"], because=because))
+    assert (run.status("b") == ["waiting"]) is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "stuck"),
+    [
+        ({"cancel": ["b"]}, True),
+        ({"steps": [step("c")]}, True),
+        ({"steps": [step("c", worker="other")]}, False),
+        ({"drop": {"b": "so"}}, False),
+    ],
+)
+def test_a_stuck_planner_must_try_something_new(change, stuck):
+    """Taking a step out is nothing new; giving one up with a reason is no try at all."""
+    run = going(step("a"), step("b", "a"))
+    run.state.revisions_idle = run.state.policy.replans_idle_max + 1
+    run.answer(propose(final=False, because="so") | change)
+    assert [q.kind for q in run.state.questions.values()] == (["planning"] if stuck else [])
+
+
+def test_taking_out_is_something_when_nothing_goes_on():
+    """What is left waits for a failure; but one step is taken out in one way."""
+    run = asked(replans=True).answer(propose(step("a"), step("b", "a"), final=False))
+    run.fail("a", "permanent")
+    assert findings(run.state, [], [], final=False) == NOTHING
+    assert findings(run.state, [], ["b"], final=False) == []
+    assert findings(run.state, [], [], {"b": "so"}, final=False) == []
+    twice = ["it drops b, which it cancels or replaces already"]
+    assert findings(run.state, [], ["b"], {"b": "so"}, final=False) == twice
+
+
+def test_reviewers_have_nothing_to_look_at_without_new_steps():
+    """A revision that adds none is let through at once."""
+    run = going(step("a"), step("b", "a"))
+    run.state.policy = Policy(reviewers=("r",))
+    run.answer(propose(final=False, cancel=["b"]))
+    assert (run.state.pending, run.status("b")) == (None, ["cancelled"])

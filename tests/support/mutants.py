@@ -78,6 +78,9 @@ STALE = "the entry is stale from the next line on, and the loop drops stale entr
 
 LAZY = "what no longer counts is passed over when `decide` meets it"
 NEVER = "nothing comes before the start of a run: `evolve` refuses it"
+UNNAMED = "an action that a worker does not name is answered by its unnamed offer"
+NOBODY = "no step is called so"
+ONCE = "a plan has no circles: it saves the second look"
 EITHER_NO = "its caller asks only whether it is so"
 SOON_READY = "all that counts is that it is not settled; a moment later it is ready"
 FAILED = "whoever comes here has failed, so there is a failure"
@@ -383,6 +386,117 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
             "  →  revision is None or started.decide_version < ENDS_SINCE"
         ),
     ): NEVER,
+    (
+        "decide.planner_answer",
+        "for name, tolerant in state.steps[stack.pop()].dependents:",
+        (
+            "not tolerant and name not in gone and (state.steps[name].status == 'waiting')"
+            "  →  not tolerant and state.steps[name].status == 'waiting'"
+        ),
+    ): "who is reached twice is given up once",
+    (
+        "decide.planner_answer",
+        "for name, tolerant in state.steps[stack.pop()].dependents:",
+        (
+            "not tolerant and name not in gone and (state.steps[name].status == 'waiting')"
+            "  →  not tolerant and name not in gone"
+        ),
+    ): "who does not wait has ended, and is not asked about",
+    ("decide.planner_answer", "if not state.bad:", "return []  →  return None"): EITHER_NO,
+    (
+        "decide.planner_answer",
+        (
+            '"""Whether the goal planner can take over; a document that names no planner '
+            'is never revised."""'
+        ),
+        "''  →  'XX'",
+    ): NEVER,
+    (
+        "decide.planner_answer",
+        "for step, _, _, failure in state.failed_attempts",
+        "'none'  →  'XXnone'",
+    ): "it saves the look at steps that `_is_unseen` passes over",
+    (
+        "decide.planner_answer",
+        "for doc in add if unseen else ():",
+        "''  →  'XX'",
+    ): UNNAMED,
+    (
+        "decide.planner_answer",
+        "theirs = given(old.doc, state.catalog.offer(old.worker, old.action), widened=old.widened)",
+        "''  →  'XX'",
+    ): UNNAMED,
+    (
+        "decide.planner_answer",
+        'for ident in answer.get("cancel", ()):',
+        (
+            "state.steps[ident].doc.get('supersedes') or ''"
+            "  →  state.steps[ident].doc.get('supersedes')"
+        ),
+    ): NOBODY,
+    (
+        "decide.planner_answer",
+        'for ident in answer.get("cancel", ()):',
+        "''  →  'XX'",
+    ): NOBODY,
+    (
+        "decide.planner_answer",
+        "started = state.started",
+        (
+            "started is None or (not state.steps and digest(canonical(add)) == started.linted)"
+            "  →  not state.steps and digest(canonical(add)) == started.linted"
+        ),
+    ): NEVER,
+    (
+        "decide.planner_answer",
+        "started = state.started",
+        (
+            "not state.steps and digest(canonical(add)) == started.linted"
+            "  →  digest(canonical(add)) == started.linted"
+        ),
+    ): "the plan that was linted is added once: no id is used twice",
+    (
+        "decide.planner_answer",
+        "if started is None or (not state.steps and digest(canonical(add)) == started.linted):",
+        "return []  →  return None",
+    ): EITHER_NO,
+    (
+        "facts",
+        "answers_flags = isinstance(value, dict) or not artefacts",
+        (
+            "flags and answers_flags and (not all((each is True for each in said)))"
+            "  →  answers_flags and (not all((each is True for each in said)))"
+        ),
+    ): "without flags there is nothing to be said of them",
+    ("facts", "for fact in dict.fromkeys(goal.want):", "''  →  'XX'"): NOBODY,
+    ("facts", "needs = {", "''  →  'XX'"): UNNAMED,
+    ("facts", "if old is None or not old.settled:", "''  →  'XX'"): UNNAMED,
+    ("facts", "", "'answer'  →  'XXanswer'"): "who writes it and who reads it take it from there",
+    (
+        "facts",
+        '"""Whether an attempt of a step that has ended broke its promise."""',
+        (
+            "step.settled and any((each.get('class') in BROKEN for each in step.failures))"
+            "  →  step.settled"
+        ),
+    ): "`_taken_away` finds nothing in other failures",
+    (
+        "facts",
+        "for other, tolerant in dependencies(doc).items():",
+        "other not in seen and (not tolerant)  →  not tolerant",
+    ): ONCE,
+    ("facts", "if other not in seen and not tolerant:", "seen.add(other)  →  pass"): ONCE,
+    (
+        "facts",
+        "stack.append(other)",
+        "name == ident or not doc  →  name == ident",
+    ): "what a step waits for is in the plan, or the proposal was refused before",
+    (
+        "decide.planner_answer",
+        "def _replaced(doc: Doc) -> str:",
+        "doc.get('supersedes') or ''  →  doc.get('supersedes')",
+    ): NOBODY,
+    ("decide.planner_answer", "def _replaced(doc: Doc) -> str:", "''  →  'XX'"): NOBODY,
 }
 """(file, the line before the changed one, what is changed) to why nothing can notice."""
 

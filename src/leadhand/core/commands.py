@@ -285,7 +285,7 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
         state,
         answer.get("steps", []),
         answer.get("cancel", []),
-        answer.get("drop") or {},
+        answer.get("drop"),
         final=bool(answer.get("final")),
     )
     if found:
