@@ -197,9 +197,7 @@ def distrusted(state: State, voided: ev.ApprovalVoided) -> Moves:
     open_ = [
         step
         for step in steps
-        if step.status not in SETTLED
-        and step.id not in state.in_flight
-        and step.held_by != POLICY
+        if step.status not in SETTLED and step.id not in state.in_flight and step.held_by != POLICY
     ]
     events: list[ev.Event] = [voided]
     effects: list[Effect] = []
