@@ -240,7 +240,17 @@ class Stalled:
 
 
 async def _read(client, last, found):
-    async with client.stream("GET", "/events", params={"after": 0}) as response:
+    """Read to the event `last`. A reader that is let go comes back, as pages do."""
+    while not found or found[-1] < last:
+        try:
+            await _read_once(client, last, found)
+        except httpx2.RemoteProtocolError:
+            continue
+
+
+async def _read_once(client, last, found):
+    after = {"after": found[-1] if found else 0}
+    async with client.stream("GET", "/events", params=after) as response:
         text = b""
         async for chunk in response.aiter_raw():
             text += chunk

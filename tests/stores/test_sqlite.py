@@ -180,23 +180,37 @@ async def test_a_follower_that_is_woken_for_what_it_has_seen_waits_on(store, mon
     following.cancel()
 
 
-async def test_a_follower_may_let_commits_gather(store):
+async def test_a_follower_may_let_commits_gather(store, monkeypatch):
     """It reads once for all that came together, and misses none."""
-    found = []
+    over, pages, sleep, rows = asyncio.Event(), [], asyncio.sleep, store._rows
+
+    async def gather(delay_s):
+        await (over.wait() if delay_s == 7.0 else sleep(delay_s))
+
+    def read(query, *args):
+        found = rows(query, *args)
+        if query == "page":
+            pages.append([position for position, *_ in found])
+        return found
 
     async def follow():
-        async for position, _ in store.follow(0, 0.05):
-            found.append((position, time.monotonic()))
+        async for _ in store.follow(0, 7.0):
+            pass
 
+    monkeypatch.setattr(asyncio, "sleep", gather)
+    monkeypatch.setattr(store, "_rows", read)
     following = asyncio.create_task(follow())
-    await asyncio.sleep(0.01)
+    while not pages:
+        await sleep(0.01)
     log = chained("r", 5)
     for i in range(5):
         await store.append("r", i, log[i : i + 1], alone=i % 2 == 1)
-    await asyncio.sleep(0.3)
+    assert pages == [[]], "it waits for others to follow the first"
+    over.set()
+    while len(pages) < 2:
+        await sleep(0.01)
     following.cancel()
-    assert [position for position, _ in found] == [1, 2, 3, 4, 5]
-    assert found[-1][1] - found[0][1] < 0.04
+    assert pages[1] == [1, 2, 3, 4, 5]
 
 
 async def test_a_group_has_a_limit(store, monkeypatch):
