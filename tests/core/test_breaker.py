@@ -17,6 +17,7 @@ from leadhand.core.decide.circuit_breaker import (
     asked_for_s,
     is_silent,
     is_trouble,
+    left_alone,
     open_for_s,
 )
 from leadhand.core.host import CircuitClosed, CircuitOpened, HostOpened, HostState, evolve_host
@@ -121,3 +122,17 @@ def test_open_circuits_are_folded():
     assert state.seq == 5
     assert folded(CircuitClosed("w")).circuits == {}
     assert HostState().circuits is not HostState().circuits
+
+
+class Told(frozenset):
+    """Workers that are left alone, with a reason for one of them."""
+
+    def why(self, worker):
+        return "asked for an hour" if worker == "w" else ""
+
+
+def test_why_a_worker_is_left_alone():
+    """As far as anybody knows."""
+    assert left_alone(Told({"w", "x"}), "w") == "asked for an hour"
+    assert left_alone(Told({"w", "x"}), "x") == "is left alone for now"
+    assert left_alone({"w"}, "w") == "is left alone for now"

@@ -693,3 +693,149 @@ def test_a_person_who_cannot_do_a_task_is_no_fault_of_the_plan():
     alone = Drive(step("a", worker="p", failure_action="abort"), catalog=[person]).reply("cannot")
     assert alone.last(ev.RunEnded).origin == "execution"
     assert check(alone.log) == []
+
+
+# The words themselves.
+
+
+def said(run, verb, **details):
+    """What a person says, as every way in carries it."""
+    return commands.Word(verb, "ann", details)(run.state, run.now)
+
+
+def test_every_word_is_a_command():
+    """With all that goes with it."""
+    run = Drive(step("a"), step("b", "a"))
+    state, now = run.state, run.now
+    assert said(run, "pause", reason="lunch") == commands.pause(state, "ann", "lunch")
+    assert said(run, "pause") == commands.pause(state, "ann")
+    assert said(run, "cancel", reason="so") == commands.cancel(state, "ann", "so", now)
+    assert said(run, "hold", steps=["b"], reason="so") == commands.hold(state, ["b"], "ann", "so")
+    change = {"steps": [step("c")], "final": True}
+    assert said(run, "amend", revision=change) == commands.amend(state, change, "ann", now)
+    run.hear(said(run, "pause")).hear(said(run, "hold", steps=["b"]))
+    assert said(run, "resume") == commands.resume(state, "ann") != Move([], [])
+    words = {"q1": {"expires": 9 * SECOND, "key": "k", "signature": "s"}}
+    release = said(run, "release", steps=["b"], reason="so", signed=words)
+    assert release == commands.release(state, ["b"], "ann", now, "so", words)
+    given = release.events[0]
+    assert (given.expires, given.key, given.signature) == (9 * SECOND, "k", "s")
+    run.fail("a", "permanent")
+    assert said(run, "redo", step="a", reason="so") == commands.redo(state, "a", "ann", "so", now)
+    with pytest.raises(UsageError, match="dance is nothing a run understands"):
+        said(run, "dance")
+
+
+def test_the_word_that_answers():
+    """Its choice, its words, its data, and what goes with an approval."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer({"kind": "ask", "question": "?"})
+    heard = said(run, "answer", id="q1", choice="left", text="so", data=7)
+    expected = ev.QuestionAnswered(id="q1", choice="left", actor="ann", text="so", data=7)
+    assert heard == Move([expected], [])
+    assert said(run, "answer", id="q1").events == [
+        ev.QuestionAnswered(id="q1", choice="", actor="ann")
+    ]
+    with pytest.raises(Conflict, match=r"^ is not open"):
+        said(run, "answer")
+    run = Drive(step("a", worker="risky"))
+    approval = {"expires": 9 * SECOND}
+    heard = said(run, "answer", id="review-1", choice="approve", approval=approval)
+    assert heard.events[0].expires == 9 * SECOND
+
+
+def test_what_is_told_to_whoever_said_it():
+    """Which question lets held steps go, and which are let go."""
+    run = Drive(step("a"), step("b", "a"), step("c", "b"))
+    move = said(run, "hold", steps=["b", "c"])
+    assert commands.told(move.events) == {"question": "q1"}
+    move = said(run.hear(move), "release", steps=["c"])
+    assert commands.told(move.events) == {"steps": ["b", "c"]}
+    assert commands.told(move.events[:1]) == {"steps": []}
+    assert commands.told(said(run, "pause").events) == {}
+
+
+def test_only_who_says_that_it_was_done_brings_what_was_promised():
+    """Whoever has it tried again brings nothing."""
+    catalog = [spec("maker", gives=("table",)), spec("w")]
+    run = Drive(step("a", worker="maker"), catalog=catalog).fail("a", "lost", "unknown")
+    with pytest.raises(UsageError, match="it promised table, and gave none"):
+        run.reply("done")
+    assert run.reply("retry").running == ["a"]
+
+
+@pytest.mark.parametrize(("version", "goes_on"), [(4, False), (5, True)])
+def test_since_when_a_failed_run_can_go_on(version, goes_on):
+    """An older one has ended for good."""
+    run = Drive(step("a", failure_action="abort"), decide_version=version).fail("a", "permanent")
+    if goes_on:
+        run.hear(commands.redo(run.state, "a", "ann", "so", run.now))
+        assert run.running == ["a"]
+    else:
+        with pytest.raises(Conflict, match="was started by an older Leadhand"):
+            commands.redo(run.state, "a", "ann", "so", run.now)
+
+
+EMPTY = (
+    "the amended plan has no step left, and would succeed without doing anything. "
+    "Fix: cancel the run, or reject what waits"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"final": True, "cancel": ["b"]}, EMPTY),
+        ({"final": True, "drop": {"b": "so"}}, EMPTY),
+        ({"final": False, "cancel": ["b"]}, ""),
+        ({"final": True, "cancel": ["b"], "steps": [step("n")]}, ""),
+        (
+            {"final": True, "drop": {"b": ""}},
+            "the amended plan does not fit: it drops b without a reason",
+        ),
+    ],
+)
+def test_an_amendment_leaves_something_to_do(change, wrong):
+    """Steps that were taken out or replaced before do not count."""
+    run = Drive(step("x", not_before="23:00 UTC"), step("y", "x"))
+    for taken in (
+        {"cancel": ["y"]},
+        {"steps": [step("b", not_before="23:00 UTC", supersedes="x")]},
+    ):
+        answer = {"final": False, **taken}
+        run.hear(commands.amend(run.state, answer, "ann", run.now))
+    assert run.status("x", "y", "b") == ["superseded", "cancelled", "ready"]
+    if not wrong:
+        run.hear(commands.amend(run.state, change, "ann", run.now))
+        assert run.status("b") == ["cancelled"]
+        return
+    with pytest.raises(PlanInvalid) as told:
+        commands.amend(run.state, change, "ann", run.now)
+    assert told.value.findings == (wrong,)
+
+
+@pytest.mark.parametrize(("author", "goes"), [("test", False), ("ann", True)])
+def test_what_waited_must_still_fit_when_it_is_approved(author, goes):
+    """Of a planner it does not when it would do again what may have happened meanwhile."""
+    run = Drive(bare=True, replans=True, consult="every_report").go()
+    run.answer(propose(step("a"), step("z"), final=False)).done("z")
+    again = step("c", risk_level="high")
+    if author == "test":
+        run.answer(propose(again, final=False))
+    else:
+        answer = {"steps": [again], "final": False}
+        run.hear(commands.amend(run.state, answer, "ann", run.now))
+    run.fail("a", "lost", "unknown").reply("approve", "review-2")
+    assert ("c" in run.state.steps) is goes
+
+
+def test_who_gives_something_else_is_told_what_is_asked_for():
+    """And how to give it."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer({"kind": "ask", "question": "?", "facts": ["a", "b"]})
+    with pytest.raises(UsageError) as told:
+        run.reply("give", data=7)
+    assert str(told.value) == (
+        "a single value cannot be all of them; asked for: a, b. "
+        'Fix: give it as --data \'{"a": …, "b": …}\''
+    )

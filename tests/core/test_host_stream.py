@@ -18,6 +18,7 @@ from leadhand.core.host import (
     evolve_host,
     refuse_elsewhere,
     refuse_other,
+    refuse_used,
 )
 from leadhand.errors import Bug, Conflict
 
@@ -92,3 +93,23 @@ def test_runs_of_a_temporal_server_are_driven_there_and_under_their_names():
     ):
         refuse_other(free, "other", "other")
         refuse_elsewhere(free)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "named"),
+    [("default", "at here:7 hosts"), ("mine", "at here:7, namespace mine hosts")],
+)
+def test_who_hosts_the_runs_is_named(namespace, named):
+    """Its namespace only where it is not the usual one."""
+    state = HostState()
+    evolve_host(state, TemporalOpened("here:7", namespace, "p"))
+    with pytest.raises(Conflict, match=named):
+        refuse_elsewhere(state)
+
+
+def test_an_approval_of_a_plan_is_good_for_one_run():
+    """Which one is told; another approval is free."""
+    state = HostState(used={"1": "r7"})
+    with pytest.raises(Conflict, match="ann's approval 1 was used by run r7"):
+        refuse_used(state, "1", "ann")
+    refuse_used(state, "2", "ann")

@@ -9,10 +9,11 @@ from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.decide.effects import Notify
+from leadhand.core.hashing import canonical, digest
 from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy, Rule
-from leadhand.core.review import holds
-from leadhand.core.review.approval import plan_binding
+from leadhand.core.review import decisions, holds
+from leadhand.core.review.approval import binding, plan_binding
 from leadhand.core.review.ruling import Reach, outside, reach, widened
 from leadhand.core.views.ledger import describe
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
@@ -455,3 +456,280 @@ def test_a_risk_that_is_not_declared_is_not_told_as_one():
     declared = drive(step("a", risk_level="low"))
     assert declared.last(ev.RevisionApproved).reason == "risk low runs without a person"
     assert "risk low" in describe(declared.last(ev.RevisionProposed))
+
+
+# What follows from a person's word.
+
+
+@pytest.mark.parametrize("choice", ["abort", "rollback"])
+def test_a_planner_without_ideas_may_end_the_run(choice):
+    """The reason is what was asked; with rollback, what was done is to be taken back."""
+    policy = Policy(jitter=0.0, planner_rounds_max=1)
+    run = Drive(bare=True, policy=policy, plan={"rollback_plan": "undo.yaml"}).go()
+    run.say(ev.PlannerFailed(1, 1, "no")).reply(choice)
+    why = "The planner is out of ideas: the planner failed 1 times in a row: no; ann said so"
+    assert run.last(ev.StopDecided) == ev.StopDecided(
+        "failed", why, rollback=choice == "rollback", origin="planning"
+    )
+
+
+def test_a_revision_that_adds_nothing_needs_nobody():
+    """Whatever the rules ask for new steps."""
+    run = drive(step("a", worker="reader"), step("b", "a", worker="reader"))
+    run.state.policy = Policy(rules=(Rule(then="one"),))
+    answer = {"cancel": ["b"], "final": True}
+    run.hear(commands.amend(run.state, answer, "ann", run.now))
+    assert run.last(ev.RevisionApproved).actor == "policy"
+    assert run.status("b") == ["cancelled"]
+
+
+def test_what_the_policy_lets_through_outside_the_envelope_does_not_end_with_it():
+    """It rests on no approval."""
+    run = Drive(bare=True, replans=True, catalog=CATALOG, wall=1000 * SECOND).go()
+    run.answer(propose(step("a", worker="risky"), final=False))
+    run.reply("approve", approval={"expires": 2000 * SECOND}).done("a")
+    run.answer(propose(step("b", worker="reader"), final=False))
+    assert (run.state.steps["a"].expires, run.state.steps["b"].expires) == (2000 * SECOND, 0)
+
+
+def test_a_person_amends_where_nobody_drew_an_envelope():
+    """Then the policy says who must allow it, and data from outside changes nothing."""
+    run = drive(step("a", worker="web"), step("z")).done("a")
+    assert (run.state.permits.tainted, run.state.permits.envelope) == (True, None)
+    answer = {"steps": [step("b", worker="reader")], "final": True}
+    run.hear(commands.amend(run.state, answer, "ann", run.now))
+    assert "b" in run.running
+
+
+# Claims beyond a worker.
+
+
+CLAIMS = step("b", worker="risky", idempotent=True)
+
+
+def claiming(**more):
+    """A run that waits for the approval of ann's amendment, which claims more than its worker."""
+    run = drive(step("a", worker="reader"), **more)
+    answer = {"steps": [CLAIMS], "final": True}
+    run.hear(commands.amend(run.state, answer, "ann", run.now))
+    return run, binding(run.state, run.state.pending, 0)
+
+
+def test_a_claim_counts_for_whoever_was_shown_it():
+    """The hash of what was seen says so; it stands in the approval."""
+    run, shown = claiming()
+    run.reply("approve", approval={"shown": shown})
+    given = run.last(ev.ApprovalGiven)
+    assert (given.widens, given.digest, given.binding) == (["b"], shown, shown)
+    assert run.state.steps["b"].widened
+    assert run.last(ev.RevisionApproved).reason == ""
+
+
+def test_a_claim_that_nobody_was_shown_does_not_count():
+    """That is told, with the reason that was given."""
+    for reason in ("", "go"):
+        run, shown = claiming()
+        run.reply("approve", text=reason)
+        given = run.last(ev.ApprovalGiven)
+        assert given.widens == []
+        assert given.digest == given.binding != shown
+        assert not run.state.steps["b"].widened
+        told = "what does not count, since no person was shown and allowed it: "
+        start = f"{reason}; {told}" if reason else told
+        assert run.last(ev.RevisionApproved).reason.startswith(start)
+
+
+def test_a_claim_counts_when_all_were_shown_it():
+    """One of two is not enough."""
+    for both in (False, True):
+        run, shown = claiming(policy=Policy(rules=(Rule(risk="high", then="two"),)))
+        run.reply("approve", approval={"shown": shown})
+        run.reply("approve", actor="bob", approval={"shown": shown} if both else None)
+        assert run.state.steps["b"].widened is both
+
+
+def test_a_planners_claim_is_nobodys_word():
+    """It is told, and does not count."""
+    run = drive(step("a", worker="reader", idempotent=True))
+    told = "what does not count, since test is a planner: "
+    assert told in run.last(ev.RevisionApproved).reason
+    assert not run.state.steps["a"].widened
+
+
+def test_what_was_seen_is_what_waits():
+    """With or without what it claims; a hash of something else, or too little of it, is refused."""
+    run, shown = claiming()
+    plain = binding(run.state, run.state.pending, 0, widens=False)
+    assert plain != shown
+    with pytest.raises(UsageError, match="at least 12 digits, not 5"):
+        run.reply("approve", approval={"shown": shown[:5]})
+    with pytest.raises(Conflict, match="what waits is not what was approved"):
+        run.reply("approve", approval={"shown": "0" * 64})
+    run.reply("approve", approval={"shown": plain[:20]})
+    assert (run.last(ev.ApprovalGiven).widens, run.running) == ([], ["a", "b"])
+
+
+# Approvals from before the run.
+
+
+def before_the_run(actor="ann", **more):
+    """An approval of a plan, as a run is started with."""
+    given = {"id": actor, "actor": actor, "given": 1, "binding": "x", "key": f"key of {actor}"}
+    return {**given, **more}
+
+
+def approved_before(*given, policy=None, at=1000, **more):
+    """A run of a document that people approved before."""
+    steps = [step("a", worker="risky")]
+    start = {"approvals": list(given), "linted": digest(canonical(steps)), "catalog": CATALOG}
+    now = at * SECOND
+    run = Drive(bare=True, wall=now, at=now, policy=policy or Policy(jitter=0.0), **start, **more)
+    return run.go().news_start().answer(propose(*steps))
+
+
+TWO = Policy(jitter=0.0, rules=(Rule(name="pairs", risk="high", then="two"),))
+
+
+def test_a_plan_that_was_approved_before_the_run_starts():
+    """Nobody is told to look."""
+    run = approved_before(before_the_run(reason="go", expires=2000 * SECOND))
+    request = run.last(ev.ReviewRequested)
+    assert request.reason == "revision 1 was approved before the run by ann"
+    given = run.last(ev.ApprovalGiven)
+    assert (given.approval, given.reason, given.key) == ("ann", "go", "key of ann")
+    assert given.expires == 2000 * SECOND
+    assert given.digest not in ("", given.binding)
+    assert run.running == ["a"]
+    assert not any(isinstance(effect, Notify) for effect in run.effects)
+
+
+def test_as_many_as_must_have_approved_before_the_run():
+    """Two approvals are two; after one another person is asked."""
+    run = approved_before(before_the_run("ann"), before_the_run("bob"), policy=TWO)
+    assert run.last(ev.ReviewRequested).reason == (
+        "revision 1 was approved before the run by ann, bob"
+    )
+    assert (run.running, run.last(ev.RevisionApproved).actor) == (["a"], "ann, bob")
+    run = approved_before(before_the_run("ann"), policy=TWO)
+    text = (
+        "revision 1 was approved before the run by ann, and needs 2 people: "
+        "the policy says so (pairs)"
+    )
+    assert (run.last(ev.ReviewRequested).reason, run.running) == (text, [])
+    assert run.effects == [Notify("waiting", text)]
+    assert run.reply("approve", actor="bob").running == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("expires", "counts"), [(0, True), (999, False), (1000, False), (1001, True)]
+)
+def test_an_approval_from_before_the_run_may_have_ended(expires, counts):
+    """Then it counts for nothing, and a person is asked."""
+    run = approved_before(before_the_run(expires=expires * SECOND))
+    assert run.running == (["a"] if counts else [])
+    assert len(run.state.questions) == (not counts)
+
+
+def test_an_approval_from_before_the_run_is_of_that_plan():
+    """Not of another one, and not of a later revision."""
+    steps = [step("a", worker="risky")]
+    start = {"approvals": [before_the_run()], "linted": digest(canonical(steps))}
+    run = Drive(step("b", worker="risky"), catalog=CATALOG, replans=True, **start)
+    assert list(run.state.questions) == ["review-1"]
+    run = Drive(step("b", worker="reader"), catalog=CATALOG, replans=True, **start)
+    run.hear(commands.amend(run.state, {"steps": steps, "final": True}, "bob", run.now))
+    assert list(run.state.questions) == ["review-2"]
+    assert run.all(ev.ApprovalGiven) == []
+
+
+def test_what_was_shown_before_the_run_counts_with_its_claims():
+    """Where the approver was shown them."""
+    steps = [step("a", worker="risky", idempotent=True)]
+    for widens in (False, True):
+        given = before_the_run(widens=widens)
+        start = {"approvals": [given], "linted": digest(canonical(steps)), "catalog": CATALOG}
+        run = Drive(*steps, planner="document", **start)
+        assert run.running == ["a"]
+        assert run.state.steps["a"].widened is widens
+
+
+# Reviewers, once more.
+
+
+def test_reviewers_speak_once_of_what_waits():
+    """Of another revision, or again, or when nothing waits, it is nothing."""
+    run = drive(step("a", worker="reader"), policy=Policy(reviewers=("r",)))
+    for number in (0, 2):
+        assert decisions.examined(run.state, number, [], "", run.now) == ([], [])
+    events, _ = decisions.examined(run.state, 1, [], "it hangs", run.now)
+    assert [type(event) for event in events] == [ev.RevisionExamined, ev.ReviewRequested]
+    assert "a reviewer found: a reviewer failed: it hangs" in events[1].reason
+    run.tell(*events)
+    assert decisions.examined(run.state, 1, [], "", run.now) == ([], [])
+    run.reply("approve")
+    assert decisions.examined(run.state, 1, [], "", run.now) == ([], [])
+
+
+def test_nobody_hears_of_a_refusal_in_a_run_that_stops():
+    """The reviewers were slower than a person who had enough."""
+    policy = Policy(reviewers=("r",), rules=(Rule(then="refuse"),))
+    run = drive(step("a", worker="reader"), policy=policy)
+    run.tell(ev.StopDecided("failed", "enough"))
+    events, _ = decisions.examined(run.state, 1, [], "", run.now)
+    assert [type(event) for event in events] == [ev.RevisionExamined, ev.RevisionRejected]
+    assert events[1].actor == "policy"
+
+
+# Who, and until when.
+
+
+def test_who_is_no_approver_is_told_what_they_cannot_do():
+    """Approve, or release."""
+    run = drive(step("a", worker="risky"), step("b", "a", worker="risky"))
+    for actor in ("policy", "nobody"):
+        with pytest.raises(NotAllowed, match="is no person, and cannot approve anything"):
+            run.reply("approve", actor=actor)
+    run.reply("approve").hear(commands.hold(run.state, ["b"], "ann", ""))
+    with pytest.raises(NotAllowed, match="is no person, and cannot release anything"):
+        run.reply("release", actor="policy")
+
+
+def test_a_stranger_is_told_who_may():
+    """And whom they only look like."""
+    run = drive(step("a", worker="risky"), policy=Policy(approvers={"ann": "k"}))
+    with pytest.raises(NotAllowed) as told:
+        run.reply("approve", actor="eve")
+    assert str(told.value) == "eve is not among those who may approve: ann"
+    with pytest.raises(NotAllowed, match='It is not "ann", which looks the same'):
+        run.reply("approve", actor="Ann")
+
+
+def test_a_persons_own_time_comes_before_the_settings():
+    """And it must not be over, by the calendar or by the log."""
+    policy = Policy(jitter=0.0, approval_s=60.0)
+    start = {"catalog": CATALOG, "policy": policy, "at": 1000 * SECOND, "wall": 900 * SECOND}
+    run = Drive(step("a", worker="risky"), **start)
+    over = "an approval that has already ended allows nothing"
+    late = r": the newest time in the log is 1970-01-01T00:16:40"
+    for expires, more in ((900, "$"), (901, late), (1000, late)):
+        with pytest.raises(UsageError, match=over + more):
+            run.reply("approve", approval={"expires": expires * SECOND})
+    run.reply("approve", approval={"expires": 1001 * SECOND})
+    assert run.state.steps["a"].expires == 1001 * SECOND
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_the_envelope_that_a_plan_asks_for(version):
+    """It is drawn with the approval, and since version 6 it ends with it."""
+    plan = {"envelope": {"workers": ["mailer"]}}
+    run = Drive(step("a", worker="risky"), catalog=CATALOG, plan=plan, decide_version=version)
+    run.reply("approve", approval={"expires": 2000 * SECOND})
+    drawn = run.state.permits.envelope
+    assert drawn["workers"] == ["mailer", "risky"]
+    assert drawn.get("expires", 0) == (2000 * SECOND if version == 6 else 0)
+
+
+def test_changes_without_a_word_are_requested_all_the_same():
+    """The planner is told that nothing was said."""
+    run = drive(step("a", worker="risky")).reply("request_changes")
+    assert run.last(ev.ChangesRequested).text == "they did not say which"
