@@ -66,6 +66,11 @@ def test_an_event_of_a_run_is_no_event_of_the_host():
     assert state == HostState()
 
 
+def test_runs_are_taken_back_without_a_reason():
+    """As they are stopped."""
+    assert TemporalLeft("ann").reason == ""
+
+
 def test_a_stop_needs_no_reason():
     """It may have one."""
     assert StopAllRequested("ann").reason == ""

@@ -610,6 +610,8 @@ def test_as_many_as_must_have_approved_before_the_run():
         "revision 1 was approved before the run by ann, bob"
     )
     assert (run.running, run.last(ev.RevisionApproved).actor) == (["a"], "ann, bob")
+    given = run.last(ev.ApprovalGiven)
+    assert given.digest != given.binding, "they saw a plan, and no revision of a run"
     run = approved_before(before_the_run("ann"), policy=TWO)
     text = (
         "revision 1 was approved before the run by ann, and needs 2 people: "
@@ -733,3 +735,30 @@ def test_changes_without_a_word_are_requested_all_the_same():
     """The planner is told that nothing was said."""
     run = drive(step("a", worker="risky")).reply("request_changes")
     assert run.last(ev.ChangesRequested).text == "they did not say which"
+
+
+def test_what_is_no_approval_is_refused():
+    """A word that nobody knows may have meant a limit; what is left out is nothing."""
+    run = drive(step("a", worker="risky"))
+    with pytest.raises(UsageError, match="this is no approval"):
+        run.reply("approve", approval={"until": 5})
+    given = run.reply("approve").last(ev.ApprovalGiven)
+    assert (given.expires, given.key, given.signature, given.approval) == (0, "", "", "")
+
+
+def test_the_policy_refuses_what_waits_when_a_worker_becomes_what_it_forbids():
+    """In its own name."""
+    run = drive(
+        step("a", worker="risky"), policy=Policy(rules=(Rule(effects=("pay",), then="refuse"),))
+    )
+    newer = WorkerSpec(name="risky", version="2", offers={"": Offer(risk="high", effects=("pay",))})
+    events, _ = holds.workers_changed(run.state, [newer])
+    assert [type(event) for event in events[1:]] == [ev.RevisionRejected, ev.ProposalRefused]
+    assert events[1].actor == "policy"
+
+
+def test_not_more_than_twenty_claims_are_told():
+    """A reason is read by people."""
+    run = drive(*(step(f"s{number}", worker="reader", idempotent=True) for number in range(25)))
+    reason = run.last(ev.RevisionApproved).reason
+    assert reason.count("step s") == 20

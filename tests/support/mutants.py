@@ -81,7 +81,7 @@ NEVER = "nothing comes before the start of a run: `evolve` refuses it"
 UNNAMED = "an action that a worker does not name is answered by its unnamed offer"
 NOBODY = "no step is called so"
 ONCE = "a plan has no circles: it saves the second look"
-EITHER_NO = "its caller asks only whether it is so"
+EITHER_NO = "its callers ask only whether it is so, or whether there are some"
 SOON_READY = "all that counts is that it is not settled; a moment later it is ready"
 FAILED = "whoever comes here has failed, so there is a failure"
 UNREAD = "a type, or a number nobody compares: nothing that runs depends on it"
@@ -471,7 +471,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("facts", "for fact in dict.fromkeys(goal.want):", "''  →  'XX'"): NOBODY,
     ("facts", "needs = {", "''  →  'XX'"): UNNAMED,
     ("facts", "if old is None or not old.settled:", "''  →  'XX'"): UNNAMED,
-    ("facts", "", "'answer'  →  'XXanswer'"): "who writes it and who reads it take it from there",
+    (
+        "facts",
+        '"""The giver of the facts a run was started with."""',
+        "'answer'  →  'XXanswer'",
+    ): "who writes it and who reads it take it from there",
     (
         "facts",
         '"""Whether an attempt of a step that has ended broke its promise."""',
@@ -497,6 +501,72 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "doc.get('supersedes') or ''  →  doc.get('supersedes')",
     ): NOBODY,
     ("decide.planner_answer", "def _replaced(doc: Doc) -> str:", "''  →  'XX'"): NOBODY,
+    ("commands", "", "True  →  False"): "nobody writes to a word, frozen or not",
+    (
+        "review.decisions",
+        (
+            "planners = (state.started.planner, state.planner_name) "
+            "if state.started is not None else ()"
+        ),
+        "bool(planners) and revision.author not in planners  →  revision.author not in planners",
+    ): NEVER,
+    (
+        "review.decisions",
+        'return [requested], [Notify("waiting", text)]',
+        "found.inside and envelope  →  found.inside",
+    ): "what is inside is inside an envelope",
+    (
+        "review.decisions",
+        "started = state.started",
+        (
+            "started is None or number != 1 or (not started.approvals) or (not add)"
+            "  →  number != 1 or not started.approvals or (not add)"
+        ),
+    ): NEVER,
+    (
+        "review.decisions",
+        "started = state.started",
+        (
+            "started is None or number != 1 or (not started.approvals) or (not add)"
+            "  →  started is None or number != 1 or (not add)"
+        ),
+    ): "without approvals none is found",
+    (
+        "review.decisions",
+        "started = state.started",
+        (
+            "started is None or number != 1 or (not started.approvals) or (not add)"
+            "  →  started is None or number != 1 or (not started.approvals)"
+        ),
+    ): "a plan that was linted has steps",
+    (
+        "review.decisions",
+        "if started is None or number != 1 or not started.approvals or not add:",
+        "return []  →  return None",
+    ): EITHER_NO,
+    (
+        "review.decisions",
+        "if digest(canonical(add)) != started.linted:",
+        "return []  →  return None",
+    ): EITHER_NO,
+    (
+        "review.decisions",
+        "if versions(add, state.catalog) != versions(add, Catalog(started.catalog)):",
+        "return []  →  return None",
+    ): EITHER_NO,
+    (
+        "review.decisions",
+        "return []",
+        "state.started is not None and state.started.replans  →  state.started.replans",
+    ): NEVER,
+    (
+        "review.decisions",
+        'asked = started.plan.get("envelope") if started else None',
+        (
+            "started is not None and started.decide_version >= ENDS_SINCE"
+            "  →  started.decide_version >= ENDS_SINCE"
+        ),
+    ): NEVER,
 }
 """(file, the line before the changed one, what is changed) to why nothing can notice."""
 

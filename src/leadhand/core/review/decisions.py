@@ -276,14 +276,13 @@ def approve(
     actor: str,
     reason: str,
     now: Now,
-    more: Words | None = None,
+    said: Words,
     digest: str = "",
 ) -> list[ev.Event]:
     """A person allows a revision. It goes on once as many have as must.
 
     `digest` is what the person was shown, where that was a plan before the run.
     """
-    said = more or Words()
     expires, shown = said.expires, said.shown
     refuse_short(shown)
     claimed, seen = claimed_by(state, revision), was_shown(state, revision, shown)
