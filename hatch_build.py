@@ -1,6 +1,6 @@
 """The build hook: packages carry the dashboard's third-party files, so their users need no npm.
 
-What is fetched stands in `web-lock.json`, and how in `vendor.py`. Without npm and without a
+What is fetched stands in `web-lock.json`, and how in `npm_assets.py`. Without npm and without a
 network the package is built all the same, and says how to have the files later.
 `LEADHAND_BUILD_UI=0` leaves them out on purpose.
 """
@@ -30,10 +30,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         return os.environ.get("LEADHAND_BUILD_UI") == "0" or bool(self._vendor().ready())
 
     def _vendor(self) -> Any:
-        path = Path(self.root) / "src" / "leadhand" / "server" / "vendor.py"
-        spec = importlib.util.spec_from_file_location("vendor", path)
+        path = Path(self.root) / "src" / "leadhand" / "server" / "npm_assets.py"
+        spec = importlib.util.spec_from_file_location("npm_assets", path)
         assert spec is not None
         assert spec.loader is not None
-        vendor = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(vendor)
-        return vendor
+        npm_assets = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(npm_assets)
+        return npm_assets

@@ -119,7 +119,7 @@ def of(values: list[float], share: float) -> float:
 async def measured(given: Any) -> None:
     """Three phases on one server."""
     from leadhand.server.gate import Limits
-    from leadhand.server.serving import Serve, running
+    from leadhand.server.service import Serve, running
     from leadhand.settings import load_settings
 
     folder = given.dir.resolve() / "served"

@@ -41,8 +41,8 @@ from leadhand import Policy, worker  # noqa: E402
 from leadhand.app.distributed import log_of  # noqa: E402
 from leadhand.stores.location import Place, place_of, spelled  # noqa: E402
 from leadhand.temporal.activities import Machine  # noqa: E402
-from leadhand.temporal.client import connect  # noqa: E402
-from leadhand.temporal.serving import Serving, machine_workers  # noqa: E402
+from leadhand.temporal.host import connect  # noqa: E402
+from leadhand.temporal.processes import Serving, machine_workers  # noqa: E402
 from leadhand.workers.registry import Registry  # noqa: E402
 from tests.support.postgres import find_programs, reachable, serving  # noqa: E402
 from tests.support.temporal import Server, on_temporal  # noqa: E402

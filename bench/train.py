@@ -24,8 +24,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leadhand.fleet.signals import Added, Cancel, Eject, Land, Probe, Verdict
-from leadhand.fleet.train import Rules, Train
+from leadhand.fleet.merge.train import Added, Cancel, Eject, Land, Probe, Rules, Train, Verdict
 
 GATE_MIN = 10.0
 BORS_BATCH = 16

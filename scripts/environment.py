@@ -76,21 +76,21 @@ def main(name: str) -> None:
 
 def furnish(*, tests: bool) -> None:
     """Have the dashboard's third-party files, and what its tests take; soft, since only they do."""
-    path = ROOT / "src" / "leadhand" / "server" / "vendor.py"
-    spec = importlib.util.spec_from_file_location("vendor", path)
+    path = ROOT / "src" / "leadhand" / "server" / "npm_assets.py"
+    spec = importlib.util.spec_from_file_location("npm_assets", path)
     assert spec is not None
     assert spec.loader is not None
-    vendor = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(vendor)
-    lists = [(vendor.LOCK, vendor.FOLDER)]
+    npm_assets = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(npm_assets)
+    lists = [(npm_assets.LOCK, npm_assets.FOLDER)]
     if tests:
         lists.append((ROOT / "tests" / "web" / "npm-lock.json", ROOT / "build" / "npm"))
-    wanted = [each for each in lists if not vendor.ready(*each)]
-    if wanted and not vendor.machine_npm():
+    wanted = [each for each in lists if not npm_assets.ready(*each)]
+    if wanted and not npm_assets.machine_npm():
         prepare(ENVIRONMENTS["node"])
-        vendor.HOME = ROOT / ENVIRONMENTS["node"].folder / "bin"
+        npm_assets.HOME = ROOT / ENVIRONMENTS["node"].folder / "bin"
     for each in wanted:
-        vendor.softly(say, *each)
+        npm_assets.softly(say, *each)
 
 
 def prepare(wanted: Environment) -> None:

@@ -225,17 +225,14 @@ def test_what_judges_nothing_loads_no_validator():
 
 
 FLEET = (
-    "agreeing",
     "capacity",
-    "facts",
-    "figures",
-    "ladder",
-    "lining",
-    "signals",
-    "sources",
-    "train",
+    "merge.train",
+    "status.facts",
+    "status.figures",
+    "status.ladder",
+    "status.sources",
 )
-TRAIN = [SOURCE / "fleet" / f"{name}.py" for name in FLEET]
+TRAIN = [(SOURCE / "fleet" / name.replace(".", "/")).with_suffix(".py") for name in FLEET]
 INSIDE = ("leadhand.core", "leadhand.errors", *(f"leadhand.fleet.{name}" for name in FLEET))
 
 

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from leadhand.cli.commands.fleet_doctor import fitting
-from leadhand.fleet import transcripts
+from leadhand.fleet.agents import transcripts
 from tests.fleet.places import make_repo, run_git
 from tests.support.cli import Folder, finished
 

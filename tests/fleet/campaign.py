@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 
 from leadhand.core.report import Report
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.conductor import Conductor
-from leadhand.fleet.gate import Gate, GateRules
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.context import FleetContext, Limits
+from leadhand.fleet.gate.gate import Gate, GateRules
 from leadhand.fleet.governor import Governor
-from leadhand.fleet.hub import Hub
-from leadhand.fleet.shop import Limits, Shop
-from leadhand.fleet.slots import Slots
+from leadhand.fleet.merge.conductor import Conductor
+from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.worker import CoderWorker
+from leadhand.fleet.workspace.slots import Slots
 from leadhand.ports import Task
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.sandbox import choose
@@ -104,7 +104,9 @@ class Ground:
         assert "not counted" not in seen.tests, seen
         conductor = await self._stack.enter_async_context(Conductor(self.hub, gate))
         slots = Slots(self.hub, folder / "slots", 2)
-        self.shop = Shop(self.hub, slots, gate, conductor, Governor(4, stagger_s=0.0), sandbox)
+        self.shop = FleetContext(
+            self.hub, slots, gate, conductor, Governor(4, stagger_s=0.0), sandbox
+        )
         return self
 
     async def __aexit__(self, *why):

@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from leadhand.fleet.hub import Hub
-from leadhand.fleet.slots import Slots
+from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.workspace.slots import Slots
 from tests.fleet.places import make_repo
 from tests.fleet.planned import open_fleet
 

@@ -9,10 +9,10 @@ from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.gate import GateRules
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.context import Limits
+from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.shop import Limits
 
 AGENT = textwrap.dedent(
     """

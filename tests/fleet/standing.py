@@ -4,9 +4,9 @@ import sys
 
 from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core.policy import Policy
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.gate import GateRules
-from leadhand.fleet.shop import Limits
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.context import Limits
+from leadhand.fleet.gate.gate import GateRules
 
 AGENT = """
 import json, pathlib, sys, time

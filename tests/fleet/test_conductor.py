@@ -9,15 +9,15 @@ import sys
 import pytest
 
 from leadhand.errors import LeadhandError
-from leadhand.fleet import git as git_module
-from leadhand.fleet.conductor import Change, Conductor, Ejected, Landed
-from leadhand.fleet.gate import GateTrouble, Verdict
-from leadhand.fleet.git import GitFailed
-from leadhand.fleet.history import read_log
-from leadhand.fleet.hub import Hub
-from leadhand.fleet.patterns import outside, within
-from leadhand.fleet.slots import Slots
-from leadhand.fleet.train import Rules
+from leadhand.fleet.gate.gate import GateTrouble, Verdict
+from leadhand.fleet.merge.conductor import Change, Conductor, Ejected, Landed
+from leadhand.fleet.merge.train import Rules
+from leadhand.fleet.path_patterns import outside, within
+from leadhand.fleet.repository import git as git_module
+from leadhand.fleet.repository.commits import read_log
+from leadhand.fleet.repository.git import GitFailed
+from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.workspace.slots import Slots
 from tests.fleet.places import files_of, run_git, write
 
 
@@ -411,11 +411,11 @@ async def test_a_hundred_at_once(tmp_path, hub, judge):
 CHILD = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from leadhand.fleet.conductor import Change, Conductor
-from leadhand.fleet.gate import Verdict
-from leadhand.fleet.history import read_log
-from leadhand.fleet.hub import Hub
-from leadhand.fleet.slots import Slots
+from leadhand.fleet.merge.conductor import Change, Conductor
+from leadhand.fleet.gate.gate import Verdict
+from leadhand.fleet.repository.commits import read_log
+from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.workspace.slots import Slots
 
 class Green:
     async def check(self, sha, acceptance=(), waived=()):

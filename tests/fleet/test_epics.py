@@ -16,8 +16,8 @@ from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Boundaries, clash
 from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic, plan_of, read_epic
 from leadhand.fleet.governor import Governor
-from leadhand.fleet.planning.shaping import wanted_of
-from leadhand.fleet.turns import turn
+from leadhand.fleet.planning.steps import wanted_of
+from leadhand.fleet.worker import turn
 
 EPIC = """# Add a search
 

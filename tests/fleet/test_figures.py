@@ -7,10 +7,10 @@ import shutil
 
 from leadhand.app.fleet_evidence import Evidence
 from leadhand.core import commands
-from leadhand.fleet.facts import EpicFacts, TaskFacts
-from leadhand.fleet.figures import figures, intervals, peak
-from leadhand.fleet.sources import HOUR, SECOND, Landing, Sources
-from leadhand.fleet.spending import Spending
+from leadhand.fleet.budget import Spending
+from leadhand.fleet.status.facts import EpicFacts, TaskFacts
+from leadhand.fleet.status.figures import figures, intervals, peak
+from leadhand.fleet.status.sources import HOUR, SECOND, Landing, Sources
 from tests.fleet.places import run_git
 from tests.fleet.planned import Script, wave
 from tests.fleet.planned import epic as planned_epic

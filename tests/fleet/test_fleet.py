@@ -11,9 +11,9 @@ from leadhand.app.fleet import Fleet, FleetConfig, _mark
 from leadhand.app.fleet_submitting import run_of
 from leadhand.core.policy import Policy
 from leadhand.errors import UsageError
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.gate import GateRules
-from leadhand.fleet.shop import Limits
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.context import Limits
+from leadhand.fleet.gate.gate import GateRules
 from tests.fleet.places import run_git
 from tests.fleet.test_worker import AGENT, GATE
 

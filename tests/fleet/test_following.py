@@ -3,10 +3,10 @@
 import pytest
 
 from leadhand.errors import UsageError
-from leadhand.fleet.conductor import Conductor
-from leadhand.fleet.following import Following
-from leadhand.fleet.history import read_log
-from leadhand.fleet.hub import Hub
+from leadhand.fleet.merge.conductor import Conductor
+from leadhand.fleet.merge.upstream import Following
+from leadhand.fleet.repository.commits import read_log
+from leadhand.fleet.repository.hub import Hub
 from tests.fleet.places import commit_all, files_of, run_git, write
 from tests.fleet.test_conductor import Judge, change
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadhand.fleet.gate import MORE_RUNS, Flakes, Gate, GateRules, GateTrouble, Known
-from leadhand.fleet.guard import own_files
-from leadhand.fleet.slots import Slots
-from leadhand.fleet.testruns import Ran
-from leadhand.fleet.tree_limits import TreeLimits
+from leadhand.fleet.gate.gate import MORE_RUNS, Flakes, Gate, GateRules, GateTrouble, Known
+from leadhand.fleet.gate.guard import own_files
+from leadhand.fleet.gate.test_runs import Ran
+from leadhand.fleet.workspace.process_limits import TreeLimits
+from leadhand.fleet.workspace.slots import Slots
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.sandbox import NoSandbox, choose
 from tests.fleet.places import write
@@ -426,7 +426,7 @@ async def test_a_report_that_cannot_be_removed_is_red(hub, slots, make, monkeypa
 
 async def test_green_trees_are_remembered_in_bounds(tmp_path, monkeypatch):
     """The oldest is forgotten first, and checked again."""
-    monkeypatch.setattr("leadhand.fleet.gate.REMEMBERED", 2)
+    monkeypatch.setattr("leadhand.fleet.gate.gate.REMEMBERED", 2)
     known = Known(tmp_path / "tests.json")
     for tree in ("a", "b", "c"):
         known.keep_green(tree)

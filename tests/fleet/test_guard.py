@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from leadhand.cli.commands import fleet_doctor
-from leadhand.fleet import gatefiles, tamper_scan, testruns
-from leadhand.fleet.gate import GateRules
-from leadhand.fleet.guard import findings, guarded, own_files
-from leadhand.fleet.secret_scan import secrets_in
-from leadhand.fleet.testruns import Ran, Reports, junit, printed
-from leadhand.fleet.tree_limits import TreeLimits, excess
+from leadhand.fleet.gate import deciding_files, tamper_scan, test_runs
+from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.gate.guard import findings, guarded, own_files
+from leadhand.fleet.gate.secret_scan import secrets_in
+from leadhand.fleet.gate.test_runs import Ran, Reports, junit, printed
+from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from tests.fleet.places import write
 from tests.support.need import need
 
@@ -34,7 +34,7 @@ RULES = GateRules(commands=(("make", "check"), ("python3", "-m", "unittest")))
     ],
 )
 def test_a_file_that_configures_or_shadows_is_a_gate_file(path):
-    assert gatefiles.by_name(path)
+    assert deciding_files.by_name(path)
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_a_file_that_configures_or_shadows_is_a_gate_file(path):
     ],
 )
 def test_work_is_none(path):
-    assert not gatefiles.by_name(path, packages={"src/pkg", "pkg"})
+    assert not deciding_files.by_name(path, packages={"src/pkg", "pkg"})
 
 
 def test_what_main_has_already_shadows_nothing_new():
     packages = {"attr", "src/attr"}
-    assert gatefiles.by_name("attr/make.py", packages)
-    assert not gatefiles.by_name("attr/make.py", packages, known={"attr"})
+    assert deciding_files.by_name("attr/make.py", packages)
+    assert not deciding_files.by_name("attr/make.py", packages, known={"attr"})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_main_has_already_shadows_nothing_new():
     ],
 )
 def test_of_some_files_only_parts_count(name, before, after, counts):
-    found = gatefiles.part_that_counts(f"sub/{name}", before.encode(), after.encode())
+    found = deciding_files.part_that_counts(f"sub/{name}", before.encode(), after.encode())
     assert found is counts
 
 
@@ -269,7 +269,7 @@ def test_junit_is_read_without_entities():
     assert junit(b"<!DOCTYPE x [<!ENTITY a 'b'>]><testsuite/>").problems
     assert junit(b"<testsuite").problems
     assert Ran().words == "tests not counted"
-    assert testruns.listed({"b", "a"}) == "a, b"
+    assert test_runs.listed({"b", "a"}) == "a, b"
 
 
 async def test_all_processes_of_an_attempt_count_together():
@@ -287,7 +287,7 @@ async def test_all_processes_of_an_attempt_count_together():
 
 
 def test_doctor_says_when_only_a_few_patterns_are_looked_for(monkeypatch):
-    monkeypatch.setattr("leadhand.fleet.secret_scan.find_spec", lambda _name: None)
+    monkeypatch.setattr("leadhand.fleet.gate.secret_scan.find_spec", lambda _name: None)
     look = fleet_doctor._secrets()
     assert (look.value, look.warning) == ("a few patterns", True)
     monkeypatch.undo()

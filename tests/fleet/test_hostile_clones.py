@@ -10,10 +10,10 @@ import pytest
 
 from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core.policy import Policy
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.gate import GateRules
-from leadhand.fleet.hub import ref_of
-from leadhand.fleet.shop import Limits
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.context import Limits
+from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.repository.hub import ref_of
 from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.places import commit_all, every_byte, make_repo, run_git, write
 

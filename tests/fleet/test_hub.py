@@ -13,13 +13,13 @@ import time
 import pytest
 
 from leadhand.errors import Bug, Conflict, StoreCorrupt, UsageError
-from leadhand.fleet import git as git_module
-from leadhand.fleet import locking
-from leadhand.fleet.git import GitFailed, Said, check_version, shown
-from leadhand.fleet.hub import MAIN, Hub, ref_of
-from leadhand.fleet.slots import Slots
-from leadhand.fleet.trailers import message_of, trailers_of
-from leadhand.fleet.user import User
+from leadhand.fleet.repository import git as git_module
+from leadhand.fleet.repository import hub as locking
+from leadhand.fleet.repository.commits import message_of, trailers_of
+from leadhand.fleet.repository.git import GitFailed, Said, check_version, shown
+from leadhand.fleet.repository.hub import MAIN, Hub, ref_of
+from leadhand.fleet.repository.user_repository import User
+from leadhand.fleet.workspace.slots import Slots
 from tests.fleet.places import commit_all, every_byte, files_of, make_repo, run_git, write
 
 TRAILERS = {"Leadhand-Task": "t1", "Leadhand-Run": "r1", "Leadhand-Attempt": "1"}
@@ -433,8 +433,8 @@ async def test_a_full_disk_is_trouble_and_passes(hub, slots):
 CHILD = """
 import asyncio, os, sys
 from pathlib import Path
-from leadhand.fleet.hub import Hub, ref_of
-from leadhand.fleet.slots import Slots
+from leadhand.fleet.repository.hub import Hub, ref_of
+from leadhand.fleet.workspace.slots import Slots
 
 async def main():
     root = Path(sys.argv[1])

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from leadhand.fleet.coder.base import Assignment
-from leadhand.fleet.coder.claude import ClaudeCoder
-from leadhand.fleet.coder.codex import CodexCoder
+from leadhand.fleet.agents.base import Assignment
+from leadhand.fleet.agents.claude import ClaudeCoder
+from leadhand.fleet.agents.codex import CodexCoder
 from leadhand.workers.sandbox.sandbox import Sandbox
 
 PACKAGES = "home/lib/node_modules"

@@ -11,10 +11,11 @@ from leadhand.app.fleet_intake import Intake
 from leadhand.app.fleet_results import RECORD
 from leadhand.app.fleet_watching import watch
 from leadhand.errors import Bug
-from leadhand.fleet import journal, sound
-from leadhand.fleet.following import Following
-from leadhand.fleet.gate import Gate, GateTrouble
-from leadhand.fleet.train import Train
+from leadhand.fleet.gate import main_health
+from leadhand.fleet.gate.gate import Gate, GateTrouble
+from leadhand.fleet.merge.train import Train
+from leadhand.fleet.merge.upstream import Following
+from leadhand.fleet.status import journal
 from tests.fleet.places import commit_all, files_of, run_git, write
 from tests.fleet.standing import epic, standing
 
@@ -24,8 +25,8 @@ NO_FILES = OSError(errno.EMFILE, "Too many open files")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(fleet_watching, "AGAIN_S", 0.05)
-    monkeypatch.setattr(sound, "TROUBLE_S", 0.05)
-    monkeypatch.setattr(sound, "LOOK_S", 0.05)
+    monkeypatch.setattr(main_health, "TROUBLE_S", 0.05)
+    monkeypatch.setattr(main_health, "LOOK_S", 0.05)
 
 
 def failing(monkeypatch, where, name, *errors):

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadhand.fleet import journal
-from leadhand.fleet.coder.base import Assignment
-from leadhand.fleet.coder.claude import ClaudeCoder
-from leadhand.fleet.spending import DAY_S, Purse
+from leadhand.fleet.agents.base import Assignment
+from leadhand.fleet.agents.claude import ClaudeCoder
+from leadhand.fleet.budget import DAY_S, DailyBudget
+from leadhand.fleet.status import journal
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import Usage
 from leadhand.testing.models import Price, ScriptedModel
@@ -67,7 +67,7 @@ async def test_while_the_fleet_is_stopped_no_model_is_asked_and_then_it_goes_on(
 
 
 async def test_answers_that_cannot_be_used_count_for_the_day_too(planned, tmp_path, monkeypatch):
-    monkeypatch.setattr("leadhand.fleet.planning.patience.PAUSES_S", (0.0,))
+    monkeypatch.setattr("leadhand.fleet.planning.retry.PAUSES_S", (0.0,))
     cut = ModelFailure("transient", "cut off", usage=Usage(700, 10))
     answers = ["no JSON at all", cut, wave(task("a")), done()]
     model = ScriptedModel(answers, price=Price(1000.0, 1000.0))
@@ -103,7 +103,7 @@ async def test_a_reviewer_that_is_cut_off_has_cost_what_it_said(tmp_path, user):
 
 async def test_a_purse_is_shut_for_as_long_as_something_speaks_against_it():
     against = ["no money"]
-    purse = Purse(lambda: against[0], look_s=0.01)
+    purse = DailyBudget(lambda: against[0], look_s=0.01)
     assert purse.held_back == "", "nobody waits"
     waiting = asyncio.create_task(purse.open())
     await asyncio.sleep(0.05)

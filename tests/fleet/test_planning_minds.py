@@ -10,9 +10,9 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.errors import UsageError
-from leadhand.fleet.conductor import Change
-from leadhand.fleet.gate import GateRules
-from leadhand.fleet.planning.minds import CommandMind, FunctionMind, MindFailed, ModelMind
+from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.merge.conductor import Change
+from leadhand.fleet.planning.backends import CommandMind, FunctionMind, MindFailed, ModelMind
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
@@ -83,7 +83,7 @@ async def test_what_files_say_is_data_and_widens_nothing(planned, tmp_path, user
 async def test_a_model_that_is_down_is_asked_again_and_then_a_person(
     planned, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("leadhand.fleet.planning.patience.PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("leadhand.fleet.planning.retry.PAUSES_S", (0.0, 0.0))
     down = ModelFailure("transient", "overloaded")
     model = ScriptedModel(lambda _request: down)
     async with planned(model) as at_work:
@@ -99,8 +99,8 @@ async def test_an_outage_of_minutes_is_waited_out_as_long_as_the_provider_says(m
     async def sleep(pause):
         slept.append(pause)
 
-    monkeypatch.setattr("leadhand.fleet.planning.patience.asyncio.sleep", sleep)
-    monkeypatch.setattr("leadhand.fleet.planning.minds.question", lambda doc: Told(str(doc)))
+    monkeypatch.setattr("leadhand.fleet.planning.retry.asyncio.sleep", sleep)
+    monkeypatch.setattr("leadhand.fleet.planning.backends.question", lambda doc: Told(str(doc)))
     down = [ModelFailure("transient", "overloaded")] * 5
     busy = [ModelFailure("rate_limited", "later", retry_after_s=400.0)]
     mind = ModelMind(Client([ScriptedModel([*down, *busy, done()])]))
@@ -113,7 +113,7 @@ async def test_an_outage_of_minutes_is_waited_out_as_long_as_the_provider_says(m
 
 
 async def test_a_function_that_never_answers_is_not_waited_for_any_longer(monkeypatch):
-    monkeypatch.setattr("leadhand.fleet.planning.minds.COMMAND_S", 0.05)
+    monkeypatch.setattr("leadhand.fleet.planning.backends.COMMAND_S", 0.05)
 
     async def thinks(_told):
         await asyncio.Event().wait()

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.core.plan.model import FAILURE_CLASSES
-from leadhand.fleet.coder.base import CoderEvent
-from leadhand.fleet.coder.claude import ClaudeReading
-from leadhand.fleet.coder.codex import CodexReading
-from leadhand.fleet.coder.failures import STATUSES, classify, retry_after
-from leadhand.fleet.coder.lines import Lines, document
-from leadhand.fleet.coder.progress import fingerprint
+from leadhand.fleet.agents.base import CoderEvent
+from leadhand.fleet.agents.claude import ClaudeReading
+from leadhand.fleet.agents.codex import CodexReading
+from leadhand.fleet.agents.failures import STATUSES, classify, retry_after
+from leadhand.fleet.agents.supervision import Lines, document, fingerprint
 
 # --- lines ---------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadhand.fleet.coder.base import Assignment
-from leadhand.fleet.coder.claude import ClaudeCoder
-from leadhand.fleet.coder.codex import CodexCoder
+from leadhand.fleet.agents.base import Assignment
+from leadhand.fleet.agents.claude import ClaudeCoder
+from leadhand.fleet.agents.codex import CodexCoder
 from leadhand.testing.endpoint import Endpoint, Fail, Hang, Loop, Refuse, Say, Use
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.proxy import Proxy, Route

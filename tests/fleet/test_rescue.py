@@ -8,17 +8,17 @@ import threading
 
 import pytest
 
-from leadhand.fleet import slots as slots_module
-from leadhand.fleet.git import GitFailed
-from leadhand.fleet.hub import Hub, ref_of
-from leadhand.fleet.slots import Slots
+from leadhand.fleet.repository.git import GitFailed
+from leadhand.fleet.repository.hub import Hub, ref_of
+from leadhand.fleet.workspace import slots as slots_module
+from leadhand.fleet.workspace.slots import Slots
 from tests.fleet.places import files_of, make_repo, write
 
 HOLDER = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from leadhand.fleet.hub import Hub
-from leadhand.fleet.slots import Slots
+from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.workspace.slots import Slots
 
 async def hold(repo, place, ref):
     async with await Hub.open(place / "hub", repo) as hub:

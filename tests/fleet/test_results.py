@@ -11,8 +11,8 @@ import pytest
 from leadhand.app import fleet_results
 from leadhand.app.fleet_submitting import run_of, submit
 from leadhand.errors import LeadhandError, UsageError
-from leadhand.fleet import journal
-from leadhand.fleet.spending import Spending
+from leadhand.fleet.budget import Spending
+from leadhand.fleet.status import journal
 from leadhand.workers.processes.processes import Processes
 from tests.fleet.places import every_byte, make_repo, run_git
 from tests.fleet.standing import epic, standing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadhand.fleet.sameness import Entry, same_lines, strangers
+from leadhand.fleet.merge.same_change import Entry, same_lines, strangers
 
 F = "100644"
 

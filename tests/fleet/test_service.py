@@ -7,7 +7,7 @@ import pytest
 
 from leadhand.app.fleet_service import config_of, crew_of, priced
 from leadhand.errors import UsageError
-from leadhand.fleet.coder.base import Assignment
+from leadhand.fleet.agents.base import Assignment
 from leadhand.models.messages import Usage
 from leadhand.settings import load_settings
 from leadhand.settings.fleet import CoderSettings

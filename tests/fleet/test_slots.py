@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.fleet.git import shown
-from leadhand.fleet.hub import Hub, ref_of
-from leadhand.fleet.slots import SlotGone, Slots
-from leadhand.fleet.taking import Limits
+from leadhand.fleet.repository.git import shown
+from leadhand.fleet.repository.hub import Hub, ref_of
+from leadhand.fleet.workspace.capture import Limits
+from leadhand.fleet.workspace.slots import SlotGone, Slots
 from tests.fleet.places import commit_all, every_byte, files_of, make_repo, run_git, write
 
 
@@ -554,8 +554,8 @@ async def test_large_files_and_many_that_nobody_touched_do_not_count(tmp_path, u
 CLOSED = """
 import asyncio, os, sys
 from pathlib import Path
-from leadhand.fleet.hub import Hub
-from leadhand.fleet.slots import Slots
+from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.workspace.slots import Slots
 
 async def main():
     root = Path(sys.argv[1])

@@ -13,12 +13,13 @@ from leadhand.core import commands
 from leadhand.core.policy import Policy, Rule
 from leadhand.core.views.inbox import answers_of, inbox_row
 from leadhand.errors import Conflict, NotAllowed, UsageError
-from leadhand.fleet import journal, transcripts
-from leadhand.fleet.changes import Change, Landed
-from leadhand.fleet.coder.base import CoderEvent, CoderResult
-from leadhand.fleet.gate import GateRules
-from leadhand.fleet.reviewing import TooLarge, opinion, patch_of
-from leadhand.fleet.spending import DAY_S, MICRO, Spending
+from leadhand.fleet.agents import transcripts
+from leadhand.fleet.agents.base import CoderEvent, CoderResult
+from leadhand.fleet.budget import DAY_S, MICRO, Spending
+from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.merge.conductor import Change, Landed
+from leadhand.fleet.review import TooLarge, opinion, patch_of
+from leadhand.fleet.status import journal
 from tests.fleet.places import commit_all, run_git, write
 from tests.fleet.standing import GATE, epic, standing
 

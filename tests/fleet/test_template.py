@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from leadhand.errors import UsageError
-from leadhand.fleet.coder.base import Assignment
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.git import GitFailed
+from leadhand.fleet.agents.base import Assignment
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.repository.git import GitFailed
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox
 
@@ -386,8 +386,8 @@ HOST = """
     import asyncio, sys
     from pathlib import Path
     from types import SimpleNamespace
-    from leadhand.fleet.coder.base import Assignment
-    from leadhand.fleet.coder.template import TemplateCoder
+    from leadhand.fleet.agents.base import Assignment
+    from leadhand.fleet.agents.template import TemplateCoder
     from leadhand.workers.sandbox.sandbox import Sandbox
     from leadhand.workers.processes.processes import Processes
 

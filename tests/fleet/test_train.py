@@ -10,19 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.fleet.signals import (
+from leadhand.fleet.merge.train import (
+    PARKED_MAX,
     Added,
     Cancel,
     Eject,
     Land,
     Moved,
     Probe,
+    Rules,
+    Train,
     Trouble,
     Unmerged,
     Verdict,
     Withdrawn,
+    best_batch,
 )
-from leadhand.fleet.train import PARKED_MAX, Rules, Train, best_batch
 
 
 class World:

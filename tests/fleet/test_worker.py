@@ -8,21 +8,21 @@ import msgspec
 import pytest
 
 from leadhand import Lead, Policy
-from leadhand.fleet import enduring
+from leadhand.fleet import worker as enduring
 from leadhand.fleet import worker as worker_module
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.conductor import Conductor
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.context import FleetContext, Limits
 from leadhand.fleet.epics import parse_epic, plan_of
-from leadhand.fleet.gate import Gate, GateRules, GateTrouble
-from leadhand.fleet.git import GitFailed
+from leadhand.fleet.gate.gate import Gate, GateRules, GateTrouble
 from leadhand.fleet.governor import Governor
-from leadhand.fleet.preparing import SetupFailed
-from leadhand.fleet.shop import Limits, Shop
-from leadhand.fleet.slots import Slots
-from leadhand.fleet.taking import Limits as TakingLimits
-from leadhand.fleet.taking import Taken
+from leadhand.fleet.merge.conductor import Conductor
+from leadhand.fleet.repository.git import GitFailed
 from leadhand.fleet.tasks import Given, wrong_with
 from leadhand.fleet.worker import CoderWorker
+from leadhand.fleet.workspace.capture import Limits as TakingLimits
+from leadhand.fleet.workspace.capture import Taken
+from leadhand.fleet.workspace.setup import SetupFailed
+from leadhand.fleet.workspace.slots import Slots
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.sandbox import choose
@@ -108,7 +108,7 @@ async def shop(tmp_path, hub, slots, processes):
         sandbox=sandbox,
     )
     async with Conductor(hub, gate) as conductor:
-        yield Shop(hub, slots, gate, conductor, Governor(4, stagger_s=0.0), sandbox)
+        yield FleetContext(hub, slots, gate, conductor, Governor(4, stagger_s=0.0), sandbox)
 
 
 @pytest.fixture

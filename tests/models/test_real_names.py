@@ -16,7 +16,7 @@ from genai_prices import calc_price
 from leadhand import Agent, Goal, Lead, worker
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
-from leadhand.fleet.planning.minds import ModelMind
+from leadhand.fleet.planning.backends import ModelMind
 from leadhand.fleet.planning.reply import SCHEMA as EPIC
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import Request, Told

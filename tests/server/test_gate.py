@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
+from leadhand.server.accounts import Accounts, Tries, digest_of
 from leadhand.server.app import build
 from leadhand.server.gate import PERSON, Gate, Limits
-from leadhand.server.people import People, Tries, digest_of
 from leadhand.server.rules import API, OPERATOR, PUBLIC, RULES, Table, may
 from leadhand.settings.server import Member
 from tests.support.serving import TOKENS
@@ -35,7 +35,7 @@ class Spy:
 
 def people():
     given = {role: Member(role, digest_of(token)) for role, token in TOKENS.items()}
-    return People("owner", "o" * 40, lambda: given)
+    return Accounts("owner", "o" * 40, lambda: given)
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def test_one_wrong_token_is_limited_from_all_addresses_together():
 
 def test_a_token_that_was_added_just_now_is_known(spy):
     given = {}
-    gate = Gate(spy, People("owner", "o" * 40, lambda: dict(given)))
+    gate = Gate(spy, Accounts("owner", "o" * 40, lambda: dict(given)))
     headers = {"authorization": f"Bearer {TOKENS['viewer']}"}
     assert ask(gate, "GET", "/api/v1/runs", headers)[0] == 401
     given["vera"] = Member("viewer", digest_of(TOKENS["viewer"]))

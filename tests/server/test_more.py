@@ -15,9 +15,8 @@ from cryptography.x509.oid import NameOID
 
 from leadhand.core.views.inbox import answers_of
 from leadhand.errors import StoreError
-from leadhand.server.people import People
+from leadhand.server.accounts import Accounts, SignedOut
 from leadhand.server.routes import pages
-from leadhand.server.signed_out import SignedOut
 from tests.support.cli import Folder
 from tests.support.serving import TOKENS, ended, plan_of, process, project, served
 
@@ -295,7 +294,7 @@ def test_what_is_over_by_itself_is_forgotten(tmp_path):
 
 def test_a_sign_out_that_cannot_be_kept_is_told(tmp_path):
     """Rather than to last until the next start only."""
-    people = People("owner", "o" * 40, dict, signed_out=tmp_path / "gone" / "file")
+    people = Accounts("owner", "o" * 40, dict, signed_out=tmp_path / "gone" / "file")
     person = people.by_token("o" * 40)
     assert person is not None
     cookie, _ = people.sign_in(person)

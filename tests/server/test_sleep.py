@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from leadhand.server import conductor
+from leadhand.server import run_supervisor
 from tests.support.serving import plan_of, project, served
 
 LIMIT_S = 60
@@ -14,7 +14,7 @@ LIMIT_S = 60
 @pytest.fixture
 def quick(monkeypatch):
     for name, value in {"SWEEP_S": 0.05, "IDLE_S": 0.1, "AHEAD_S": 1.0, "EARLY_S": 0.5}.items():
-        monkeypatch.setattr(conductor, name, value)
+        monkeypatch.setattr(run_supervisor, name, value)
 
 
 def until(condition, what):

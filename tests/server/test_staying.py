@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
-from leadhand.server import wire
+from leadhand.server import connections
+from leadhand.server.accounts import digest_of
 from leadhand.server.gate import Limits
-from leadhand.server.people import digest_of
 from leadhand.server.routes import events
 from tests.support.serving import TOKENS, project, served
 
@@ -107,7 +107,7 @@ HEAD = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 def test_a_head_has_a_deadline(tmp_path, monkeypatch):
     """Nothing, half a head, a byte now and then, also after an answer: cut off."""
-    monkeypatch.setattr(wire, "HEAD_S", 0.5)
+    monkeypatch.setattr(connections, "HEAD_S", 0.5)
     project(tmp_path)
     with served(tmp_path) as server:
         silent, half, drip, second = (connected(server) for _ in range(4))

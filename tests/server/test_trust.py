@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand.errors import NotTrusted
-from leadhand.server.conductor import Conductor
+from leadhand.server.run_supervisor import RunSupervisor
 from leadhand.settings import load_settings
 from leadhand.settings.trust import Trust, entries_of, require
 
@@ -23,7 +23,7 @@ def test_settings_that_name_more_code_since_the_start_are_refused(tmp_path):
     with pytest.raises(NotTrusted):
         require(settings, trust)
     trust.remember(entries_of(settings))
-    served = Conductor(require(settings, trust), "ann", print)
+    served = RunSupervisor(require(settings, trust), "ann", print)
     assert served.place("")[1].get("say") is not None
     (tmp_path / "leadhand.toml").write_text(SETTINGS.format("'one.py', 'two.py'"))
     with pytest.raises(NotTrusted, match=r"two\.py"):

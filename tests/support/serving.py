@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx2
 
+from leadhand.server.accounts import digest_of
 from leadhand.server.gate import Limits
-from leadhand.server.people import digest_of
-from leadhand.server.serving import Running, Serve, running
+from leadhand.server.service import Running, Serve, running
 from leadhand.settings import load_settings
 from tests.support.cli import PROGRAM, WORKERS, environment
 

@@ -18,10 +18,10 @@ from leadhand.stores.location import Place
 from leadhand.stores.postgres.store import PostgresStore
 from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.activities import Machine
-from leadhand.temporal.client import connect
 from leadhand.temporal.cluster import Cluster
-from leadhand.temporal.orders import Ways
-from leadhand.temporal.serving import Serving, engine_worker, machine_workers, served
+from leadhand.temporal.host import connect
+from leadhand.temporal.messages import Ways
+from leadhand.temporal.processes import Serving, engine_worker, machine_workers, served
 from leadhand.workers.processes.machine import LocalMachine
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT)]
 
 from leadhand import Context, Goal, Lead, Policy, Transient, worker  # noqa: E402 - found by the line above
 from leadhand.core.report import Finish, Propose  # noqa: E402
-from leadhand.temporal.looking import workflow_id  # noqa: E402
+from leadhand.temporal.cluster_status import workflow_id  # noqa: E402
 from tests.support.temporal import Server, on_temporal  # noqa: E402
 
 STORIES = {}

@@ -16,11 +16,13 @@ from leadhand.cli.commands.doctor_temporal import temporal_rows
 from leadhand.errors import Unreachable, UsageError
 from leadhand.settings import load_settings
 from leadhand.stores.sqlite.store import SqliteStore
-from leadhand.temporal import client, distant, looking
-from leadhand.temporal.client import connect
+from leadhand.temporal import cluster_status
+from leadhand.temporal import host as client
+from leadhand.temporal import run as distant
 from leadhand.temporal.cluster import Cluster
-from leadhand.temporal.looking import missing
-from leadhand.temporal.orders import Ways
+from leadhand.temporal.cluster_status import missing
+from leadhand.temporal.host import connect
+from leadhand.temporal.messages import Ways
 from tests.support.cli import WORKERS, Folder
 from tests.support.temporal import free_port, on_temporal
 from tests.temporal.test_processes import serving
@@ -101,7 +103,7 @@ def test_who_has_ended_is_not_taken_for_one_who_serves(temporal, tmp_path, monke
         folder.until(
             lambda: served <= {row[0] for row in temporal_rows(settings) if not row[2]}, "both"
         )
-    monkeypatch.setattr(looking, "SILENT_S", 1.0)
+    monkeypatch.setattr(cluster_status, "SILENT_S", 1.0)
     time.sleep(2.5)
     told = {row[0]: row for row in temporal_rows(settings)}
     for what, without in (("engine", "runs stand still"), ("worker say", "its steps wait")):
@@ -118,7 +120,7 @@ def test_who_has_ended_is_not_taken_for_one_who_serves(temporal, tmp_path, monke
 
     there, words = asyncio.run(engines())
     assert there == []
-    assert words[0] == looking.NO_ENGINE
+    assert words[0] == cluster_status.NO_ENGINE
     assert "s ago, has ended or is busy)" in words[1]
 
 

@@ -14,7 +14,7 @@ from leadhand.engine import perform
 from leadhand.errors import StoreError
 from leadhand.models.messages import Usage
 from leadhand.temporal.activities import Machine
-from leadhand.temporal.serving import Serving, machine_workers
+from leadhand.temporal.processes import Serving, machine_workers
 from leadhand.testing import ScriptedModel
 from leadhand.testing.models import Price
 from tests.support.temporal import on_temporal

@@ -21,12 +21,12 @@ from leadhand.core.host import TemporalLeft, TemporalOpened
 from leadhand.engine.host import Host
 from leadhand.errors import Conflict, StoreBroken, Unreachable
 from leadhand.ports import Entry
-from leadhand.temporal import client as speaking
-from leadhand.temporal.client import Distant
+from leadhand.temporal import host as speaking
 from leadhand.temporal.cluster import Cluster
-from leadhand.temporal.hands import engine_queue
-from leadhand.temporal.looking import workflow_id
-from leadhand.temporal.orders import RUN
+from leadhand.temporal.cluster_status import workflow_id
+from leadhand.temporal.dispatch import engine_queue
+from leadhand.temporal.host import TemporalHost
+from leadhand.temporal.messages import RUN
 from tests.support.cli import WORKERS, Folder
 from tests.support.temporal import on_temporal
 from tests.temporal.test_processes import serving
@@ -351,7 +351,7 @@ class Away:
 
 async def test_the_loop_goes_on_while_the_log_cannot_be_read():
     store = Away()
-    host = Distant(None, store)
+    host = TemporalHost(None, store)
     looks = [host.look_shared(), host.find("r"), host.aside(store.read, "r")]
     tasks = [asyncio.ensure_future(each) for each in looks]
     while not store.asked.is_set():

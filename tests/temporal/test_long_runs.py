@@ -12,7 +12,7 @@ from leadhand.core import events as ev
 from leadhand.core.logcheck.checker import check
 from leadhand.errors import StoreError
 from leadhand.ports import Entry
-from leadhand.temporal.looking import workflow_id
+from leadhand.temporal.cluster_status import workflow_id
 from tests.support.temporal import on_temporal
 
 pytestmark = pytest.mark.real

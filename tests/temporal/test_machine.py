@@ -21,10 +21,9 @@ from leadhand.core.plan.references import Artifact
 from leadhand.core.state.model import State, StepState
 from leadhand.stores.memory import MemoryStore
 from leadhand.temporal.activities import Engine, Machine
-from leadhand.temporal.flow import RunFlow
-from leadhand.temporal.money import Money
-from leadhand.temporal.ordering import Orders
-from leadhand.temporal.orders import (
+from leadhand.temporal.attempt_messages import Orders
+from leadhand.temporal.budget import WorkflowBudget
+from leadhand.temporal.messages import (
     Batch,
     Begin,
     Given,
@@ -36,6 +35,7 @@ from leadhand.temporal.orders import (
     Ways,
     newest,
 )
+from leadhand.temporal.workflow import RunFlow
 from leadhand.testing import ScriptedModel
 from leadhand.workers.registry import Registry
 
@@ -235,7 +235,7 @@ def test_those_that_begin_at_once_are_given_equal_parts_and_the_planner_no_part_
     state, spec = State(), Agent("clerk", ScriptedModel([])).spec
     state.policy, state.catalog, state.unsettled = Policy(budget=10.0), Catalog([spec]), 10
     state.steps = {f"s{n}": StepState({"id": f"s{n}"}, n, "clerk") for n in range(10)}
-    money = Money(SimpleNamespace(state=state, ways=Ways()))
+    money = WorkflowBudget(SimpleNamespace(state=state, ways=Ways()))
     parts = [money.give(name, epoch) for epoch, name in enumerate(state.steps, 1)]
     assert parts == pytest.approx([1.0] * 10)
     assert money.give("", 11) == pytest.approx(0.0)

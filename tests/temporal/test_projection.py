@@ -19,7 +19,7 @@ from leadhand.core import events as ev
 from leadhand.errors import StoreError
 from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.activities import Engine
-from leadhand.temporal.orders import FORK, Batch, Line
+from leadhand.temporal.messages import FORK, Batch, Line
 from leadhand.workers.registry import Registry
 
 

@@ -16,10 +16,10 @@ from temporalio.workflow import NondeterminismError
 
 from leadhand.core.decide import recovery
 from leadhand.core.state.model import State
-from leadhand.temporal.flow import RunFlow
-from leadhand.temporal.orders import Ways
+from leadhand.temporal.messages import Ways
 from leadhand.temporal.payloads import converter
-from leadhand.temporal.serving import sandbox
+from leadhand.temporal.processes import sandbox
+from leadhand.temporal.workflow import RunFlow
 
 FOLDER = Path(__file__).parent / "histories"
 HISTORIES = sorted(path.stem for path in FOLDER.glob("*.json"))

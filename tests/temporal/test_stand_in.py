@@ -10,8 +10,8 @@ import pytest
 import leadhand
 from leadhand.engine.host import Host
 from leadhand.engine.run import Run
-from leadhand.temporal.client import Distant
-from leadhand.temporal.distant import DistantRun
+from leadhand.temporal.host import TemporalHost
+from leadhand.temporal.run import TemporalRun
 
 EMBEDDED = {
     "leadhand/app/commands.py": {"open"},
@@ -22,7 +22,7 @@ EMBEDDED = {
     },
     "leadhand/app/returning.py": {"open"},
     "leadhand/app/serving.py": {"open"},
-    "leadhand/server/conductor.py": {"is_idle", "put_aside", "take_in", "workers"},
+    "leadhand/server/run_supervisor.py": {"is_idle", "put_aside", "take_in", "workers"},
 }
 """What is asked only of a host in this process, by file; whoever adds to it has made sure."""
 NAMES = {Host: {"host", "_host"}, Run: {"run", "hosted", "spoken"}}
@@ -44,7 +44,7 @@ def asked(tree, names):
                 yield node.attr, node.ctx
 
 
-@pytest.mark.parametrize(("near", "far"), [(Host, Distant), (Run, DistantRun)])
+@pytest.mark.parametrize(("near", "far"), [(Host, TemporalHost), (Run, TemporalRun)])
 def test_what_is_asked_of_a_host_is_answered_by_one_elsewhere(near, far):
     missing = known(near) - known(far)
     top = Path(leadhand.__file__).parent

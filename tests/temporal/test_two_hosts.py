@@ -31,7 +31,7 @@ from leadhand.core.host import ApprovalUsed
 from leadhand.core.views.inbox import answers_of
 from leadhand.errors import Conflict
 from leadhand.stores.sqlite.store import SqliteStore
-from leadhand.temporal.client import Distant
+from leadhand.temporal.host import TemporalHost
 from tests.support.temporal import free_port, on_temporal
 
 pytestmark = pytest.mark.real
@@ -416,8 +416,8 @@ async def test_an_approval_is_used_by_whoever_is_first(tmp_path):
     store = SqliteStore(tmp_path / "log.db")
     store.claim()
     used = [ApprovalUsed("one", run, "ann") for run in ("here", "there")]
-    told = [Distant(None, store).tell_host(event) for event in used]
+    told = [TemporalHost(None, store).tell_host(event) for event in used]
     found = await asyncio.gather(*told, return_exceptions=True)
     assert [type(each) for each in found].count(Conflict) == 1, found
-    assert Distant(None, store).shared.used == {"one": "here"}
+    assert TemporalHost(None, store).shared.used == {"one": "here"}
     await store.close()

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import pytest
 
-from leadhand.server import vendor
+from leadhand.server import npm_assets
 from tests.support.cli import PROGRAM, environment
 from tests.support.need import need
 from tests.web.steering import project
@@ -58,7 +58,7 @@ def browser() -> Iterator[Any]:
     """For one file: while it is there an event loop runs, and no other test could have one."""
     path = chromium_path()
     need(path, "Chromium: `python3 scripts/browser.py` installs Debian's")
-    need(vendor.ready(), "the page's third-party files: `leadhand doctor --fix` fetches them")
+    need(npm_assets.ready(), "the page's third-party files: `leadhand doctor --fix` fetches them")
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=20_000)  # a busy machine is slow, and nothing else

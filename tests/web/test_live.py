@@ -13,8 +13,8 @@ from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.run import run_status, summary
 from leadhand.ports import Entry
+from leadhand.server.npm_assets import ready
 from leadhand.server.stream import Board
-from leadhand.server.vendor import ready
 from leadhand.testing.simulator import simulate_seed
 from leadhand.testing.world import World
 from tests.golden.test_replay import NAMES, read

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.server import vendor
+from leadhand.server import npm_assets
 from tests.support.need import need
 from tests.test_house import ROOT, tracked
 
@@ -23,8 +23,10 @@ FUNCTION_LINES_MAX = 70
 
 def test_nothing_of_others_is_in_the_repository():
     """No fetched file, no copy of one, no minified text, no folder of packages."""
-    need(vendor.ready(), "the fetched files, to look for copies of them")
-    theirs = {_digest(path) for path in vendor.FOLDER.iterdir() if path.name != vendor.RECORD}
+    need(npm_assets.ready(), "the fetched files, to look for copies of them")
+    theirs = {
+        _digest(path) for path in npm_assets.FOLDER.iterdir() if path.name != npm_assets.RECORD
+    }
     theirs |= {_digest(path) for path in (ROOT / "build" / "npm").glob("*.js")}
     for path in tracked():
         assert "_npm" not in path.parts, path
@@ -72,7 +74,7 @@ def test_texts_never_become_markup_or_code(path):
 
 def test_the_scripts_are_small():
     """All of it, ours and theirs, as it goes over the wire."""
-    need(vendor.ready(), "the fetched files")
+    need(npm_assets.ready(), "the fetched files")
     files = [path for path in WEB.rglob("*") if path.suffix in {".js", ".mjs"}]
     total = sum(len(gzip.compress(path.read_bytes(), 6)) for path in files)
     assert total <= SCRIPT_BYTES_MAX, f"{total:,} bytes"
@@ -80,7 +82,7 @@ def test_the_scripts_are_small():
 
 def test_the_lock_says_what_and_never_where():
     """Name, version, hash and files of each package; no address."""
-    for lock in (vendor.LOCK, ROOT / "tests" / "web" / "npm-lock.json"):
+    for lock in (npm_assets.LOCK, ROOT / "tests" / "web" / "npm-lock.json"):
         text = lock.read_text()
         assert "://" not in text
         for package in json.loads(text)["packages"]:
@@ -129,13 +131,13 @@ def test_files_are_fetched_once_and_again_when_they_were_touched(tmp_path, packa
     """Hashes decide, never times; imports become paths; no map is named that is not there."""
     archive, lock = package
     npm, into = pretend_npm(tmp_path, archive), tmp_path / "into"
-    assert vendor.fetch(lock, into, npm)
+    assert npm_assets.fetch(lock, into, npm)
     text = (into / "thing.mjs").read_text()
     assert text == 'import{a}from"./other.mjs";import"./other.mjs";export const b=a;\n'
-    assert not vendor.fetch(lock, into, npm)
+    assert not npm_assets.fetch(lock, into, npm)
     (into / "thing.mjs").write_text("something else")
-    assert not vendor.ready(lock, into)
-    assert vendor.fetch(lock, into, npm)
+    assert not npm_assets.ready(lock, into)
+    assert npm_assets.fetch(lock, into, npm)
     assert (into / "thing.mjs").read_text() == text
 
 
@@ -144,8 +146,8 @@ def test_what_was_not_pinned_is_not_taken(tmp_path, package):
     archive, lock = package
     npm, into = pretend_npm(tmp_path, archive), tmp_path / "into"
     archive.write_bytes(archive.read_bytes() + b"\0")
-    with pytest.raises(vendor.FetchFailed, match="not what was pinned"):
-        vendor.fetch(lock, into, npm)
+    with pytest.raises(npm_assets.FetchFailed, match="not what was pinned"):
+        npm_assets.fetch(lock, into, npm)
     assert not into.exists()
 
 
@@ -155,10 +157,10 @@ def test_without_a_network_a_build_goes_on(tmp_path, package, monkeypatch):
     pretend_npm(tmp_path, None)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     said = []
-    assert not vendor.softly(said.append, lock, tmp_path / "into")
+    assert not npm_assets.softly(said.append, lock, tmp_path / "into")
     assert "doctor --fix" in said[0]
     assert "no network" in said[0]
-    assert len((tmp_path / "log").read_text().splitlines()) == vendor.TRIES_MAX
+    assert len((tmp_path / "log").read_text().splitlines()) == npm_assets.TRIES_MAX
 
 
 def test_the_packages_carry_what_was_fetched(tmp_path):
@@ -166,7 +168,7 @@ def test_the_packages_carry_what_was_fetched(tmp_path):
     import sys
     import tarfile
 
-    need(vendor.ready(), "the fetched files")
+    need(npm_assets.ready(), "the fetched files")
     command = [
         sys.executable,
         "-m",

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore
     from leadhand.temporal.activities import Engine
-    from leadhand.temporal.client import Distant
     from leadhand.temporal.cluster import Cluster
+    from leadhand.temporal.host import TemporalHost
 
 STORE_WAIT_S = 10.0
 LOOK_S = 0.1
 
 
-async def distant(cluster: Cluster, place: Place | Store) -> Distant:
+async def distant(cluster: Cluster, place: Place | Store) -> TemporalHost:
     """The host of runs that a Temporal server hosts; their log is read here."""
     require()
-    from leadhand.temporal.client import Distant, connect
+    from leadhand.temporal.host import TemporalHost, connect
 
     if isinstance(place, Path) and not there(place):
         await connect(cluster)  # a server that is not there is the first thing to know
@@ -49,7 +49,7 @@ async def distant(cluster: Cluster, place: Place | Store) -> Distant:
         if store is not place:
             await store.close()
         raise
-    host = Distant(client, store, cluster.ways, lent=store is place)
+    host = TemporalHost(client, store, cluster.ways, lent=store is place)
     host.claim_approval = UsedApprovals(store.database_id).claim
     return host
 

@@ -30,28 +30,28 @@ from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
 from leadhand.errors import UsageError
-from leadhand.fleet.conductor import Conductor
-from leadhand.fleet.crew import crew, tiers_of
-from leadhand.fleet.following import Following
-from leadhand.fleet.gate import Gate, GateRules
+from leadhand.fleet.agents.transcripts import prune
+from leadhand.fleet.budget import DailyBudget, Noting
+from leadhand.fleet.coder_workers import crew, tiers_of
+from leadhand.fleet.context import FleetContext, Limits
+from leadhand.fleet.gate.gate import Gate, GateRules
+from leadhand.fleet.gate.main_health import Soundness
 from leadhand.fleet.governor import Governor
-from leadhand.fleet.hub import Hub
-from leadhand.fleet.journal import Journal
-from leadhand.fleet.journal import read as read_journal
+from leadhand.fleet.merge.conductor import Conductor
+from leadhand.fleet.merge.train import Rules
+from leadhand.fleet.merge.upstream import Following
 from leadhand.fleet.planning.examiner import Examiner
-from leadhand.fleet.planning.record import done_in
+from leadhand.fleet.planning.progress import EXAMINER
 from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.planning.shaping import wanted_of
-from leadhand.fleet.planning.standing import EXAMINER
-from leadhand.fleet.preparing import prepared
-from leadhand.fleet.reviewing import Reviewer
-from leadhand.fleet.shop import Limits, Shop
-from leadhand.fleet.slots import Slots
-from leadhand.fleet.sound import Soundness
-from leadhand.fleet.spending import Noting, Purse
-from leadhand.fleet.train import Rules
-from leadhand.fleet.transcripts import prune
+from leadhand.fleet.planning.size_record import done_in
+from leadhand.fleet.planning.steps import wanted_of
+from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.review import Reviewer
+from leadhand.fleet.status.journal import Journal
+from leadhand.fleet.status.journal import read as read_journal
 from leadhand.fleet.worker import CoderWorker
+from leadhand.fleet.workspace.setup import prepared
+from leadhand.fleet.workspace.slots import Slots
 from leadhand.models.registry import Book
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.workers.processes.leftovers import kill_leftovers
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State
     from leadhand.engine.host import Host
     from leadhand.engine.run import Run
-    from leadhand.fleet.coder.base import Coder
+    from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.epics import Epic
-    from leadhand.fleet.planning.record import Done
+    from leadhand.fleet.planning.size_record import Done
     from leadhand.workers.sandbox.proxy import Proxy
     from leadhand.workers.sandbox.sandbox import Sandbox
 
@@ -112,7 +112,7 @@ class FleetConfig:
     """The coder that lets pass what is protected; empty: a person."""
     planner: Any = None
     """Who plans epics that name no tasks, and looks again when a task fails: a model or tier by
-    name, a command as a list, or a function (`fleet/planning/minds.py`); None: nobody does."""
+    name, a command as a list, or a function (`fleet/planning/backends.py`); None: nobody does."""
     planning: PlanRules = field(default_factory=PlanRules)
     models: Book = field(default_factory=Book)
 
@@ -137,8 +137,8 @@ class Fleet:
         self._keeping: Keeping
         self._results: Results
         self._looked = asyncio.Event()
-        self.shop: Shop
-        self.purse: Purse
+        self.shop: FleetContext
+        self.purse: DailyBudget
         self.sound: Soundness
         self.lead: Lead
         self.host: Host
@@ -230,7 +230,7 @@ class Fleet:
 
     def _shop(
         self, hub: Hub, gate: Gate, conductor: Conductor, sandbox: Sandbox, noting: Noting
-    ) -> Shop:
+    ) -> FleetContext:
         config = self.config
 
         def spent() -> str:
@@ -244,12 +244,12 @@ class Fleet:
             behind_max=max(config.agents, BEHIND_MIN),
             against=lambda: self.sound.against or spent(),
         )
-        self.purse = Purse(lambda: "stopped" if governor.stopped else spent())
+        self.purse = DailyBudget(lambda: "stopped" if governor.stopped else spent())
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)
         setup = prepared(gate, config.folder) if config.gate.setup else None
         slots = Slots(hub, config.folder / "slots", size, keep=config.keep, setup=setup)
-        return Shop(
+        return FleetContext(
             hub,
             slots,
             gate,

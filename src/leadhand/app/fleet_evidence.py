@@ -5,8 +5,8 @@
     hub           what is on main
     live.json     who is at work this second, written by the fleet while it is alive
 
-The figures are `fleet/figures.py`'s. Here is only the reading: what has not changed is not read
-again.
+The figures are `fleet/status/figures.py`'s. Here is only the reading: what has not changed is not
+read again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from leadhand.core.state.evolve import evolve_all
 from leadhand.core.state.model import State
 from leadhand.core.views.run import run_status
 from leadhand.errors import UsageError
-from leadhand.fleet import journal
-from leadhand.fleet.facts import EpicFacts, facts_of
-from leadhand.fleet.figures import figures
-from leadhand.fleet.git import Git
-from leadhand.fleet.history import Commit, read_log
-from leadhand.fleet.hub import MAIN, OLDER_MAX, START
-from leadhand.fleet.sources import DONE, SECOND, Landing, Sources
+from leadhand.fleet.repository.commits import Commit, read_log
+from leadhand.fleet.repository.git import Git
+from leadhand.fleet.repository.hub import MAIN, OLDER_MAX, START
+from leadhand.fleet.status import journal
+from leadhand.fleet.status.facts import EpicFacts, facts_of
+from leadhand.fleet.status.figures import figures
+from leadhand.fleet.status.sources import DONE, SECOND, Landing, Sources
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from leadhand.fleet.coder.base import Assignment
-from leadhand.fleet.sources import DONE, REPLACED
+from leadhand.fleet.agents.base import Assignment
+from leadhand.fleet.status.sources import DONE, REPLACED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.core.state.model import State
-    from leadhand.fleet.coder.base import Coder
-    from leadhand.fleet.hub import Hub
+    from leadhand.fleet.agents.base import Coder
+    from leadhand.fleet.repository.hub import Hub
 
 LOOK_S = 30.0
 LOOSE_MAX = 20_000

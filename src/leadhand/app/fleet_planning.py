@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.errors import UsageError
-from leadhand.fleet.planning.minds import mind_of
+from leadhand.fleet.budget import DAY_S
+from leadhand.fleet.planning.backends import mind_of
 from leadhand.fleet.planning.planner import EpicPlanner
 from leadhand.fleet.planning.programs import is_there
 from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.spending import DAY_S
 from leadhand.settings import source_of
 from leadhand.workers.functions.modules import load_module
 from leadhand.workers.sandbox.sandbox import PLANNER
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from leadhand.app.fleet import FleetConfig
     from leadhand.core.policy import Policy
-    from leadhand.fleet.planning.record import Done
-    from leadhand.fleet.shop import Shop
-    from leadhand.fleet.spending import Purse
+    from leadhand.fleet.budget import DailyBudget
+    from leadhand.fleet.context import FleetContext
+    from leadhand.fleet.planning.size_record import Done
     from leadhand.settings import Settings
     from leadhand.workers.processes.processes import Processes
 
@@ -67,9 +67,9 @@ def _found(word: str, root: Path) -> str:
 
 def epic_planner(
     config: FleetConfig,
-    shop: Shop,
+    shop: FleetContext,
     processes: Processes,
-    purse: Purse,
+    purse: DailyBudget,
     tiers: Sequence[str],
     past: Callable[[], list[Done]],
 ) -> EpicPlanner | None:

@@ -1,8 +1,8 @@
 """What the user's repository gets: a branch that moves with main, and a pull request for each epic.
 
-The branch is given by a fetch in the user's repository (`fleet/user.py`): nothing else of it is
-touched. A pull request is made by a command of the user's own, once for each epic that succeeded,
-when the branch holds all of it:
+The branch is given by a fetch in the user's repository (`fleet/repository/user_repository.py`):
+nothing else of it is touched. A pull request is made by a command of the user's own, once for each
+epic that succeeded, when the branch holds all of it:
 
     pull_request = ["gh", "pr", "create", "--head", "{branch}", "--title", "{title}",
                     "--body-file", "{body_file}"]
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.state.model import State
-    from leadhand.fleet.hub import Hub
+    from leadhand.fleet.repository.hub import Hub
     from leadhand.workers.processes.processes import Processes
 
 Doc = dict[str, Any]

@@ -18,13 +18,13 @@ from leadhand.app.fleet_planning import plan_rules, planner_of
 from leadhand.app.fleet_results import PLACES, fill
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
-from leadhand.fleet.coder.claude import ClaudeCoder
-from leadhand.fleet.coder.codex import CodexCoder
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.gate import GateRules
-from leadhand.fleet.ladder import CODER
-from leadhand.fleet.shop import Limits
-from leadhand.fleet.train import Rules
+from leadhand.fleet.agents.claude import ClaudeCoder
+from leadhand.fleet.agents.codex import CodexCoder
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.context import Limits
+from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.merge.train import Rules
+from leadhand.fleet.status.ladder import CODER
 from leadhand.models.messages import Usage
 from leadhand.models.names import ModelName
 from leadhand.models.prices import cost
@@ -36,7 +36,7 @@ from leadhand.workers.sandbox.sandbox import PLANNER, SETUP
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leadhand.fleet.coder.base import Coder, Price
+    from leadhand.fleet.agents.base import Coder, Price
     from leadhand.settings import Settings
     from leadhand.settings.fleet import CoderSettings
     from leadhand.workers.processes.processes import Processes

@@ -23,13 +23,13 @@ from leadhand.app.fleet_evidence import Evidence, live_of, write_live
 from leadhand.app.fleet_watching import watch
 from leadhand.core.calendar import iso
 from leadhand.errors import Conflict, LeadhandError, UsageError
-from leadhand.fleet import transcripts
+from leadhand.fleet.agents import transcripts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.app.fleet import Fleet
-    from leadhand.fleet.shop import AtWork
+    from leadhand.fleet.context import AtWork
 
 Doc = dict[str, Any]
 LOOK_S = 0.5

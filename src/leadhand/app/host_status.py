@@ -66,8 +66,8 @@ class Hosting:
             return self._unsure(name, error)
         from temporalio.service import RPCError
 
-        from leadhand.temporal.client import connect
-        from leadhand.temporal.looking import hosted_runs, missing, not_begun
+        from leadhand.temporal.cluster_status import hosted_runs, missing, not_begun
+        from leadhand.temporal.host import connect
 
         try:
             if self._client is None:
@@ -96,7 +96,7 @@ class Hosting:
 
     async def _parked(self, prefix: str, ends: dict[str, tuple[int, str]]) -> list[str]:
         """Runs whose log is not what their workflow wrote: they take no word, and do not go on."""
-        from leadhand.temporal.looking import parked, way_out
+        from leadhand.temporal.cluster_status import parked, way_out
 
         some = {run: ends[run] for run in sorted(ends)[-PARKED_MAX:]}
         found = await parked(self._client, prefix, some)
@@ -113,9 +113,9 @@ class Hosting:
         require()
         from temporalio.service import RPCError
 
-        from leadhand.temporal.client import connect
-        from leadhand.temporal.distant import unanswered
-        from leadhand.temporal.looking import hosted_runs, parked
+        from leadhand.temporal.cluster_status import hosted_runs, parked
+        from leadhand.temporal.host import connect
+        from leadhand.temporal.run import unanswered
 
         prefix, ends = self._prefix(cluster), self._ends(run)
         try:

@@ -69,8 +69,8 @@ async def _end_workflows(
         require()
         from temporalio.service import RPCError
 
-        from leadhand.temporal.client import connect
-        from leadhand.temporal.looking import hosted_runs, workflow_id
+        from leadhand.temporal.cluster_status import hosted_runs, workflow_id
+        from leadhand.temporal.host import connect
     except UsageError as error:
         tell(_unsure(error))
         return

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leadhand.stores.log import KeptStore
     from leadhand.temporal.activities import Machine
     from leadhand.temporal.cluster import Cluster
-    from leadhand.temporal.serving import Serving
+    from leadhand.temporal.processes import Serving
 
 LOOK_S = 0.5
 """How often it is looked whether the log still takes what this process writes."""
@@ -90,8 +90,8 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
     """Serve until the block ends; then drain."""
     require()
     from leadhand.temporal.activities import Engine, Machine
-    from leadhand.temporal.client import connect
-    from leadhand.temporal.serving import Serving, engine_worker, machine_workers, served
+    from leadhand.temporal.host import connect
+    from leadhand.temporal.processes import Serving, engine_worker, machine_workers, served
 
     settings, cluster = wanted.settings, wanted.settings.temporal
     if cluster is None:

@@ -21,8 +21,17 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from leadhand.fleet.signals import Added, Cancel, Eject, Land, Probe, Verdict
-from leadhand.fleet.train import BATCH_MAX, Rules, Train
+from leadhand.fleet.merge.train import (
+    BATCH_MAX,
+    Added,
+    Cancel,
+    Eject,
+    Land,
+    Probe,
+    Rules,
+    Train,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -40,7 +40,7 @@ from leadhand.core.durations import seconds
 from leadhand.core.plan.graph import Order
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.fleet.ladder import CODER
+from leadhand.fleet.status.ladder import CODER
 
 EPIC_BYTES_MAX = 1 << 20
 TASKS_MAX = 5000

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core.report import Failure, Report
-from leadhand.fleet.git import shown
-from leadhand.fleet.patterns import outside
+from leadhand.fleet.path_patterns import outside
+from leadhand.fleet.repository.git import shown
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from leadhand.fleet.coder.base import CoderResult
-    from leadhand.fleet.conductor import Ejected
-    from leadhand.fleet.taking import Taken
+    from leadhand.fleet.agents.base import CoderResult
+    from leadhand.fleet.merge.conductor import Ejected
+    from leadhand.fleet.workspace.capture import Taken
 
 CHANGES_TOLD = 8
 OTHERS_TOLD = 3

@@ -22,26 +22,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Failure, Report
 from leadhand.errors import LeadhandError
-from leadhand.fleet import briefs, reviewing
-from leadhand.fleet.coder.base import Assignment, Coder, CoderEvent, CoderResult
-from leadhand.fleet.conductor import Change, Ejected
-from leadhand.fleet.enduring import OUTAGE_S, TROUBLE, Patience, endure
-from leadhand.fleet.finishing import to_the_end
-from leadhand.fleet.git import shown
-from leadhand.fleet.guard import findings, guarded
-from leadhand.fleet.hub import ref_of
-from leadhand.fleet.ladder import CODER
+from leadhand.fleet import review
+from leadhand.fleet.agents import brief
+from leadhand.fleet.agents.base import Assignment, Coder, CoderEvent, CoderResult
+from leadhand.fleet.agents.transcripts import Transcript, place
+from leadhand.fleet.context import AtWork, FleetContext, Limits
+from leadhand.fleet.gate.gate import GateTrouble
+from leadhand.fleet.gate.guard import findings, guarded
+from leadhand.fleet.governor import Overtaken
+from leadhand.fleet.merge.conductor import Change, Ejected
 from leadhand.fleet.planning.survey import drifted
-from leadhand.fleet.shop import AtWork, Limits, Shop
-from leadhand.fleet.slots import SlotGone
+from leadhand.fleet.repository.git import GitFailed, shown
+from leadhand.fleet.repository.hub import ref_of
+from leadhand.fleet.shielded import to_the_end
+from leadhand.fleet.status.ladder import CODER
 from leadhand.fleet.tasks import (
     PARAMETERS,
     RETURNS,
@@ -52,20 +55,137 @@ from leadhand.fleet.tasks import (
     overtaken,
     wrong_with,
 )
-from leadhand.fleet.transcripts import Transcript, place
-from leadhand.fleet.turns import turn
-from leadhand.fleet.unlanded import finished, put_off
+from leadhand.fleet.workspace.setup import SetupFailed
+from leadhand.fleet.workspace.slots import SlotGone
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from leadhand.fleet.gate import Verdict
-    from leadhand.fleet.slots import Slot
+    from leadhand.fleet.agents.base import Assignment
+    from leadhand.fleet.boundaries import Boundaries
+    from leadhand.fleet.gate.gate import Verdict
+    from leadhand.fleet.governor import Governor
+    from leadhand.fleet.repository.hub import Hub
+    from leadhand.fleet.workspace.slots import Slot
     from leadhand.ports import Context
     from leadhand.ports import Task as Attempt
 
+
+# Trouble of the machine is nobody's fault: it is waited for, and uses up no try.
+#
+# A disk that is full, a package index that does not answer, a process that cannot be started:
+# whoever comes next fares no better, so no other agent is asked, and what an agent has finished is
+# kept. It is tried again, later and later; meanwhile nobody starts, and `fleet status` says why.
+# What does not pass within a day is reported, as an outage.
+
+
+TROUBLE = (SetupFailed, GateTrouble, GitFailed, OSError)
+PATIENCE_S = 86_400.0
+PAUSE_S = 1.0
+PAUSE_S_MAX = 60.0
+OUTAGE_S = 600.0
+"""How long an outage is reported to last: long enough to be parked."""
+WORDS = 300
+
 T = TypeVar("T")
+
+
+class Patience:
+    """How long something has been in trouble by now."""
+
+    def __init__(self, governor: Governor, said: Callable[[str], None]) -> None:
+        self._governor, self._said = governor, said
+        self._since: float | None = None
+        self._pause_s = PAUSE_S
+
+    def another(self, trouble: Exception) -> float:
+        """For how long to wait, in which nobody starts; 0: it was too long already."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if now - self._since >= PATIENCE_S:
+            return 0.0
+        words = " ".join(str(trouble).split())[:WORDS]
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, PAUSE_S_MAX)
+        self._governor.pause(f"trouble, which is waited for: {words}", pause_s)
+        self._said(f"waits, since {words}")
+        return pause_s
+
+
+async def endure(
+    governor: Governor, said: Callable[[str], None], work: Callable[[], Awaitable[T]]
+) -> T:
+    """What comes of something when the machine lets it; trouble that does not pass is raised."""
+    patience = Patience(governor, said)
+    while True:
+        try:
+            return await work()
+        except TROUBLE as trouble:
+            if not (pause_s := patience.another(trouble)):
+                raise
+        await asyncio.sleep(pause_s)
+
+
+# A task's turn: the paths that it may write, and a place for its agent.
+#
+# Paths come first, so that no place is taken by somebody who cannot start. But a task that has its
+# paths and waits for a place keeps others from them; should one of these be more urgent, it gives
+# them back, and lines up behind it.
+
+
+@asynccontextmanager
+async def turn(
+    boundaries: Boundaries, governor: Governor, writes: Sequence[str], kind: str, priority: int
+) -> AsyncIterator[None]:
+    """Wait for both, and keep them for as long as the block lasts."""
+    while True:
+        async with boundaries.hold(writes, priority) as claim:
+            try:
+                async with governor.place(kind, priority, unless=claim.is_wanted):
+                    yield
+                    return
+            except Overtaken:
+                continue
+
+
+# Changes that are done and could not be brought to main, for trouble of the machine.
+#
+# They are kept under a name in the hub, and the failure of their attempt says where. The next
+# attempt goes on with the change as it is: nobody is paid for it twice.
+
+
+KEY = "finished"
+
+
+class Finished(NamedTuple):
+    """A change that waits to be landed, and what was known of the attempt that made it."""
+
+    left: Left
+    handoff: dict[str, Any]
+
+
+async def put_off(hub: Hub, assignment: Assignment, left: Left) -> dict[str, Any]:
+    """Keep a change for the next attempt: where, for the report; nothing when it cannot be."""
+    ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
+    with suppress(OSError, LeadhandError):
+        await hub.submit(ref, left.head)
+        return {KEY: {"ref": ref, "base": left.base}}
+    return {}
+
+
+async def finished(hub: Hub, context: Context) -> Finished | None:
+    """The change that the last attempt could not bring to main, unless a person said more."""
+    last = context.failures[-1].details if context.failures else None
+    found = last.get(KEY) if isinstance(last, dict) else None
+    if not isinstance(found, dict) or not isinstance(last, dict):
+        return None
+    if context.answers and (context.answers[-1].get("text") or context.answers[-1].get("data")):
+        return None
+    ref, base = str(found.get("ref", "")), str(found.get("base", ""))
+    head = (await hub.kept(ref)).get(ref, "") if ref else ""
+    handoff = {key: value for key, value in last.items() if key != KEY}
+    return Finished(Left(base, head), handoff) if head and base else None
+
 
 SAID_CHARS = 1200
 FINDINGS_TOLD = 20
@@ -83,7 +203,7 @@ class CoderWorker:
 
     def __init__(
         self,
-        shop: Shop,
+        shop: FleetContext,
         coder: Coder,
         *,
         name: str = CODER,
@@ -140,7 +260,7 @@ class CoderWorker:
 
     async def _attempt(self, task: Attempt, given: Given, context: Context, slot: Slot) -> Report:
         assignment = await self._assignment(task, given, context)
-        if allowed := reviewing.approved(context):
+        if allowed := review.approved(context):
             paid = Paid(CoderResult(ended="result", said="people approved it"))
             return await self._land(assignment, given, context, allowed.left, paid, {}, allowed)
         if done := await finished(self.shop.hub, context):
@@ -170,7 +290,7 @@ class CoderWorker:
         except TROUBLE as trouble:
             return paid.failed("unavailable", str(trouble), OUTAGE_S, handoff)
         wrong = wrong_with(taken, given)
-        if wrong and (asked := briefs.question_in(handoff["said"])):
+        if wrong and (asked := brief.question_in(handoff["said"])):
             return paid.failed("needs_info", asked, None, handoff)
         if wrong:
             return paid.failed("criteria_unmet", wrong, None, handoff)
@@ -188,7 +308,7 @@ class CoderWorker:
         left: Left,
         paid: Paid,
         handoff: dict[str, Any],
-        allowed: reviewing.Approved | None = None,
+        allowed: review.Approved | None = None,
     ) -> Report:
         """From what was left to main; what cannot be brought there now is kept for later.
 
@@ -209,7 +329,7 @@ class CoderWorker:
         left: Left,
         paid: Paid,
         handoff: dict[str, Any],
-        allowed: reviewing.Approved | None,
+        allowed: review.Approved | None,
     ) -> Report:
         """Gate, review of what is protected, train."""
         context.progress("gate")
@@ -224,7 +344,7 @@ class CoderWorker:
         check = (left.head, acceptance, waived) if waived else (left.head, acceptance)
         verdict = await self._endure(context, lambda: shop.gate.check(*check))
         passes = verdict.ok or (verdict.only_removed and given.may_remove_tests)
-        if not passes and (asked := briefs.question_in(handoff.get("said", ""))):
+        if not passes and (asked := brief.question_in(handoff.get("said", ""))):
             return paid.failed("needs_info", asked, None, handoff)
         if not passes:
             words = f"its change does not pass {verdict.failed[:200]}:\n{verdict.log[-LOG_CHARS:]}"
@@ -253,52 +373,52 @@ class CoderWorker:
                 handoff["conflict"] = conflict_in(outcome, left)
             kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
             return paid.failed(kind, words, None, handoff)
-        remarks, same = briefs.remarks_in(handoff.get("said", "")), bool(assignment.session)
+        remarks, same = brief.remarks_in(handoff.get("said", "")), bool(assignment.session)
         files = sorted(map(shown, changed))
         landed, tests = outcome.sha, verdict.tests
         return paid.landed(landed, files, verdict.flaky, remarks, same=same, tests=tests)
 
     async def _guarded(
         self, left: Left, changed: Iterable[str], verdict: Verdict
-    ) -> reviewing.Guarded:
+    ) -> review.Guarded:
         """What of a change needs more than the gate."""
         shop = self.shop
-        return reviewing.Guarded(
-            reviewing.touched(changed, shop.protected),
+        return review.Guarded(
+            review.touched(changed, shop.protected),
             await guarded(shop.hub, shop.gate.rules, left.base, left.head),
             verdict.removed,
             verdict.altered,
         )
 
     async def _as_approved(
-        self, context: Context, given: Given, left: Left, allowed: reviewing.Approved
-    ) -> tuple[Left, reviewing.Approved | None]:
+        self, context: Context, given: Given, left: Left, allowed: review.Approved
+    ) -> tuple[Left, review.Approved | None]:
         """The change on main as it is now; the approval is gone where that is another one."""
         now, hub = await self._onto_main(context, given, left), self.shop.hub
-        look = lambda: reviewing.digest_of(hub, now.base, now.head)  # noqa: E731
+        look = lambda: review.digest_of(hub, now.base, now.head)  # noqa: E731
         return now, allowed if await self._endure(context, look) == allowed.digest else None
 
     async def _onto_main(self, context: Context, given: Given, left: Left) -> Left:
         message, author = f"{given.goal[:72]}\n", self._author()
         hub = self.shop.hub
-        return await self._endure(context, lambda: reviewing.onto_main(hub, left, message, author))
+        return await self._endure(context, lambda: review.onto_main(hub, left, message, author))
 
     async def _reviewed(
         self,
         assignment: Assignment,
         context: Context,
         left: Left,
-        kept: reviewing.Guarded,
+        kept: review.Guarded,
         paid: Paid,
         handoff: dict[str, Any],
     ) -> tuple[Report | None, str]:
         """Why it may not land, or that people are to look at it; or what was approved, hashed."""
         shop, named = self.shop, ", ".join(map(shown, kept.all_paths[:5]))
-        reviewer = reviewing.other_than(shop.reviewer, self.coder)
+        reviewer = review.other_than(shop.reviewer, self.coder)
         if reviewer is None or kept.for_people:
             try:
-                change = await reviewing.change_of(shop.hub, left, kept)
-            except reviewing.TooLarge as error:
+                change = await review.change_of(shop.hub, left, kept)
+            except review.TooLarge as error:
                 words = f"{error}: nobody could read it. Split it"
                 return paid.failed("criteria_unmet", words, None, handoff), ""
             ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
@@ -308,22 +428,22 @@ class CoderWorker:
             words += " What was shown before is not what would land now." if before else ""
             return paid.failed("policy", words, None, handoff, change), ""
         context.progress("under review")
-        said = await reviewing.judged(shop, reviewer, assignment, left, kept.paths)
+        said = await review.judged(shop, reviewer, assignment, left, kept.paths)
         paid.add(said.cost)
         if said.trouble:
             return paid.failed(said.trouble, f"no review: {said.words}", None, handoff), ""
         if not said.approved:
             words = f"{reviewer.coder.name} does not let it pass ({named}):\n{said.words}"
             return paid.failed("criteria_unmet", words, None, handoff), ""
-        return None, await reviewing.digest_of(shop.hub, left.base, left.head)
+        return None, await review.digest_of(shop.hub, left.base, left.head)
 
     async def _assignment(self, task: Attempt, given: Given, context: Context) -> Assignment:
         """The same conversation goes on once; whoever comes after that begins anew."""
         last = context.failures[-1].details if context.failures else None
         known: Mapping[str, Any] = last if isinstance(last, dict) else {}
         resumes = (known.get("by"), known.get("conversation")) == (self.spec.name, "new")
-        conflict = await briefs.conflict_of(self.shop.hub, known.get("conflict"))
-        kept = await briefs.kept_of(self.shop.hub, task.run, task.step) if task.attempt > 1 else ""
+        conflict = await brief.conflict_of(self.shop.hub, known.get("conflict"))
+        kept = await brief.kept_of(self.shop.hub, task.run, task.step) if task.attempt > 1 else ""
         return Assignment(
             run=task.run,
             task=task.step,
@@ -332,8 +452,8 @@ class CoderWorker:
             acceptance=tuple(map(tuple, given.acceptance)),
             writes=tuple(given.writes),
             reads=tuple(given.reads),
-            brief=briefs.brief_of(given, context, conflict, kept),
-            handoff=briefs.handoff_of(context),
+            brief=brief.brief_of(given, context, conflict, kept),
+            handoff=brief.handoff_of(context),
             session=str(known.get("session", "")) if resumes else "",
             model=self.model,
             time_s=given.time_s or self.limits.time_s,
@@ -406,7 +526,7 @@ class CoderWorker:
         assignment: Assignment,
         given: Given,
         left: Left,
-        kept: reviewing.Guarded,
+        kept: review.Guarded,
         bound: str,
         by: tuple[str, ...],
     ) -> Change:

@@ -17,12 +17,12 @@ from leadhand.server.problems import MEDIA, Refusal, refusal_of, title_of
 from leadhand.server.routes import (
     events,
     fleet,
+    host,
     inbox,
-    looks,
-    others,
     pages,
     plans,
     reviews,
+    run_details,
     runs,
     session,
 )
@@ -30,9 +30,9 @@ from leadhand.server.rules import API
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
-    from leadhand.server.office import Office
+    from leadhand.server.app_state import AppState
 
-ROUTERS = (session, runs, looks, plans, reviews, inbox, others, events, fleet)
+ROUTERS = (session, runs, run_details, plans, reviews, inbox, host, events, fleet)
 DESCRIPTION = """\
 Everything `leadhand` can see and do. Times are ISO 8601 in UTC, durations in seconds. `money` is
 in dollars; `cost` is what counts against a budget: that money, and the cost units of workers. Lists
@@ -40,7 +40,7 @@ are pages: `next` is the cursor of the next one. Answers carry an ETag. A POST t
 `Idempotency-Key`. Errors are RFC 9457 problem documents."""
 
 
-def build(office: Office) -> FastAPI:
+def build(office: AppState) -> FastAPI:
     """The application; without a gate in front of it, it must not be served."""
     app = FastAPI(
         title="Leadhand",

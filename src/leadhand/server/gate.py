@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from leadhand.server.accounts import COOKIE, Person, Tries
 from leadhand.server.bodies import check_form, read_body, replayed
-from leadhand.server.people import COOKIE, Person, Tries
 from leadhand.server.problems import MEDIA, Refusal, refusal_of
 from leadhand.server.rules import PUBLIC, Rule, Table, may
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from leadhand.server.people import People
+    from leadhand.server.accounts import Accounts
 
     Scope = MutableMapping[str, Any]
     Message = MutableMapping[str, Any]
@@ -90,7 +90,7 @@ class Gate:
     def __init__(
         self,
         app: App,
-        people: People,
+        people: Accounts,
         *,
         table: Table | None = None,
         hosts: tuple[str, ...] = (),

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from leadhand.server.desks import Desk
-    from leadhand.server.office import Office
+    from leadhand.server.app_state import AppState
+    from leadhand.server.cached_reader import CachedReader
 
 PAGE = 1000
 
@@ -40,7 +40,7 @@ class Book:
         self.questions = 0
         self.approvals = 0
 
-    def read(self, desk: Desk) -> None:
+    def read(self, desk: CachedReader) -> None:
         """Count what came since; one reader at a time."""
         with self._lock:
             while rows := desk.store.page(self._position, PAGE):
@@ -83,12 +83,12 @@ class Book:
         self.money[model] += event.cost  # type: ignore[assignment]
 
 
-async def exposition(office: Office) -> tuple[bytes, str]:
+async def exposition(office: AppState) -> tuple[bytes, str]:
     """The text that Prometheus reads, and its type."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-    def look(desk: Desk) -> Counter[str]:
+    def look(desk: CachedReader) -> Counter[str]:
         office.book.read(desk)
         said = (summary_of(header) for header in desk.runs())
         return Counter(each["status"] if each else "unreadable" for each in said)
@@ -105,7 +105,7 @@ async def exposition(office: Office) -> tuple[bytes, str]:
     return generate_latest(registry), CONTENT_TYPE_LATEST
 
 
-def _metrics(office: Office, runs: Counter[str], *, stopped: bool) -> Iterator[Metric]:
+def _metrics(office: AppState, runs: Counter[str], *, stopped: bool) -> Iterator[Metric]:
     yield from _counted(office.book, runs)
     yield from _now(office, stopped=stopped)
 
@@ -148,7 +148,7 @@ def _counted(book: Book, runs: Counter[str]) -> Iterator[Metric]:
     yield Total("leadhand_approvals", "Approvals by people.", value=book.approvals)
 
 
-def _now(office: Office, *, stopped: bool) -> Iterator[Metric]:
+def _now(office: AppState, *, stopped: bool) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily as Total
     from prometheus_client.core import GaugeMetricFamily as Gauge
     from prometheus_client.core import HistogramMetricFamily as Histogram

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry
-    from leadhand.server.desks import Desk, Desks
+    from leadhand.server.cached_reader import CachedReader, CachedReaders
     from leadhand.stores.log import Log
 
 RING_FRAMES = 8192
@@ -138,7 +138,7 @@ def _subject(state: State, event: Event) -> str:
 class Board:
     """How the runs stand whose events go by."""
 
-    def __init__(self, desks: Desks) -> None:
+    def __init__(self, desks: CachedReaders) -> None:
         self._desks = desks
         self._runs: OrderedDict[str, Standing] = OrderedDict()
 
@@ -193,7 +193,7 @@ class Board:
             touched = standing.evolve(event, entry.at)
         elif standing is None or standing.state.seq < entry.seq:
 
-            def look(desk: Desk) -> State:
+            def look(desk: CachedReader) -> State:
                 return fold(desk.verified(run))
 
             standing = Standing(await self._desks.read(look))
@@ -220,7 +220,7 @@ class Board:
 class Hub:
     """Feeds all streams of a server."""
 
-    def __init__(self, store: Log, desks: Desks) -> None:
+    def __init__(self, store: Log, desks: CachedReaders) -> None:
         self._store = store
         self._desks = desks
         self._board = Board(desks)
@@ -372,7 +372,7 @@ class Hub:
     async def _behind(self, position: int, run: str) -> tuple[int, bytes]:
         """The same from the store, for a reader that was away."""
 
-        def look(desk: Desk) -> list[tuple[int, Entry]]:
+        def look(desk: CachedReader) -> list[tuple[int, Entry]]:
             return desk.store.page(position, PAGE)
 
         rows = await self._desks.read(look)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.temporal.cluster import NAMESPACE, Cluster
-from leadhand.temporal.orders import Ways
+from leadhand.temporal.messages import Ways
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

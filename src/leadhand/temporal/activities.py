@@ -30,8 +30,7 @@ from leadhand.engine.fold import fold
 from leadhand.errors import Conflict, Fenced, StoreCorrupt, StoreError, UsageError
 from leadhand.models.failures import ModelFailure
 from leadhand.ports import Entry
-from leadhand.temporal.deputy import Deputy, Office, state_of
-from leadhand.temporal.orders import (
+from leadhand.temporal.messages import (
     ATTEMPT,
     EXAMINE,
     FORK,
@@ -53,13 +52,14 @@ from leadhand.temporal.orders import (
     attach,
     parked_s,
 )
+from leadhand.temporal.remote import RemoteHost, RemoteRun, state_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     from leadhand.core.state.model import State, StepState
     from leadhand.ports import Planner, Reviewer, Store, Workers
-    from leadhand.temporal.deputy import Ask
+    from leadhand.temporal.remote import Ask
 
 T = TypeVar("T")
 READERS = ThreadPoolExecutor(8, "leadhand-log")
@@ -76,7 +76,7 @@ def _now() -> Now:
 
 
 @asynccontextmanager
-async def beating(heartbeat_s: float, deputy: Deputy | None = None) -> AsyncIterator[None]:
+async def beating(heartbeat_s: float, deputy: RemoteRun | None = None) -> AsyncIterator[None]:
     """Say that we live, and how far the work is, until it is done."""
 
     async def beat() -> None:
@@ -215,13 +215,13 @@ class Machine:
         work = perform.probe(deputy, effect, context, None)  # type: ignore[arg-type]
         return await self._watched(order, deputy, context, work)
 
-    def _deputy(self, order: Order) -> Deputy:
+    def _deputy(self, order: Order) -> RemoteRun:
         more = None if order.quota is None else asking(order.step, order.epoch)
-        office = Office(self._store)
-        return Deputy(state_of(order), self._workers, office, order.quota, more=more)
+        office = RemoteHost(self._store)
+        return RemoteRun(state_of(order), self._workers, office, order.quota, more=more)
 
     async def _watched(
-        self, order: Order, deputy: Deputy, context: Any, work: Coroutine[Any, Any, None]
+        self, order: Order, deputy: RemoteRun, context: Any, work: Coroutine[Any, Any, None]
     ) -> Judged:
         def stopped() -> None:
             context.cancelled = True
@@ -237,7 +237,7 @@ class Machine:
         return deputy.judged(_now())
 
     async def _supplied(
-        self, deputy: Deputy, order: Order, work: Coroutine[Any, Any, None]
+        self, deputy: RemoteRun, order: Order, work: Coroutine[Any, Any, None]
     ) -> None:
         with suppress(asyncio.CancelledError):  # the context says so, and `work` looks there
             await fetched(self._store, deputy.state, list(order.results))
@@ -373,11 +373,11 @@ class Engine:
         except Conflict as error:  # another try of this batch was first: the next one compares
             raise StoreError(f"somebody else is writing: {error}") from error
 
-    async def _deputy(self, look: Look) -> Deputy:
+    async def _deputy(self, look: Look) -> RemoteRun:
         state = fold(await self._read(look.run, look.place))
-        office = Office(self._store, self._reviewers)
+        office = RemoteHost(self._store, self._reviewers)
         more = None if look.quota is None else asking("", look.epoch)
-        return Deputy(state, self._workers, office, look.quota, more=more)
+        return RemoteRun(state, self._workers, office, look.quota, more=more)
 
     async def _read(self, run: str, place: Place) -> list[Entry]:
         stored = await aside(self._store, self._store.read, run)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from leadhand.errors import UsageError
-from leadhand.temporal.orders import Ways
+from leadhand.temporal.messages import Ways
 
 NAMESPACE = "default"
 MISSING = "Temporal is not installed here. Fix: pip install 'leadhand[temporal]'"

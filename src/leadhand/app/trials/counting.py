@@ -17,10 +17,10 @@ from leadhand.app.reader import Reader
 from leadhand.app.trials.setting import ENDING, FAULTS, GATE, Places, Trial
 from leadhand.core import events as ev
 from leadhand.core.views.recovery_stats import Answer, recoveries
-from leadhand.fleet import journal
-from leadhand.fleet.git import Git
-from leadhand.fleet.history import Commit, read_log
-from leadhand.fleet.hub import MAIN, START, ref_of
+from leadhand.fleet.repository.commits import Commit, read_log
+from leadhand.fleet.repository.git import Git
+from leadhand.fleet.repository.hub import MAIN, START, ref_of
+from leadhand.fleet.status import journal
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.app.trials.setting import git_of
 from leadhand.errors import LeadhandError
-from leadhand.fleet.git import Git, GitFailed
+from leadhand.fleet.repository.git import Git, GitFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

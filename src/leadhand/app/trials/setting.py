@@ -13,16 +13,16 @@ import msgspec
 
 from leadhand.app.fleet import FleetConfig
 from leadhand.core.policy import Policy
-from leadhand.fleet.coder.template import TemplateCoder
-from leadhand.fleet.gate import GateRules
-from leadhand.fleet.git import Git
-from leadhand.fleet.shop import Limits
-from leadhand.fleet.train import Rules
+from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.context import Limits
+from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.merge.train import Rules
+from leadhand.fleet.repository.git import Git
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.fleet.coder.base import Coder
+    from leadhand.fleet.agents.base import Coder
     from leadhand.workers.processes.processes import Processes
 
 RUN = "trial"
@@ -241,7 +241,7 @@ def config_of(places: Places, trial: Trial) -> FleetConfig:
 
 def coders(places: Places) -> Callable[[Processes], list[tuple[str, Coder, str]]]:
     """Two scripted agents that are the same, so that the ladder has a rung more."""
-    script = Path(__file__).resolve().parents[2] / "fleet" / "pretend.py"
+    script = Path(__file__).resolve().parents[2] / "fleet" / "agents" / "scripted_agent.py"
     argv = [sys.executable, "-I", "-S", str(script), "{task}", "{attempt}", str(places.told)]
     homes = places.root / "homes"
 

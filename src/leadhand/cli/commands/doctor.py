@@ -289,10 +289,10 @@ def _walls() -> Iterator[Look]:
 
 def _dashboard(*, fix: bool) -> Look:
     """Whether the page of `leadhand serve` has the files that others wrote."""
-    from leadhand.server import vendor
+    from leadhand.server import npm_assets
 
     said: list[str] = []
-    if vendor.softly(said.append) if fix else vendor.ready():
+    if npm_assets.softly(said.append) if fix else npm_assets.ready():
         return Look("dashboard", "all its files are there")
     problem = said[0] if said else "its third-party files were not fetched when this was built"
     return Look(

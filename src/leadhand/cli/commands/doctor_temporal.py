@@ -61,7 +61,7 @@ async def _parked(settings: Settings) -> list[Row]:
         return []
     from leadhand.app.host_status import Hosting
     from leadhand.app.reader import Reader
-    from leadhand.temporal.looking import way_out
+    from leadhand.temporal.cluster_status import way_out
 
     reader = Reader(settings.store)
     try:
@@ -75,8 +75,8 @@ async def _parked(settings: Settings) -> list[Row]:
 
 
 async def _served(cluster: Cluster, names: list[str]) -> list[Row]:
-    from leadhand.temporal.client import connect
-    from leadhand.temporal.hands import engine_queue, queue_of
+    from leadhand.temporal.dispatch import engine_queue, queue_of
+    from leadhand.temporal.host import connect
 
     client = await connect(cluster)
     prefix = cluster.ways.prefix
@@ -89,7 +89,7 @@ async def _served(cluster: Cluster, names: list[str]) -> list[Row]:
 
 async def _queue(client: Client, what: str, queue: str, without: str, fix: str) -> Row:
     """Who serves a task queue; whoever has not asked for work lately does not."""
-    from leadhand.temporal.looking import SILENT_S, last_seen, silent_since
+    from leadhand.temporal.cluster_status import SILENT_S, last_seen, silent_since
 
     engine = what == "engine"
     seen = await last_seen(client, queue, workflows=engine)

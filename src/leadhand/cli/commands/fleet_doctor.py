@@ -55,7 +55,7 @@ def looks(settings: Settings) -> Iterator[Look]:
 
 
 def _git(*, wanted: bool) -> Look:
-    from leadhand.fleet.git import check_version
+    from leadhand.fleet.repository.git import check_version
 
     try:
         return Look("git", asyncio.run(check_version()))
@@ -77,7 +77,7 @@ def _sandbox(settings: Settings, *, wanted: bool) -> Look:
 
 
 def _secrets() -> Look:
-    from leadhand.fleet.secret_scan import has_detector
+    from leadhand.fleet.gate.secret_scan import has_detector
 
     if has_detector():
         return Look("secrets", "looked for by detect-secrets in what agents leave")

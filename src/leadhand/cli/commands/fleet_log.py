@@ -37,7 +37,7 @@ def log(
     """
     from leadhand.app.fleet_evidence import live_of
     from leadhand.app.fleet_service import fleet_folder
-    from leadhand.fleet import transcripts
+    from leadhand.fleet.agents import transcripts
 
     home = fleet_folder(settings_for(folder))
     place = home / "transcripts"
@@ -86,7 +86,7 @@ def _transcript(place: Path, task: str, attempt: int | None) -> tuple[Path, int]
     """The file of an attempt, and how many of the task there are."""
     from urllib.parse import unquote
 
-    from leadhand.fleet import transcripts
+    from leadhand.fleet.agents import transcripts
 
     run, _, step = task.rpartition("/")
     folders = [each for each in place.glob("*/*") if each.is_dir() and unquote(each.name) == step]

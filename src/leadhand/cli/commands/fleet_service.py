@@ -18,8 +18,8 @@ from leadhand.cli.options import actor_of, settings_of, trust_option
 from leadhand.cli.rendering.text import clean, clean_lines, count
 from leadhand.cli.signals import Signals
 from leadhand.errors import Conflict, LeadhandError, UsageError
-from leadhand.fleet.planning.standing import EXAMINER
-from leadhand.fleet.sources import DONE, REPLACED
+from leadhand.fleet.planning.progress import EXAMINER
+from leadhand.fleet.status.sources import DONE, REPLACED
 from leadhand.settings.folders import FLEET_DATABASE
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from leadhand.app.fleet import Fleet
     from leadhand.app.fleet_station import Station
     from leadhand.core.plan.model import Doc
-    from leadhand.server.serving import Running
+    from leadhand.server.service import Running
     from leadhand.settings import Settings
 
     F = TypeVar("F", bound=Callable[..., Any])
@@ -191,18 +191,18 @@ async def _served(
 
 def _serving() -> Any:
     try:
-        from leadhand.server import serving
+        from leadhand.server import service
     except ImportError as error:
         raise UsageError(
             f"the server's packages are not installed ({error.name}). "
             "Fix: pip install 'leadhand[server]' "
             "(in a clone: .venv/bin/pip install -e '.[server]'), or give --no-serve"
         ) from None
-    return serving
+    return service
 
 
 def _say_address(console: Console, store: Path, up: Running) -> None:
-    from leadhand.server.people import token_file
+    from leadhand.server.accounts import token_file
 
     if up.new_token:
         console.say(f"Sign in once with: {up.url}/#token={up.new_token}")

@@ -22,7 +22,7 @@ from leadhand.settings.folders import make_store_folder
 from leadhand.settings.server import ROLES
 
 if TYPE_CHECKING:
-    from leadhand.server.serving import Running, Serve
+    from leadhand.server.service import Running, Serve
 
 
 class _Serve(click.Group):
@@ -93,20 +93,20 @@ def start(console: Console, **options: Any) -> int:
 
 def _loaded() -> Any:
     try:
-        from leadhand.server import serving
+        from leadhand.server import service
     except ImportError as error:
         raise UsageError(
             f"the server's packages are not installed ({error.name}). "
             "Fix: pip install 'leadhand[server]'"
         ) from None
-    return serving
+    return service
 
 
 async def _serve(console: Console, wanted: Serve) -> int:
     from dataclasses import replace
 
     from leadhand.cli.notifications import Notifier
-    from leadhand.server.serving import running
+    from leadhand.server.service import running
 
     notifier = Notifier(wanted.settings, console.say)
     with Signals(lambda number: _draining(console, number), lambda: None) as signals:
@@ -130,7 +130,7 @@ def _draining(console: Console, number: int) -> None:
 
 
 def _say_hello(console: Console, wanted: Serve, up: Running) -> None:
-    from leadhand.server.people import token_file
+    from leadhand.server.accounts import token_file
 
     store = wanted.settings.store
     host = up.office.host
@@ -159,7 +159,7 @@ def token() -> None:
 @click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True)
 def add(console: Console, name: str, role: str) -> int:
     """Make a token for somebody, print it once, and keep its hash in leadhand.toml."""
-    from leadhand.server.people import digest_of, new_token
+    from leadhand.server.accounts import digest_of, new_token
     from leadhand.settings.writing import add_member
 
     made = new_token()

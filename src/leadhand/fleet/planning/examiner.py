@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Failure, Report
-from leadhand.fleet.gate import GateTrouble
-from leadhand.fleet.planning.standing import EXAMINER
+from leadhand.fleet.gate.gate import GateTrouble
+from leadhand.fleet.planning.progress import EXAMINER
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from leadhand.fleet.gate import Gate
-    from leadhand.fleet.hub import Hub
+    from leadhand.fleet.gate.gate import Gate
+    from leadhand.fleet.repository.hub import Hub
     from leadhand.ports import Context
     from leadhand.ports import Task as Attempt
 

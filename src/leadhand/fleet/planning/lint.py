@@ -16,8 +16,8 @@ from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import clash
 from leadhand.fleet.epics import Task, commands, in_turn, lint_wave
-from leadhand.fleet.patterns import within
-from leadhand.fleet.planning.standing import MOVABLE, REPLACEABLE, Standing
+from leadhand.fleet.path_patterns import within
+from leadhand.fleet.planning.progress import MOVABLE, REPLACEABLE, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

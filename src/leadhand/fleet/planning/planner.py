@@ -28,36 +28,30 @@ from leadhand.core.report import Ask, Finish, GiveUp, Propose
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.epics import Epic
-from leadhand.fleet.git import GitFailed
-from leadhand.fleet.planning import shaping
+from leadhand.fleet.planning import steps as shaping
+from leadhand.fleet.planning.backends import MindFailed, Tried
 from leadhand.fleet.planning.lint import Ground, wrong
-from leadhand.fleet.planning.minds import MindFailed, Tried
-from leadhand.fleet.planning.patience import patiently
-from leadhand.fleet.planning.record import by_size
+from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, Asked, read_notes, standing
+from leadhand.fleet.planning.prompt import told
 from leadhand.fleet.planning.reply import Misread, read
+from leadhand.fleet.planning.result import entry_of, result_of
+from leadhand.fleet.planning.retry import patiently
 from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.planning.standing import (
-    CHANGELOG,
-    MOVABLE,
-    Asked,
-    read_notes,
-    standing,
-)
+from leadhand.fleet.planning.size_record import by_size
 from leadhand.fleet.planning.survey import survey
-from leadhand.fleet.planning.synthesis import entry_of, result_of
-from leadhand.fleet.planning.telling import told
+from leadhand.fleet.repository.git import GitFailed
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from leadhand.core.report import Decision, PlannerView
-    from leadhand.fleet.hub import Hub
-    from leadhand.fleet.planning.minds import Mind
-    from leadhand.fleet.planning.record import Done
+    from leadhand.fleet.planning.backends import Mind
+    from leadhand.fleet.planning.progress import Matter, Notes, Standing
     from leadhand.fleet.planning.reply import Reply
-    from leadhand.fleet.planning.standing import Matter, Notes, Standing
+    from leadhand.fleet.planning.size_record import Done
     from leadhand.fleet.planning.survey import Survey
+    from leadhand.fleet.repository.hub import Hub
 
 NOTES_CHARS = 4000
 TROUBLES = (GitFailed, OSError)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.fleet.git import name_of, shown
-from leadhand.fleet.history import read_log
-from leadhand.fleet.patterns import within
+from leadhand.fleet.path_patterns import within
+from leadhand.fleet.repository.commits import read_log
+from leadhand.fleet.repository.git import name_of, shown
 from leadhand.models.secret_patterns import scrub
 from leadhand.planners.model.prompt import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.fleet.history import Commit
-    from leadhand.fleet.hub import Hub
+    from leadhand.fleet.repository.commits import Commit
+    from leadhand.fleet.repository.hub import Hub
 
 GUIDES = ("AGENTS.md", "CLAUDE.md", "README.md", "README.rst", "README.txt", "README")
 GUIDE_BYTES_MAX = 256 << 10

@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 
 from leadhand.app.approvals import approver_key
 from leadhand.core.views.run import run_status
-from leadhand.server.office import answer, office_of, person_of
+from leadhand.server.app_state import answer, app_state_of, person_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leadhand.core.decide.effects import Move
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
-    from leadhand.server.people import Person
+    from leadhand.server.accounts import Person
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 PROBLEMS: dict[int | str, Doc] = {
@@ -44,7 +44,7 @@ def done(model: Any, status: int = 200) -> dict[int | str, Doc]:
 
 async def say(request: Request, run: str, verb: str, **details: Any) -> Response:
     """Say something to a run as whoever asks; answered once it is durable."""
-    office, person = office_of(request), person_of(request)
+    office, person = app_state_of(request), person_of(request)
     await office.desks.read(lambda desk: desk.header(run))
     told = await office.conductor.say(run, verb, person.name, details)
     return answer(told)
@@ -62,7 +62,7 @@ class Saying:
 
 async def said(request: Request, run: str, saying: Saying, told: Doc | None = None) -> Response:
     """Say a word that depends on how the run stands; answered once it is durable."""
-    office = office_of(request)
+    office = app_state_of(request)
     await office.desks.read(lambda desk: desk.header(run))
     hosted = await office.conductor.find(run)
     await office.conductor.take_in(hosted)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from leadhand.server.app_state import app_state_of
 from leadhand.server.gate import STILL
-from leadhand.server.office import office_of
 from leadhand.server.problems import Refusal
 from leadhand.server.routes.common import PROBLEMS
 from leadhand.server.stream import PING_S
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from leadhand.core.plan.model import Doc
-    from leadhand.server.desks import Desk
-    from leadhand.server.office import Office
+    from leadhand.server.app_state import AppState
+    from leadhand.server.cached_reader import CachedReader
 
 router = APIRouter(tags=["events"])
 STALL_S = 20.0
@@ -48,7 +48,7 @@ async def events(
         if not last_event_id.isascii() or not last_event_id.isdigit() or len(last_event_id) > 15:
             raise Refusal(400, "Last-Event-ID is a position of this stream")
         after = int(last_event_id)
-    return EventStream(office_of(request).hub.events(after, run), request.scope[STILL])
+    return EventStream(app_state_of(request).hub.events(after, run), request.scope[STILL])
 
 
 LIVE = {
@@ -67,16 +67,16 @@ LIVE_S = 0.5
 async def live(request: Request, run: str, step: str) -> Response:
     """What a step under way prints and says of how far it is, as it does; without secrets."""
 
-    def look(desk: Desk) -> bool:
+    def look(desk: CachedReader) -> bool:
         desk.header(run)
         return step in desk.state(run).steps
 
-    if not await office_of(request).desks.read(look):
+    if not await app_state_of(request).desks.read(look):
         raise Refusal(404, f"run {run} has no step {step[:100]}")
-    return EventStream(_watched(office_of(request), run, step), request.scope[STILL])
+    return EventStream(_watched(app_state_of(request), run, step), request.scope[STILL])
 
 
-async def _watched(office: Office, run: str, step: str) -> AsyncGenerator[bytes]:
+async def _watched(office: AppState, run: str, step: str) -> AsyncGenerator[bytes]:
     """Frames of one step: one for each change, read when it is due, and nothing kept."""
     last: Doc | None = None
     quiet = 0.0

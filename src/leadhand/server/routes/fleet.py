@@ -10,9 +10,9 @@ from pydantic import Field
 
 from leadhand.errors import UsageError
 from leadhand.server import shapes
-from leadhand.server.forms import Form, ReasonForm, Text
-from leadhand.server.office import answer, office_of, person_of
+from leadhand.server.app_state import answer, app_state_of, person_of
 from leadhand.server.problems import missing
+from leadhand.server.request_forms import Form, ReasonForm, Text
 from leadhand.server.routes.common import done
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def fleet(
     since: Annotated[int, Query(ge=0, le=YEAR_S, description="Seconds; 0: all time.")] = 0,
 ) -> Response:
     """The figures of the fleet, and who is at work."""
-    station = office_of(request).station
+    station = app_state_of(request).station
     found = None if station is None else await station.evidence.document(float(since))
     return answer({"fleet": found}, headers={"Cache-Control": "private, no-cache"})
 
@@ -88,7 +88,7 @@ def _who(request: Request) -> str:
 
 
 def _station(request: Request) -> Station:
-    found = office_of(request).station
+    found = app_state_of(request).station
     if found is None:
         raise missing("no fleet is at work here")
     return found

@@ -12,16 +12,16 @@ from leadhand.core.review import protected_change
 from leadhand.engine.approvals import words_with
 from leadhand.errors import Conflict
 from leadhand.server import shapes
-from leadhand.server.forms import AnswerForm
-from leadhand.server.office import of_database, office_of, person_of, seen
+from leadhand.server.app_state import app_state_of, of_database, person_of, seen
 from leadhand.server.problems import Refusal, missing
+from leadhand.server.request_forms import AnswerForm
 from leadhand.server.routes.common import Cursor, Limit, Saying, document, done, key_of, said
 from leadhand.server.rules import APPROVER, may
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
-    from leadhand.server.desks import Desk
+    from leadhand.server.cached_reader import CachedReader
 
 router = APIRouter(tags=["inbox"])
 
@@ -30,7 +30,7 @@ router = APIRouter(tags=["inbox"])
 async def inbox(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """What waits for a person, oldest first; `total` is how much that is in all."""
 
-    def make(desk: Desk) -> Doc:
+    def make(desk: CachedReader) -> Doc:
         try:
             return inbox_page(desk, cursor, limit)._asdict()
         except ValueError:
@@ -45,9 +45,9 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
 
     A protected change is decided by approvers: `approve` names the `commit` that was shown.
     """
-    office, person = office_of(request), person_of(request)
+    office, person = app_state_of(request), person_of(request)
 
-    def look(desk: Desk) -> str:
+    def look(desk: CachedReader) -> str:
         desk.header(run)
         found = desk.state(run).questions.get(question)
         return found.kind if found is not None else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
-from leadhand.server.office import office_of
+from leadhand.server.app_state import app_state_of
 from leadhand.server.problems import missing
 from leadhand.server.prometheus import exposition
 
@@ -51,7 +51,7 @@ _INLINE = re.compile(rb"<script\b([^>]*)>(.*?)</script>", re.DOTALL | re.IGNOREC
 @router.get("/")
 async def page(request: Request) -> Response:
     """The dashboard."""
-    body = page_body(office_of(request).version)
+    body = page_body(app_state_of(request).version)
     if not body:
         return Response(NOT_BUILT, 503, {"Retry-After": "60"}, TYPES[".html"])
     found = packed_of(hashlib.sha256(body).hexdigest(), lambda: body)
@@ -168,5 +168,5 @@ async def livez() -> Response:
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
     """Figures for Prometheus."""
-    body, kind = await exposition(office_of(request))
+    body, kind = await exposition(app_state_of(request))
     return Response(body, 200, None, kind)

@@ -15,17 +15,17 @@ from leadhand.core.lint.later import later
 from leadhand.core.lint.plan import lint as check
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.server import shapes
+from leadhand.server.app_state import answer, app_state_of, of_database, person_of, seen
 from leadhand.server.bodies import apart
-from leadhand.server.forms import LintForm, SaveForm, StartForm, plan_document
-from leadhand.server.office import answer, of_database, office_of, person_of, seen
 from leadhand.server.problems import finding_document, missing
+from leadhand.server.request_forms import LintForm, SaveForm, StartForm, plan_document
 from leadhand.server.routes.common import document, done
-from leadhand.server.starting import draft
+from leadhand.server.run_start import draft
 
 if TYPE_CHECKING:
     from leadhand.core.lint.findings import Finding
     from leadhand.core.plan.model import Doc
-    from leadhand.server.desks import Desk
+    from leadhand.server.cached_reader import CachedReader
 
 router = APIRouter(tags=["plans"])
 Name = Annotated[str, Path(max_length=120)]
@@ -34,13 +34,13 @@ Name = Annotated[str, Path(max_length=120)]
 @router.post("/plans/draft", responses=done(shapes.Draft))
 async def drafted(request: Request, form: StartForm) -> Response:
     """The plan that would run, what is wrong with it, and who must allow it. Nothing runs."""
-    return answer(await draft(office_of(request), form, person_of(request).name))
+    return answer(await draft(app_state_of(request), form, person_of(request).name))
 
 
 @router.post("/plans/lint", responses=done(shapes.Lint))
 async def linted(request: Request, form: LintForm) -> Response:
     """Everything there is to say about a plan."""
-    office = office_of(request)
+    office = app_state_of(request)
     kept = await office.desks.read(_library_plans)
 
     def look() -> Doc:
@@ -66,7 +66,7 @@ async def linted(request: Request, form: LintForm) -> Response:
     return answer(await apart(look))
 
 
-def _library_plans(desk: Desk) -> dict[str, Doc]:
+def _library_plans(desk: CachedReader) -> dict[str, Doc]:
     """The plans of the library by name, each in its latest version."""
     return {name: saved[-1].document for name, saved in desk.library().plans.items()}
 
@@ -78,7 +78,7 @@ def _library_plans(desk: Desk) -> dict[str, Doc]:
 async def library(request: Request) -> Response:
     """The plans that are kept, with how often and how well they ran."""
 
-    def make(desk: Desk) -> Doc:
+    def make(desk: CachedReader) -> Doc:
         used = uses(desk)
         rows = [
             timed_saved(saved_row(versions[-1]) | record([u for u in used if u.name == name]))
@@ -93,7 +93,7 @@ async def library(request: Request) -> Response:
 async def kept(request: Request, name: Name) -> Response:
     """A plan of the library, NAME or NAME@VERSION, whole, with how its versions fared."""
 
-    def make(desk: Desk) -> Doc:
+    def make(desk: CachedReader) -> Doc:
         state = desk.library()
         try:
             saved = find(state, name)
@@ -120,13 +120,13 @@ async def keep(request: Request, name: Name, form: SaveForm) -> Response:
         raise PlanInvalid(errors)
     details = {"name": name, "document": doc, "source": "the server"}
     person = person_of(request)
-    return answer(await office_of(request).conductor.say("", "save_plan", person.name, details))
+    return answer(await app_state_of(request).conductor.say("", "save_plan", person.name, details))
 
 
 @router.delete("/library/{name}", responses=done(shapes.Kept))
 async def remove(request: Request, name: Name) -> Response:
     """Take a name out, with all its versions. Runs that used it keep what they ran."""
-    office, person = office_of(request), person_of(request)
+    office, person = app_state_of(request), person_of(request)
     known = await office.desks.read(lambda desk: set(desk.library().plans))
     if name not in known or spoken(name) is None:
         raise missing(f"there is no plan {name[:100]} in the library")

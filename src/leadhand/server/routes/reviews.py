@@ -20,8 +20,10 @@ from leadhand.core.views.run import run_status
 from leadhand.engine.approvals import own_words
 from leadhand.errors import Conflict, UsageError
 from leadhand.server import shapes
+from leadhand.server.app_state import now, of_run, person_of, seen
 from leadhand.server.bodies import apart
-from leadhand.server.forms import (
+from leadhand.server.problems import missing
+from leadhand.server.request_forms import (
     AmendForm,
     ApproveForm,
     ChangesForm,
@@ -29,14 +31,12 @@ from leadhand.server.forms import (
     RejectForm,
     plan_document,
 )
-from leadhand.server.office import now, of_run, person_of, seen
-from leadhand.server.problems import missing
 from leadhand.server.routes.common import Saying, document, done, key_of, said
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
-    from leadhand.server.desks import Desk
+    from leadhand.server.cached_reader import CachedReader
 
 router = APIRouter(tags=["reviews"])
 
@@ -45,7 +45,7 @@ router = APIRouter(tags=["reviews"])
 async def review(request: Request, run: str) -> Response:
     """All that will run, the hash an approval is bound to, who has allowed it, who must."""
 
-    def make(desk: Desk) -> Doc:
+    def make(desk: CachedReader) -> Doc:
         return review_document(desk.state(run), now())
 
     return await seen(request, of_run(run), make)

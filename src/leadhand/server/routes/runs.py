@@ -13,27 +13,27 @@ from leadhand.core.views.run import ENDED, run_status, summary
 from leadhand.engine.approvals import signed_releases
 from leadhand.errors import Conflict
 from leadhand.server import shapes
-from leadhand.server.forms import ReasonForm, RedoForm, StartForm
-from leadhand.server.idempotency import keyed, other_body
-from leadhand.server.office import (
+from leadhand.server.app_state import (
     answer,
+    app_state_of,
     encoded,
     of_database,
     of_run,
-    office_of,
     person_of,
     seen,
 )
+from leadhand.server.idempotency import keyed, other_body
 from leadhand.server.problems import Refusal
+from leadhand.server.request_forms import ReasonForm, RedoForm, StartForm
 from leadhand.server.routes.common import Cursor, Limit, document, done, key_of, say
-from leadhand.server.starting import start
+from leadhand.server.run_start import start
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import State
-    from leadhand.server.desks import Desk
+    from leadhand.server.app_state import AppState
+    from leadhand.server.cached_reader import CachedReader
     from leadhand.server.idempotency import Keyed
-    from leadhand.server.office import Office
 
 router = APIRouter(tags=["runs"])
 JSON = "application/json"
@@ -51,13 +51,13 @@ async def runs(
 ) -> Response:
     """Runs, the latest first."""
 
-    def make(desk: Desk) -> Doc:
+    def make(desk: CachedReader) -> Doc:
         return run_page(desk, status, (q or "").lower(), cursor, limit)
 
     return await seen(request, of_database, make)
 
 
-def run_page(desk: Desk, status: str | None, q: str, cursor: str | None, limit: int) -> Doc:
+def run_page(desk: CachedReader, status: str | None, q: str, cursor: str | None, limit: int) -> Doc:
     """One page of runs; only those on it are folded."""
     headers = desk.runs()[::-1]
     if cursor is not None:
@@ -79,9 +79,9 @@ def run_page(desk: Desk, status: str | None, q: str, cursor: str | None, limit: 
 @router.get("/runs/{run}", responses=document(shapes.Run))
 async def run(request: Request, run: str, cursor: Cursor = None, limit: Limit = 500) -> Response:
     """One run: how it stands, a page of its steps, what waits, what it cost."""
-    unhosted = office_of(request).conductor.unhosted.get(run)
+    unhosted = app_state_of(request).conductor.unhosted.get(run)
 
-    def make(desk: Desk) -> Doc:
+    def make(desk: CachedReader) -> Doc:
         state = desk.state(run)
         doc = shown_document(desk, state, desk.driver)
         if "waiting_for" in doc:
@@ -116,7 +116,7 @@ async def begin(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Run a goal, a plan, or a plan of the library; answered once its start is durable."""
-    office, person = office_of(request), person_of(request)
+    office, person = app_state_of(request), person_of(request)
     key = keyed(idempotency_key, person.name, "POST /runs", await request.body())
     async with office.keys.turn(key) as before:
         if before is not None:
@@ -133,10 +133,10 @@ def _place(key: Keyed | None) -> dict[str, str]:
     return {"Location": f"/api/v1/runs/{key.run_id}"} if key is not None else {}
 
 
-async def _known(office: Office, key: Keyed) -> Doc | None:
+async def _known(office: AppState, key: Keyed) -> Doc | None:
     """The run that was started with this key, perhaps by an earlier server."""
 
-    def look(desk: Desk) -> Doc | None:
+    def look(desk: CachedReader) -> Doc | None:
         if desk.store.header(key.run_id) is None:
             return None
         state = desk.state(key.run_id)
@@ -165,7 +165,7 @@ async def pause(request: Request, run: str, form: ReasonForm) -> Response:
 @router.post("/runs/{run}/resume", responses=done(shapes.Done))
 async def resume(request: Request, run: str, form: ReasonForm) -> Response:
     """Lift a pause, and take the run up again if nobody drives it."""
-    office_of(request).conductor.unhosted.pop(run, None)
+    app_state_of(request).conductor.unhosted.pop(run, None)
     return await say(request, run, "resume", reason=form.reason)
 
 
@@ -178,9 +178,9 @@ async def cancel(request: Request, run: str, form: ReasonForm) -> Response:
 @router.post("/runs/{run}/rollback", responses=done(shapes.Done))
 async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
     """Take back what a run did that has ended, in a run of its own."""
-    office, person = office_of(request), person_of(request)
+    office, person = app_state_of(request), person_of(request)
 
-    def look(desk: Desk) -> tuple[Any, State | None]:
+    def look(desk: CachedReader) -> tuple[Any, State | None]:
         desk.header(run)
         ident = rollback_id(run)
         back = desk.state(ident) if desk.store.header(ident) is not None else None
@@ -212,7 +212,7 @@ async def hold(request: Request, run: str, step: str, form: ReasonForm) -> Respo
 @router.post("/runs/{run}/steps/{step}/release", responses=done(shapes.Done))
 async def release(request: Request, run: str, step: str, form: ReasonForm) -> Response:
     """Let a step go on that is held."""
-    office, person = office_of(request), person_of(request)
+    office, person = app_state_of(request), person_of(request)
     await _refuse_unknown(request, run, step)
     key = key_of(person)
     state = (await office.conductor.find(run)).state
@@ -221,9 +221,9 @@ async def release(request: Request, run: str, step: str, form: ReasonForm) -> Re
 
 
 async def _refuse_unknown(request: Request, run: str, step: str) -> None:
-    def look(desk: Desk) -> bool:
+    def look(desk: CachedReader) -> bool:
         desk.header(run)
         return step in desk.state(run).steps
 
-    if not await office_of(request).desks.read(look):
+    if not await app_state_of(request).desks.read(look):
         raise Refusal(404, f"run {run} has no step {step[:100]}")

@@ -8,15 +8,15 @@ from fastapi import APIRouter, Request, Response
 
 from leadhand.core.calendar import iso
 from leadhand.server import shapes
-from leadhand.server.forms import SignIn
-from leadhand.server.office import answer, office_of, person_of
-from leadhand.server.people import COOKIE, SESSION_S
+from leadhand.server.accounts import COOKIE, SESSION_S
+from leadhand.server.app_state import answer, app_state_of, person_of
+from leadhand.server.request_forms import SignIn
 from leadhand.server.routes.common import PROBLEMS, done
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
-    from leadhand.server.office import Office
-    from leadhand.server.people import Person
+    from leadhand.server.accounts import Person
+    from leadhand.server.app_state import AppState
 
 router = APIRouter(tags=["session"])
 
@@ -24,7 +24,7 @@ router = APIRouter(tags=["session"])
 @router.post("/session", responses=done(shapes.Session))
 async def sign_in(request: Request, form: SignIn) -> Response:
     """Sign in with a token: the answer sets a cookie for this browser."""
-    office = office_of(request)
+    office = app_state_of(request)
     assert office.gate is not None
     person = office.gate.sign_in(form.token, request.scope)
     cookie, ends = office.people.sign_in(person)
@@ -44,7 +44,7 @@ async def sign_in(request: Request, form: SignIn) -> Response:
 @router.get("/session", responses=done(shapes.Session))
 async def who(request: Request) -> Response:
     """Who is signed in."""
-    office = office_of(request)
+    office = app_state_of(request)
     found = None
     if "authorization" not in request.headers:
         found = office.people.by_session(request.cookies.get(COOKIE, ""))
@@ -54,13 +54,13 @@ async def who(request: Request) -> Response:
 @router.delete("/session", status_code=204, responses=PROBLEMS)
 async def sign_out(request: Request) -> Response:
     """Sign out."""
-    office_of(request).people.sign_out(request.cookies.get(COOKIE, ""))
+    app_state_of(request).people.sign_out(request.cookies.get(COOKIE, ""))
     gone = Response(None, 204)
     gone.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return gone
 
 
-async def _document(office: Office, person: Person, ends: int | None) -> Doc:
+async def _document(office: AppState, person: Person, ends: int | None) -> Doc:
     shared = await office.conductor.shared()
     return {
         "person": person.name,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 RESULT_BYTES_MAX = 64 << 20
 GRACE_S = 5.0
-PACKAGE_FOLDER = Path(__file__).parents[2]
+PACKAGE_FOLDER = Path(__file__).parents[3]
 LOADED_PREFIX = "leadhand_loaded_"
 """How modules are named that were loaded from a path; a child must load them the same way."""
 

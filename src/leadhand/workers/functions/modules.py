@@ -14,7 +14,7 @@ from leadhand.errors import LeadhandError, UsageError
 from leadhand.workers.functions.isolation import LOADED_PREFIX
 from leadhand.workers.functions.snapshot import SOURCES, file_of, spec_of
 
-OURS = Path(__file__).parent
+OURS = Path(__file__).parents[1]
 
 
 def load_file(path: str | Path) -> ModuleType:
@@ -87,7 +87,7 @@ def _told(error: BaseException, name: str = "") -> str:
     outside = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).parent != OURS and not frame.filename.startswith("<frozen")
+        if OURS not in Path(frame.filename).parents and not frame.filename.startswith("<frozen")
     ]
     if not outside:
         return message

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
 
-OURS = str(Path(__file__).resolve().parents[1])
+OURS = str(Path(__file__).resolve().parents[2])
 INSTALLED = ("site-packages", "dist-packages")
 ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
 """What the folder of a virtual environment holds."""

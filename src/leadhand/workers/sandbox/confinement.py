@@ -174,7 +174,7 @@ def program_folders(program: str, cwd: Path, path: str) -> list[Path]:
 
 def python_folders() -> list[Path]:
     """What a child Python reads: its own installation, and where modules are imported from."""
-    places = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
+    places = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])]
     places += [entry for entry in sys.path if entry]
     found = [Path(each).absolute() for each in dict.fromkeys(places)]
     return [path for path in found if path.exists() and not _holds_home(path)]

@@ -1,0 +1,63 @@
+"""What coders of one repository share, and how far an agent of theirs may go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadhand.fleet.boundaries import Boundaries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from leadhand.fleet.agents.base import Assignment, Coder
+    from leadhand.fleet.gate.gate import Gate
+    from leadhand.fleet.governor import Governor
+    from leadhand.fleet.merge.conductor import Conductor
+    from leadhand.fleet.repository.hub import Hub
+    from leadhand.fleet.review import Reviewer
+    from leadhand.fleet.workspace.slots import Slots
+    from leadhand.workers.sandbox.sandbox import Sandbox
+
+
+class Limits(NamedTuple):
+    """How far an agent may go in one attempt."""
+
+    time_s: float = 1800.0
+    silence_s: float = 300.0
+    stall_s: float = 0.0
+    turns: int = 200
+    cost: float = 0.0
+
+
+@dataclass(slots=True)
+class AtWork:
+    """One agent at work."""
+
+    coder: Coder
+    assignment: Assignment
+    since: float
+    words: str = ""
+    """The last that was heard of it."""
+    cost: float = 0.0
+
+
+@dataclass(slots=True)
+class FleetContext:
+    """Everything that coders of one repository share."""
+
+    hub: Hub
+    slots: Slots
+    gate: Gate
+    conductor: Conductor
+    governor: Governor
+    sandbox: Sandbox
+    boundaries: Boundaries = field(default_factory=Boundaries)
+    at_work: dict[str, AtWork] = field(default_factory=dict)
+    """Agents by run and task, for whoever wants to stop or tell one something."""
+    protected: tuple[str, ...] = ()
+    reviewer: Reviewer | None = None
+    """Who lets pass what is protected; nobody: a person is asked."""
+    note: Callable[..., None] = lambda _what, **_more: None
+    transcripts: Path | None = None

@@ -1,0 +1,1 @@
+"""The merge queue: the train decides (PURE), the conductor carries it out."""

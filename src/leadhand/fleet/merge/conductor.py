@@ -1,0 +1,449 @@
+"""The conductor: does what the train decides, and is the only one who moves main.
+
+`land` returns when a change is on main, or when it has to go back to its owner. In between the
+change is merged onto those before it, in memory, commit by commit; the tip of each prefix that the
+train wants tested goes through the gate; and main moves by compare-and-swap to a commit that was
+tested, the very one.
+
+Laws
+    1. Nothing needed for recovery is held in memory. Who was waiting when the process died asks
+       again; a change that has landed is then found by its trailers, and is not landed twice.
+    2. A conflict is never resolved here, and no side is picked. The owner gets the paths, both
+       differences and both goals.
+    3. A change touches what it may touch: outside its paths it is foreign, and protected paths
+       need somebody's leave. A merge that is not the change is a conflict (`sameness.py`).
+    4. Trouble of git or of the gate is nobody's fault: it is tried again after a while, and when it
+       does not pass, those who wait are told of the trouble (an exception), not of a verdict.
+    5. A newer attempt of a task takes the place of an older one.
+    6. Only a bug of ours stops the train, and then it says so (`ended`): a fleet whose changes
+       wait for nobody must not look alive.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+from leadhand.errors import Bug, LeadhandError
+from leadhand.fleet.gate.gate import Command, Verdict
+from leadhand.fleet.merge import train
+from leadhand.fleet.merge.train import Kind, Rules, Train
+from leadhand.fleet.path_patterns import outside, within
+from leadhand.fleet.repository.git import GitFailed, shown
+from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.review import digest_of
+
+# A change that wants to be on main, and what may become of it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One commit (`head`) on its base, that wants to be on main."""
+
+    run: str
+    task: str
+    attempt: int
+    base: str
+    head: str
+    goal: str
+    paths: tuple[str, ...] = ()
+    """What it may write; nothing said: anything."""
+    cleared: tuple[str, ...] = ()
+    """Protected paths it may write all the same."""
+    bound: str = ""
+    """What was approved of it, hashed (`reviewing.digest_of`): what lands must be the same."""
+    waived: tuple[str, ...] = ()
+    """Tests of main that it may remove or change, as a person has seen."""
+    acceptance: tuple[Command, ...] = ()
+    trailers: Mapping[str, str] = field(default_factory=dict)
+    author: str = ""
+    joins: bool = False
+    """Whether `head` is history to be kept, and becomes a parent: what people did themselves."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Whose it is, for notes."""
+        return {"run": self.run, "task": self.task, "attempt": self.attempt}
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """On main: its commit, and the tip that was gated with it."""
+
+    sha: str
+    tip: str
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ejected:
+    """Back to its owner, and why."""
+
+    kind: Kind
+    log: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def over(cls, kind: Kind, why: str, paths: Sequence[str]) -> "Ejected":
+        """For the sake of these paths."""
+        named = [shown(path) for path in paths[:100]]
+        return cls(kind, f"{why}: {', '.join(named)}", {"paths": named})
+
+
+__all__ = ["Change", "Checks", "Conductor", "Ejected", "Landed"]
+
+PATIENCE_S = 120.0
+PAUSE_S = 0.5
+LOG_MAX = 60_000
+LOGS_MAX = 500
+
+
+class Checks(Protocol):
+    """The gate, as far as the conductor knows it."""
+
+    async def check(
+        self, sha: str, acceptance: Sequence[Command] = (), waived: Collection[str] | None = ()
+    ) -> Verdict: ...
+
+
+@dataclass(slots=True)
+class _Waiting:
+    change: Change
+    since: float
+    answer: "asyncio.Future[Landed | Ejected]"
+    merged: "dict[str, str | Ejected]" = field(default_factory=dict)
+    """By the commit it was put on: the commit that came out, or why none did."""
+    landing: bool = False
+
+
+class Conductor:
+    """Open it with `async with`; `land` from as many tasks as you like."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        gate: Checks,
+        rules: Rules | None = None,
+        *,
+        protected: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        pause_s: float = PAUSE_S,
+        patience_s: float = PATIENCE_S,
+        note: Callable[..., None] = lambda _what, **_more: None,
+    ) -> None:
+        """`note` is told what is tested, lands and goes back (`journal.py`)."""
+        self._note = note
+        self.train = Train(rules or Rules())
+        self._hub, self._gate, self._protected = hub, gate, tuple(protected)
+        self._clock, self._pause_s, self._patience_s = clock, pause_s, patience_s
+        self._main = hub.main()
+        self._waiting: dict[str, _Waiting] = {}
+        self._events: asyncio.Queue[train.Event] = asyncio.Queue()
+        self._probes: dict[int, asyncio.Task[None]] = {}
+        self._logs: dict[int, Ejected] = {}
+        self._merging = asyncio.Lock()
+        self._serving: asyncio.Task[None] | None = None
+        self._trouble_since: float | None = None
+        self._count = 0
+        self.counts: dict[str, int] = {}
+        self.trouble = ""
+        """What keeps git or the gate from answering, while something does."""
+
+    async def __aenter__(self) -> Self:
+        self._serving = asyncio.create_task(self._serve())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [task for task in (self._serving, *self._probes.values()) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._give_up(LeadhandError("the train has stopped"), list(self._waiting))
+
+    # --- for those who wait ----------------------------------------------------------------
+
+    async def land(self, change: Change) -> Landed | Ejected:
+        """Until it is on main, or has to go back. Being cancelled withdraws it."""
+        began = self._clock()
+        told = self._before(change) or await self._refusal(change) or self._replaced(change)
+        if told is not None:
+            return self._counted(told, change, 0.0)
+        if self._serving is None or self._serving.done():
+            raise Bug("the conductor is not running")
+        self._count += 1
+        name = f"{self._count}"
+        answer: asyncio.Future[Landed | Ejected] = asyncio.get_running_loop().create_future()
+        self._waiting[name] = _Waiting(change, self._clock(), answer)
+        self._events.put_nowait(train.Added(name))
+        self._note("queued", **change.about)
+        try:
+            told = await answer
+        except BaseException:  # whoever waited was ended, or told of trouble: it is in line no more
+            self._note("withdrawn", **change.about)
+            raise
+        finally:
+            if name in self._waiting:
+                self._events.put_nowait(train.Withdrawn(name))
+        return self._counted(told, change, self._clock() - began)
+
+    async def ended(self) -> None:
+        """Until the train has stopped; raises what stopped it."""
+        if self._serving is not None:
+            await asyncio.shield(self._serving)
+
+    @property
+    def waiting(self) -> int:
+        """How many changes are on the train."""
+        return len(self._waiting)
+
+    def status(self) -> dict[str, Any]:
+        """The train now, for views."""
+        oldest = min((waiting.since for waiting in self._waiting.values()), default=self._clock())
+        return {
+            "waiting": len(self._waiting),
+            "oldest_s": self._clock() - oldest,
+            "gates": len(self._probes),
+            "gate_runs": self.train.tests,
+            "batch": self.train.batch,
+            "window": self.train.window,
+            "failure_rate": self.train.failure_rate,
+            **self.counts,
+        }
+
+    def _before(self, change: Change) -> Landed | Ejected | None:
+        """What is known of it already: it has landed, or a later attempt has."""
+        found = self._hub.landing(change.run, change.task)
+        attempt = int(found.trailers.get("Leadhand-Attempt", "0")) if found else 0
+        if found is None or attempt < change.attempt:
+            return None
+        if attempt == change.attempt:
+            return Landed(found.sha, self._hub.main(), 0.0)
+        return Ejected("stale", f"attempt {attempt} of this task has landed already")
+
+    def _replaced(self, change: Change) -> Ejected | None:
+        """Of two attempts of a task the later one stays, whichever came first."""
+        for waiting in list(self._waiting.values()):
+            other = waiting.change
+            if (other.run, other.task) != (change.run, change.task):
+                continue
+            if other.attempt > change.attempt:
+                return Ejected("stale", f"attempt {other.attempt} of this task took its place")
+            if not (waiting.landing or waiting.answer.done()):
+                told = Ejected("stale", f"attempt {change.attempt} of this task took its place")
+                waiting.answer.set_result(told)
+        return None
+
+    async def _refusal(self, change: Change) -> Ejected | None:
+        """What keeps it from the train, whatever main is."""
+        paths = list(await self._hub.changed(change.base, change.head))
+        if change.joins:
+            return None
+        if not paths:
+            return Ejected("empty", "nothing differs from the base")
+        foreign = outside(paths, change.paths) if change.paths else []
+        if foreign:
+            return Ejected.over("foreign", "it touches what is not its own", foreign)
+        kept = [path for path in outside(paths, change.cleared) if within(path, self._protected)]
+        return Ejected.over("protected", "it touches what is protected", kept) if kept else None
+
+    def _counted(self, told: Landed | Ejected, change: Change, waited_s: float) -> Landed | Ejected:
+        kind = told.kind if isinstance(told, Ejected) else "landed"
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        more = {"kind": kind} if isinstance(told, Ejected) else {"sha": told.sha}
+        what = "ejected" if isinstance(told, Ejected) else "landed"
+        self._note(what, **change.about, waited_s=round(waited_s, 3), **more)
+        return told
+
+    # --- what the train wants --------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        while True:
+            event = await self._events.get()
+            try:
+                await self._do(self.train.step(event))
+                if isinstance(event, train.Withdrawn):
+                    self._waiting.pop(event.change, None)
+            except Exception as error:  # noqa: BLE001 - it is told, and ends the train
+                bug = Bug.behind(error)
+                self._give_up(bug, list(self._waiting))
+                raise bug from bug.__cause__
+
+    async def _do(self, actions: Sequence[train.Action]) -> None:
+        for action in actions:
+            match action:
+                case train.Probe(test, names):
+                    probe = self._probe(test, names, self._main)
+                    self._probes[test] = asyncio.create_task(probe)
+                case train.Cancel(test):
+                    self._logs.pop(test, None)
+                    if test in self._probes:
+                        self._probes.pop(test).cancel()
+                case train.Land(names):
+                    await self._move_main(names)
+                case train.Eject(name, kind, test):
+                    told = self._logs.pop(test, None) or Ejected(kind, "")
+                    self._answer(name, told)
+
+    def _answer(self, name: str, told: Landed | Ejected) -> None:
+        """It is settled: forgetting it here is what keeps it from being withdrawn later."""
+        waiting = self._waiting.pop(name, None)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_result(told)
+
+    def _give_up(self, error: Exception, names: Sequence[str]) -> None:
+        """Those who wait are told of trouble; the train forgets them."""
+        for name in names:
+            waiting = self._waiting.get(name)
+            if waiting is not None and not waiting.answer.done():
+                waiting.answer.set_exception(error)
+
+    async def _probe(self, test: int, names: Sequence[str], main: str) -> None:
+        """Build a prefix and gate its tip."""
+        try:
+            event = await self._verdict(test, names, main)
+            self._trouble_since, self.trouble = None, ""
+        except Exception as error:  # noqa: BLE001 — whatever it is, it is no verdict
+            event = train.Trouble(test)
+            await self._endure(error, names)
+        self._probes.pop(test, None)
+        self._events.put_nowait(event)
+
+    async def _endure(self, error: Exception, names: Sequence[str]) -> None:
+        """Wait a little; after a long time without any verdict, tell those who wait."""
+        since = self._trouble_since = self._trouble_since or self._clock()
+        self.trouble = str(error) or type(error).__name__
+        if self._clock() - since >= self._patience_s:
+            self._give_up(error, names)
+        await asyncio.sleep(self._pause_s)
+
+    async def _verdict(self, test: int, names: Sequence[str], main: str) -> train.Event:
+        tip = main
+        for name in names:
+            made = await self._merged(name, tip)
+            if isinstance(made, Ejected):
+                alone = made if tip == main else await self._merged(name, self._main)
+                final = isinstance(alone, Ejected)
+                told = alone if isinstance(alone, Ejected) else made
+                self._keep(test, told)
+                return train.Unmerged(test, name, told.kind, final)
+            tip = made
+        waiting = [self._waiting[name] for name in names if name in self._waiting]
+        wanted = [command for each in waiting for command in each.change.acceptance]
+        commands = list(dict.fromkeys(wanted))
+        waived = [name for each in waiting for name in each.change.waived]
+        if any(each.change.joins for each in waiting):
+            verdict = await self._gate.check(tip, commands, None)
+        elif waived:
+            verdict = await self._gate.check(tip, commands, waived)
+        else:
+            verdict = await self._gate.check(tip, commands)
+        green = verdict.ok and not verdict.altered
+        searching = any(not green for green, _test in self.train.verdicts.values())
+        took = round(verdict.seconds, 3)
+        about = {"size": len(names), "ok": green, "seconds": took, "search": searching}
+        self._note("tested", **about, tests=verdict.tests)
+        if not green:
+            failed = verdict.failed or "tests of main that it changed"
+            log = verdict.log[-LOG_MAX:]
+            self._keep(test, Ejected("red", log, {"failed": failed, "tip": tip}))
+        return train.Verdict(test, green)
+
+    def _keep(self, test: int, told: Ejected) -> None:
+        self._logs[test] = told
+        if len(self._logs) > LOGS_MAX:
+            del self._logs[next(iter(self._logs))]
+
+    async def _merged(self, name: str, onto: str) -> str | Ejected:
+        """The commit that puts a change on top of another commit, made once."""
+        async with self._merging:
+            waiting = self._waiting.get(name)
+            if waiting is None:
+                raise Bug(f"the train holds a change that nobody waits for: {name}")
+            if onto not in waiting.merged:
+                waiting.merged[onto] = await self._merge(waiting.change, onto)
+            return waiting.merged[onto]
+
+    async def _merge(self, change: Change, onto: str) -> str | Ejected:
+        merged = await self._hub.merge(onto, change.head, change.base)
+        if merged.tree is None:
+            return await self._conflict(change, onto, merged.conflicts)
+        if merged.tree == await self._hub.tree(onto) and not change.joins:
+            return Ejected("empty", "all of it is on main already")
+        if change.bound and await digest_of(self._hub, onto, merged.tree) != change.bound:
+            words = "it would not be the change that was approved: main has moved"
+            return Ejected("protected", words, {"onto": onto})
+        trailers = {} if self.train.rules.strict else {"Leadhand-Gate": "tip"}
+        if not change.joins:
+            trailers |= {
+                "Assisted-by": "unknown",
+                **change.trailers,
+                "Leadhand-Task": change.task,
+                "Leadhand-Run": change.run,
+                "Leadhand-Attempt": str(change.attempt),
+            }
+        author = {"author": change.author} if change.author else {}
+        parents = (onto, change.head) if change.joins else (onto,)
+        return await self._hub.commit(merged.tree, parents, change.goal, trailers, **author)
+
+    async def _conflict(self, change: Change, onto: str, paths: tuple[str, ...]) -> Ejected:
+        """Both differences and both goals, for the one who will settle it."""
+        hub, base, named = self._hub, change.base, [shown(path) for path in paths]
+        others = await hub.commits_between(base, onto, paths)
+        details = {
+            "paths": named,
+            "onto": onto,
+            "goal": change.goal,
+            "yours": await hub.patch(base, change.head, paths, LOG_MAX // 2),
+            "theirs": await hub.patch(base, onto, paths, LOG_MAX // 2),
+            "others": [
+                {
+                    "sha": other.sha,
+                    "task": other.trailers.get("Leadhand-Task", ""),
+                    "goal": other.message,
+                }
+                for other in others[-20:]
+            ],
+        }
+        return Ejected("conflict", "in conflict: " + ", ".join(named), details)
+
+    async def _move_main(self, names: Sequence[str]) -> None:
+        old = tip = self._main
+        commits = {}
+        try:
+            for name in names:
+                if name in self._waiting:
+                    self._waiting[name].landing = True
+                made = await self._merged(name, tip)
+                if isinstance(made, Ejected):
+                    raise Bug(f"what was tested cannot be built again: {made.log}")
+                commits[name] = tip = made
+            moved = await self._advance(tip, old)
+        except (LeadhandError, OSError) as error:
+            self._give_up(error, names)
+            moved = False
+        self._main = self._hub.main()
+        if not moved:
+            # Somebody else was first, or there was trouble: nothing that was tested holds now.
+            for waiting in self._waiting.values():
+                waiting.landing = False
+            await self._do(self.train.step(train.Moved(tuple(names))))
+            return
+        self._note("moved", size=len(names), tip=tip)
+        for name in names:
+            waited = self._clock() - self._waiting[name].since if name in self._waiting else 0.0
+            self._answer(name, Landed(commits[name], tip, waited))
+
+    async def _advance(self, new: str, old: str) -> bool:
+        until = self._clock() + self._patience_s
+        while True:
+            try:
+                moved = await self._hub.advance(new, old)
+            except (GitFailed, OSError) as error:
+                self.trouble = str(error)
+                if self._clock() >= until:
+                    raise
+                await asyncio.sleep(self._pause_s)
+            else:
+                self.trouble = ""
+                return moved

@@ -1,0 +1,261 @@
+"""Who plans an epic: a Python function, a command, or a model. None of them has a tool that writes.
+
+    def next_wave(told): return {"kind": "wave", "because": "...", "tasks": [...]}
+    ("python", "plan.py")           gets the document on stdin, prints its answer
+    "lead", "anthropic:…"           a tier or a model of the configuration
+
+A function is the user's own code in our process. A command runs in the sandbox, in an empty folder
+that is thrown away: it sees what it is told, and can change nothing else. A model answers; it has
+no tools at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from leadhand.core.hashing import digest
+from leadhand.errors import LeadhandError, UsageError
+from leadhand.fleet.budget import DailyBudget
+from leadhand.fleet.planning.prompt import question
+from leadhand.fleet.planning.reply import SCHEMA
+from leadhand.fleet.planning.retry import Patience
+from leadhand.models.failures import ModelFailure
+from leadhand.models.messages import Request, Said, Told
+from leadhand.models.meter import payer
+from leadhand.models.secret_patterns import scrub
+
+if TYPE_CHECKING:
+    from leadhand.models.client import Client
+    from leadhand.models.messages import Model, Turn
+    from leadhand.models.meter import Call, Payer
+    from leadhand.models.registry import Book
+    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.sandbox.sandbox import Sandbox
+
+
+Doc = dict[str, Any]
+COMMAND_S = 600.0
+GRACE_S = 2.0
+ANSWER_BYTES_MAX = 1 << 20
+ANSWER_TOKENS = 8192
+MODEL_S = 300.0
+PASSING = frozenset({"rate_limited", "transient", "timeout"})
+
+
+class MindFailed(LeadhandError):
+    """Nobody planned: the script or the model could not be asked, or gave no answer."""
+
+
+class Tried(NamedTuple):
+    """An answer that was sent back, and why."""
+
+    answer: Any
+    findings: list[str]
+
+
+class Mind(Protocol):
+    """Whoever plans."""
+
+    name: str
+
+    async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
+        """The next answer, as JSON-like data; MindFailed when there is none."""
+
+
+class FunctionMind:
+    """A function from the document to an answer; a plain one runs in a thread."""
+
+    def __init__(self, function: Callable[[Doc], Any]) -> None:
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self._function = function
+
+    async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
+        """Call it with a copy of its own."""
+        given = json.loads(json.dumps(_with(told, tried)))
+        if inspect.iscoroutinefunction(self._function):
+            return await self._called(self._function(given))
+        return await self._called(asyncio.to_thread(self._function, given))
+
+    async def _called(self, call: Awaitable[Any]) -> Any:
+        clock = asyncio.timeout(COMMAND_S)
+        try:
+            async with clock:
+                return await call
+        except Exception as error:
+            if clock.expired():
+                raise MindFailed(f"{self.name} gave no answer within {COMMAND_S:g} s") from None
+            raise MindFailed(f"{self.name} failed: {type(error).__name__}: {error}") from error
+
+
+class CommandMind:
+    """A program that reads the document and prints an answer."""
+
+    def __init__(
+        self, argv: Sequence[str], processes: Processes, sandbox: Sandbox, *, network: bool = False
+    ) -> None:
+        if not argv:
+            raise UsageError("a planner that is a command needs a program")
+        self.name = Path(argv[0]).name
+        self._argv, self._processes, self._sandbox = tuple(argv), processes, sandbox
+        self._network = network
+        own = [Path(word) for word in argv if word.startswith("/")]
+        self._own = [path for path in own if path.is_file()]
+
+    async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
+        """Run it once."""
+        data = json.dumps(_with(told, tried)).encode()
+        try:
+            with tempfile.TemporaryDirectory(prefix="leadhand-plan-") as place:
+                folder = Path(place) / "work"
+                folder.mkdir()
+                done = await self._run(data, folder, Path(place) / "home")
+        except (LeadhandError, OSError) as error:
+            raise MindFailed(f"{self.name} could not be run: {error}") from error
+        if done.exit_code != 0:
+            said = done.stderr.data[-2000:].decode("utf-8", "backslashreplace")
+            how = f"code {done.exit_code}" if done.signal is None else f"signal {done.signal}"
+            raise MindFailed(f"{self.name} ended with {how}: {scrub(said.strip())}")
+        if done.stdout.truncated:
+            raise MindFailed(f"{self.name} printed more than {ANSWER_BYTES_MAX:,} bytes")
+        try:
+            return json.loads(done.stdout.data)
+        except ValueError as error:
+            raise MindFailed(f"{self.name} printed no JSON: {error}") from None
+
+    async def _run(self, data: bytes, folder: Path, home: Path) -> Any:
+        wrapped = self._sandbox.wrap(
+            self._argv, folder, home=home, network=self._network, readable=self._own
+        )
+        process = await self._processes.spawn(
+            wrapped.argv,
+            cwd=wrapped.cwd,
+            env=wrapped.env,
+            stdin=data,
+            stdout_limit=ANSWER_BYTES_MAX,
+        )
+        try:
+            async with asyncio.timeout(COMMAND_S):
+                return await process.wait()
+        except TimeoutError:
+            await process.end(GRACE_S)
+            raise MindFailed(f"no answer within {COMMAND_S:g} s") from None
+        except asyncio.CancelledError:
+            await asyncio.shield(process.end(0))
+            raise
+
+
+class _Counted:
+    """Tells what each call cost, however it ended, and lets somebody else pay for it."""
+
+    def __init__(self, behind: Payer, paid: Callable[[float], None]) -> None:
+        self._behind, self._paid = behind, paid
+
+    async def reserve(self, wanted: float, least: float) -> float:
+        return await self._behind.reserve(wanted, least)
+
+    def settle(self, reserved: float, call: Call) -> None:
+        self._behind.settle(reserved, call)
+        if call.cost:
+            self._paid(call.cost)
+
+
+class ModelMind:
+    """A language model; what was wrong goes back into the same conversation."""
+
+    def __init__(
+        self,
+        client: Client,
+        paid: Callable[[float], None] = lambda _cost: None,
+        purse: DailyBudget | None = None,
+    ) -> None:
+        """`paid` is told what each call cost; `purse` is asked before each."""
+        self.name = client.name
+        self._client, self._paid, self._purse = client, paid, purse or DailyBudget()
+        place = files("leadhand.fleet.planning").joinpath("prompts", "system.md")
+        self._system = place.read_text(encoding="utf-8")
+        self._digest = digest(self._system.encode())[:16]
+
+    async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
+        """Ask, when money may be spent; a provider that is at fault is waited for."""
+        turns: list[Turn] = [question(told)]
+        for each in tried:
+            wrong = "\n".join(f"- {finding}" for finding in each.findings)
+            turns.append(Said(json.dumps(each.answer)))
+            turns.append(Told(f"That cannot be used:\n{scrub(wrong)}\nAnswer again, whole."))
+        request = Request(
+            system=self._system,
+            turns=tuple(turns),
+            schema=SCHEMA,
+            max_tokens=ANSWER_TOKENS,
+            timeout_s=MODEL_S,
+        )
+        await self._purse.open()  # what is waited for money is no trouble of the provider
+        patience = Patience()
+        while True:
+            try:
+                return await self._asked(request)
+            except ModelFailure as failure:
+                if failure.failure_class == "invalid_output":
+                    return failure.text or "(nothing that could be read)"
+                passing = failure.failure_class in PASSING
+                if not passing or not await patience.pause(failure.retry_after_s):
+                    raise MindFailed(f"{self.name}: {failure}") from failure
+
+    async def _asked(self, request: Request) -> Any:
+        await self._purse.open()
+        paying = payer.set(_Counted(payer.get(), self._paid))
+        try:
+            return (await self._client.ask(request, prompt=self._digest)).data
+        finally:
+            payer.reset(paying)
+
+
+Given = Mind | Callable[[Doc], Any] | Sequence[str] | str
+
+
+def mind_of(
+    given: Given | Model,
+    book: Book,
+    processes: Processes,
+    sandbox: Sandbox,
+    *,
+    network: bool = False,
+    paid: Callable[[float], None] = lambda _cost: None,
+    purse: DailyBudget | None = None,
+) -> Mind:
+    """The planner that was meant; `paid` is told what a model's answers cost.
+
+    A model is not asked while the purse is shut.
+    """
+    if isinstance(given, str):
+        if not book.knows(given):
+            raise UsageError(
+                f"{given!r} is no planner of epics: name a model or a tier, or give a command as a "
+                "list, or a function"
+            )
+        return ModelMind(book.client(given), paid, purse)
+    if hasattr(given, "answer"):
+        return given  # type: ignore[return-value]
+    if hasattr(given, "ask"):
+        return ModelMind(book.client(given), paid, purse)  # type: ignore[arg-type]
+    if callable(given):
+        return FunctionMind(given)
+    return CommandMind(given, processes, sandbox, network=network)
+
+
+def _with(told: Doc, tried: Sequence[Tried]) -> Doc:
+    """The document for a script, with what was wrong with its last answer."""
+    last = tried[-1] if tried else None
+    return {
+        **told,
+        "round": len(tried) + 1,
+        "findings": last.findings if last else [],
+        "last": last.answer if last else None,
+    }

@@ -1,0 +1,196 @@
+"""What a planner of epics is told: one JSON document, bounded, without secrets.
+
+    why, epic, limits         from people: they count
+    matters, tasks, record    how it stands
+    repository                written by anybody: data, whatever it says
+    answers, findings, notes  what people answered, why the last answer was sent back, its own notes
+
+Scripts get the document as it is. Models get it as text, with all that agents and files wrote
+between marks that carry its digest.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from leadhand.models.messages import Told
+from leadhand.models.secret_patterns import scrub, scrubbed
+from leadhand.planners.model.prompt import clean, fenced
+
+if TYPE_CHECKING:
+    from leadhand.core.report import PlannerView, StepView
+    from leadhand.fleet.epics import Epic
+    from leadhand.fleet.planning.lint import Ground
+    from leadhand.fleet.planning.progress import Matter, Notes, Standing
+    from leadhand.fleet.planning.survey import Survey
+
+
+VERSION = 1
+TASKS_TOLD = 200
+GOAL_CHARS = 400
+WORDS_CHARS = 1500
+EPIC_CHARS = 40_000
+ANSWERS_TOLD = 20
+TREE_CHARS = 24_000
+GUIDE_CHARS = 4500
+
+Doc = dict[str, Any]
+
+
+def told(
+    view: PlannerView, epic: Epic, notes: Notes, ground: Ground, survey: Survey, record: list[Doc]
+) -> Doc:
+    """The document."""
+    standing = ground.standing
+    doc: Doc = {
+        "version": VERSION,
+        "why": _cut(view.why, WORDS_CHARS),
+        "epic": {
+            "title": epic.title,
+            "text": epic.text[:EPIC_CHARS],
+            "acceptance": [list(argv) for argv in epic.acceptance],
+            "budget": epic.budget,
+        },
+        "limits": _limits(ground),
+        "matters": [_matter(each) for each in standing.matters] + _others(view, notes, standing),
+        "tasks": [_task(step) for step in standing.tasks[-TASKS_TOLD:]],
+        "record": record,
+        "repository": survey.told(),
+        "answers": [_answer(each) for each in view.answers[-ANSWERS_TOLD:]],
+        "waves": notes.waves,
+        "notes": notes.said,
+    }
+    return {**scrubbed(doc), "repository": doc["repository"]}
+
+
+def _limits(ground: Ground) -> Doc:
+    rules = ground.rules
+    return {
+        "tasks": rules.tasks,
+        "writes": rules.writes,
+        "files": rules.files,
+        "tiers": list(ground.tiers),
+        "protected": list(ground.protected),
+        "paths": list(rules.paths),
+        "programs": list(rules.programs),
+        "waves_left": max(0, rules.waves - ground.waves),
+        "budget_left": ground.budget_left,
+    }
+
+
+def _task(step: StepView) -> Doc:
+    given = step.planned.get("parameters", {})
+    doc: Doc = {
+        "id": step.id,
+        "goal": _cut(str(given.get("goal", "")), GOAL_CHARS),
+        "writes": given.get("writes", []),
+        "depends_on": step.planned.get("depends_on", []),
+        "status": "landed" if step.status == "succeeded" else step.status,
+        "attempts": step.attempts,
+    }
+    if step.planned.get("supersedes"):
+        doc["replaces"] = step.planned["supersedes"]
+    if step.error is not None:
+        doc["failure"] = {
+            "class": step.error.failure_class,
+            "message": _cut(step.error.message, WORDS_CHARS),
+        }
+    elif step.status in ("cancelled", "skipped"):
+        doc["reason"] = _cut(step.reason, GOAL_CHARS)
+    return doc
+
+
+def _matter(matter: Matter) -> Doc:
+    step = matter.step
+    details = step.error.details if step.error is not None else None
+    doc: Doc = {
+        "kind": matter.kind,
+        "task": step.id,
+        "wanted": matter.rung,
+        "attempts": step.attempts,
+        "said": _cut(matter.told, WORDS_CHARS),
+    }
+    if matter.kind == "drift" and isinstance(details, dict):
+        doc["changed"] = details.get("drift")
+    return doc
+
+
+def _others(view: PlannerView, notes: Notes, standing: Standing) -> list[Doc]:
+    """An acceptance that does not hold, and what agents recommended since."""
+    found: list[Doc] = []
+    check = standing.check
+    if check is not None and check.error is not None:
+        said = _cut(check.error.message, WORDS_CHARS * 2)
+        found.append({"kind": "acceptance", "times": standing.reds, "said": said})
+    words = view.recommendations[notes.heard :]
+    return found + [{"kind": "handoff", "said": _cut(word, WORDS_CHARS)} for word in words]
+
+
+def _answer(answer: Doc) -> Doc:
+    return {
+        "question": _cut(str(answer.get("question", "")), WORDS_CHARS),
+        "choice": answer.get("choice", ""),
+        "text": _cut(str(answer.get("text") or answer.get("data") or ""), WORDS_CHARS),
+    }
+
+
+def question(doc: Doc) -> Told:
+    """The document for a model, and how much of its beginning comes again in the next question."""
+    lasting = _lasting(doc)
+    return Told("\n\n".join([*lasting, *_moving(doc)]), len("\n\n".join(lasting)))
+
+
+def as_text(doc: Doc) -> str:
+    """The document for a model: what people want as it is, everything else as data."""
+    return question(doc).text
+
+
+def _lasting(doc: Doc) -> list[str]:
+    """What stays the same while an epic lasts; it comes first, so that a provider can cache it."""
+    epic, limits, tree = doc["epic"], doc["limits"], doc["repository"]
+    return [
+        f"# The epic: {epic['title']}\n{epic['text']}",
+        "# It is achieved when these succeed on main\n"
+        + (_lines(epic["acceptance"]) or "- the gate"),
+        "# Limits\n" + "\n".join(f"- {name}: {_json(value)}" for name, value in limits.items()),
+        *(f"# {each['path']}\n{fenced(each['text'], GUIDE_CHARS)}" for each in tree["guides"]),
+    ]
+
+
+def _moving(doc: Doc) -> list[str]:
+    """What changes with main and with what was done."""
+    tree, parts = doc["repository"], list[str]()
+    for name, title in (
+        ("matters", "What wants an answer"),
+        ("tasks", "Tasks so far"),
+        ("record", "First-pass success by size of task, in this fleet"),
+    ):
+        if doc[name]:
+            parts.append(f"# {title}\n{fenced(_lines(doc[name]), TREE_CHARS)}")
+    files = [f"{each['path']} {each['bytes']}" for each in tree["tree"]]
+    parts.append(
+        f"# Files at main, {tree['files']} in all\n{fenced(chr(10).join(files), TREE_CHARS)}"
+    )
+    if tree.get("folders"):
+        parts.append(f"# Folders\n{fenced(_lines(tree['folders']), TREE_CHARS // 4)}")
+    parts.append(f"# The last commits\n{fenced(_lines(tree['history']), TREE_CHARS // 4)}")
+    if doc["answers"]:
+        parts.append(f"# People answered\n{_lines(doc['answers'])}")
+    if doc["notes"]:
+        parts.append(f"# Your notes\n{doc['notes']}")
+    parts.append(f"# You are asked because\n{clean(doc['why'])[:WORDS_CHARS]}")
+    return parts
+
+
+def _lines(rows: list[Any]) -> str:
+    return "\n".join(f"- {_json(row)}" for row in rows)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str, most: int) -> str:
+    text = scrub(clean(text))
+    return text if len(text) <= most else f"{text[: most // 3]} … {text[-(most - most // 3) :]}"

@@ -1,0 +1,178 @@
+"""From an answer that passed to steps of the plan, with the counters of the ladder kept. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from leadhand.core.plan.graph import Order
+from leadhand.core.plan.model import Goal
+from leadhand.fleet.boundaries import clash
+from leadhand.fleet.epics import plan_of, refuse_tiers, step_of
+from leadhand.fleet.planning.progress import CHANGELOG, EXAMINER, Standing
+from leadhand.fleet.status.ladder import CODER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from leadhand.core.report import StepView
+    from leadhand.fleet.epics import Epic
+    from leadhand.fleet.planning.progress import Notes
+    from leadhand.fleet.planning.reply import Planned, Reply
+
+
+Doc = dict[str, Any]
+COUNTED = {"drift": "drift", "question": "answered", "lost": "again"}
+
+
+def given_steps(epic: Epic, main: str, tiers: Sequence[str], protected: Sequence[str]) -> list[Doc]:
+    """The tasks that stand in the epic itself; for what is protected a person is asked."""
+    steps = [tiered(step, tiers) for step in plan_of(epic)["steps"]]
+    for step in steps:
+        step["parameters"]["base"] = main
+        if clash(step["writes"], protected):
+            step["failure_action"] = "escalate"
+    return steps
+
+
+def wave_steps(
+    reply: Reply, standing: Standing, notes: Notes, main: str, priority: int, tiers: Sequence[str]
+) -> list[Doc]:
+    """A wave as steps; notes are brought up to date."""
+    matters = {each.step.id: each for each in standing.matters}
+    steps = []
+    for task in reply.tasks:
+        step = tiered(step_of(task, priority), tiers)
+        step["parameters"]["base"] = main
+        steps.append(step)
+    for name, heirs in _replaced(reply.tasks).items():
+        matter = matters.get(name)
+        failed = matter is not None and matter.kind == "failed"
+        kind = COUNTED.get(matter.kind, "") if matter is not None else ""
+        notes.count(name, kind or ("split" if len(heirs) > 1 else "replan"))
+        _take_place(name, heirs, steps, joined=standing.waits_for(name))
+        for heir in heirs:
+            notes.roots[heir] = notes.root(name)
+            notes.depth[heir] = notes.depth.get(name, 0) + failed
+    for each in reply.answers:
+        notes.count(each.task, "answered")
+        steps.append(told_step(matters[each.task].step, f"Answer: {each.text}", notes, main))
+    return steps
+
+
+def told_step(step: StepView, words: str, notes: Notes, main: str, *, anew: bool = False) -> Doc:
+    """The same task once more, with what its agent should know now."""
+    number = notes.count(step.id, "told") + 2
+    ident = f"{notes.root(step.id)}-{number}"
+    asked = step.error.message if step.error is not None else ""
+    question = asked if step.error is not None and step.error.failure_class == "needs_info" else ""
+    brief = [str(step.planned["parameters"].get("brief", ""))]
+    brief += [f"An agent before you asked: {question}"] if question else []
+    brief.append(words)
+    notes.roots[ident] = notes.root(step.id)
+    notes.depth[ident] = 0 if anew else notes.depth.get(step.id, 0)
+    parameters = {**step.planned["parameters"], "brief": "\n\n".join(filter(None, brief))}
+    kept = ("worker", "depends_on", "writes", "timeout")
+    doc = {key: step.planned[key] for key in kept if key in step.planned}
+    return {**doc, "id": ident, "parameters": {**parameters, "base": main}, "supersedes": step.id}
+
+
+def _replaced(tasks: Sequence[Planned]) -> dict[str, list[str]]:
+    """Tasks by what they replace, in the order in which they can be done."""
+    new = {task.id for task in tasks}
+    order = Order({t.id: tuple(n for n in t.depends_on if n in new) for t in tasks})
+    found: dict[str, list[str]] = {}
+    for task in sorted(tasks, key=lambda each: order.number[each.id]):
+        if task.replaces:
+            found.setdefault(task.replaces, []).append(task.id)
+    return found
+
+
+def _take_place(name: str, heirs: list[str], steps: list[Doc], *, joined: bool) -> None:
+    """The last of them stands where the old one stood; whoever waited for that waits for all."""
+    by_id = {step["id"]: step for step in steps}
+    last = by_id[heirs[-1]]
+    last["supersedes"] = name
+    if joined:
+        missing = [heir for heir in heirs[:-1] if heir not in last["depends_on"]]
+        last["depends_on"] = [*last["depends_on"], *missing]
+
+
+def tiered(step: Doc, tiers: Sequence[str]) -> Doc:
+    """A step whose tier is one of the fleet's is given to the agents of that tier."""
+    tier = step.get("tier", "")
+    if tier not in tiers:
+        return step
+    rest = {key: value for key, value in step.items() if key != "tier"}
+    return {**rest, "worker": f"{CODER}@{tier}"}
+
+
+def outlook_steps(words: Sequence[str]) -> tuple[Doc, ...]:
+    """What it expects later, for people to read."""
+    return tuple(
+        {"id": f"later-{number}", "worker": CODER, "description": text[:500]}
+        for number, text in enumerate(words[:20], 1)
+    )
+
+
+def changelog_step(path: str, words: str, number: int, main: str) -> Doc:
+    """The entry as a task on main."""
+    goal = (
+        f"Add an entry to {path}, where the newest entries stand, in the form that the file has "
+        f"(make the file if there is none). The entry says: {words}"
+    )
+    return {
+        "id": f"{CHANGELOG}-{number}",
+        "worker": CODER,
+        "parameters": {"goal": goal, "writes": [path], "acceptance": [], "base": main},
+        "writes": [path],
+        "depends_on": [],
+    }
+
+
+def check_step(commands: Sequence[Sequence[str]], standing: Standing) -> Doc:
+    """A look at the epic's own acceptance, on main."""
+    before = standing.check
+    doc: Doc = {
+        "id": f"acceptance-{len(standing.checks) + 1}",
+        "worker": EXAMINER,
+        "parameters": {
+            "commands": [list(argv) for argv in commands],
+            "landed": len(standing.landed),
+        },
+    }
+    if before is not None and before.status == "failed":
+        doc["supersedes"] = before.id
+    return doc
+
+
+def wanted_of(epic: Epic, tiers: Sequence[str], *, planned: bool) -> Goal | Doc:
+    """What a run is begun with: a goal for the planner, or else the tasks as they stand.
+
+    Given tasks are achieved only if the epic's own acceptance holds when all of them have landed.
+    """
+    refuse_tiers(epic, tiers)
+    if planned:
+        return Goal(text=epic.title, have={"epic": msgspec.to_builtins(epic)}, budget=epic.budget)
+    plan = plan_of(epic)
+    plan["steps"] = [tiered(step, tiers) for step in plan["steps"]]
+    if epic.acceptance:
+        step = check_step(epic.acceptance, Standing())
+        step["depends_on"] = [each["id"] for each in plan["steps"]]
+        plan["steps"].append(step)
+    return plan
+
+
+def ladder(standing: Standing, notes: Notes, tried: Mapping[str, int]) -> list[Doc]:
+    """What it took, for each line of tasks that took more than one attempt."""
+    rows: dict[str, Doc] = {}
+    for step in standing.tasks:
+        row = rows.setdefault(notes.root(step.id), {"attempts": 0})
+        row["attempts"] += step.attempts
+        row["same_conversation"] = row.get("same_conversation", 0) + tried.get(step.id, 0)
+    for root, counts in notes.rungs.items():
+        rows.setdefault(root, {"attempts": 0}).update(counts)
+    return [
+        {"task": root, **row} for root, row in rows.items() if len(row) > 2 or row["attempts"] > 1
+    ]

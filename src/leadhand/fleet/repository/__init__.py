@@ -1,0 +1,1 @@
+"""Repositories of a fleet: git, the hub, the user's repository, commits."""

@@ -1,0 +1,463 @@
+"""The hub: one bare repository of the fleet's own, in which everything is kept that was done.
+
+Laws
+    1. One process owns a hub, by a lock that its git calls inherit. So whoever gets the lock knows
+       that nothing of an earlier owner is at work any more, and may take away the lock files and
+       half-written objects that a killed git leaves behind.
+    2. ``main`` moves by compare-and-swap and only forward. Nothing else writes it.
+    3. Nothing is ever collected: slots borrow the hub's objects, and what was saved is kept.
+    4. Merging needs no files: trees in, a tree out. A conflict is what has conflicted entries;
+       whatever else goes wrong is trouble of the machine, never the change's fault.
+    5. The log says what was meant to happen, git says what has landed: ``landed`` finds it by the
+       trailers of the commits on main, whatever this process remembers.
+    6. The user's repository is read by fetching and given results by ``publish`` (``user.py``).
+
+A merge is clean when git says so and when it is the change (``sameness.py``). A change to a file
+that was renamed on main meanwhile is a conflict that goes back to its owner; so the paths a change
+touches are the paths it lands on.
+
+    refs/heads/main                          what has landed
+    refs/leadhand/user, .../start            the user's branch now, and when the hub was made
+    refs/leadhand/task/RUN/TASK/ATTEMPT      what was handed in
+    refs/leadhand/wip/RUN/TASK/ATTEMPT       work in progress, saved before anything is ended
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+from leadhand.errors import Bug, Conflict, StoreCorrupt, UsageError
+from leadhand.fleet.merge.same_change import Entry, same_lines, strangers
+from leadhand.fleet.repository.commits import Commit, message_of, read_log
+from leadhand.fleet.repository.git import Git, GitFailed, check_version, name_of
+from leadhand.fleet.repository.user_repository import Fetched, User
+
+# Who owns a hub, and the traces a killed git leaves in it.
+
+
+WAIT_S = 10.0
+LOOK_S = 0.05
+TEMPORARY = ("index/take-*", "found-*", "gate-*", "hub.new")
+
+
+async def hold(path: Path, wait_s: float = WAIT_S) -> int:
+    """A descriptor that holds the lock; git calls of a dead owner are waited for."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = asyncio.get_running_loop().time() + wait_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if asyncio.get_running_loop().time() < deadline:
+                await asyncio.sleep(LOOK_S)
+                continue
+            os.close(lock)
+            raise Conflict(f"{path.parent} is in use by another process") from None
+        else:
+            return lock
+
+
+def tidy(path: Path, folder: Path) -> int:
+    """Remove lock files and half-written objects; only for one who holds the lock and is alone."""
+    gone = 0
+    for left in (place for pattern in TEMPORARY for place in path.glob(pattern)):
+        shutil.rmtree(left, ignore_errors=True)
+    for place, _, names in os.walk(folder):
+        inside_objects = Path(place).is_relative_to(folder / "objects")
+        for name in names:
+            half = inside_objects and name.startswith(("tmp_", ".tmp-"))
+            if half or (name.endswith(".lock") and not inside_objects) or name == "pack.lock":
+                with contextlib.suppress(FileNotFoundError):
+                    (Path(place) / name).unlink()
+                    gone += 1
+    return gone
+
+
+# Making a hub from the user's repository: whole, or not at all.
+
+
+REPOSITORY = (
+    ("gc.auto", "0"),
+    ("gc.pruneExpire", "never"),
+    ("receive.autogc", "false"),
+    ("core.logAllRefUpdates", "true"),
+    ("receive.denyNonFastForwards", "true"),
+    ("uploadpack.allowAnySHA1InWant", "true"),
+)
+
+
+async def make(hub: Git, user: User, main: str, refs: Iterable[str]) -> None:
+    """In a folder beside, which then gets its name: half a hub is none.
+
+    `refs` begin where the user's branch is.
+    """
+    half = hub.folder.with_suffix(".new")
+    shutil.rmtree(half, ignore_errors=True)
+    git = Git(half, hub.configuration, hub.held)
+    form = await user.object_format()
+    await git("init", "--quiet", "--bare", "--template=", f"--object-format={form}", str(half))
+    for name, value in REPOSITORY:
+        await git("config", name, value)
+    await user.record(git)
+    fetched = await user.fetch(git)
+    for ref in refs:
+        await git("update-ref", ref, fetched)
+    await git("symbolic-ref", "HEAD", main)
+    half.rename(hub.folder)
+
+
+MAIN = "refs/heads/main"
+START = "refs/leadhand/start"
+OLDER_MAX = 5_000
+"""Commits older than the hub that are looked at for what has landed."""
+TRIES = 3
+PAUSE_S = 0.2
+TREES_MAX = 10_000
+CONFIGURATION = """\
+[safe]
+\tdirectory = *
+"""
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A tree, or the paths that conflict."""
+
+    tree: str | None
+    conflicts: tuple[str, ...] = ()
+
+
+def ref_of(kind: str, run: str, task: str, attempt: int) -> str:
+    """The place of one attempt's work; names that git would not take are escaped."""
+    parts = (quote(part, safe="").replace(".", "%2E") or "-" for part in (run, task, str(attempt)))
+    return f"refs/leadhand/{kind}/" + "/".join(parts)
+
+
+class Hub:
+    """Opened by `Hub.open`, given back by `close`."""
+
+    def __init__(self, path: Path, git: Git, user: User | None, lock: int) -> None:
+        self.path, self.git, self._user = path, git, user
+        self._lock = lock
+        self._main = ""
+        self._moving, self._keeping = asyncio.Lock(), asyncio.Lock()
+        self._trees: dict[str, str] = {}
+        self._landed: dict[tuple[str, str], Commit] = {}
+
+    # --- opening ---------------------------------------------------------------------------
+
+    @classmethod
+    async def open(cls, path: Path, repo: Path, branch: str = "") -> Self:
+        """The hub in a folder, made from the user's repository the first time.
+
+        `branch` is the user's branch it starts from and follows; by default the one that was
+        checked out when it was made.
+        """
+        await check_version()
+        path = Path.cwd() / path
+        if "\n" in str(path) or str(path).startswith('"'):
+            raise UsageError(f"the fleet cannot live in a folder with such a name: {str(path)!r}")
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = await hold(path / "lock")
+        try:
+            configuration = path / "gitconfig"
+            configuration.write_text(CONFIGURATION)
+            git = Git(path / "hub.git", configuration, (lock,))
+            user = await User.find(repo, branch, git)
+            hub = cls(path, git, user, lock)
+            if not git.folder.exists():
+                await make(git, user, MAIN, (MAIN, START))
+            elif not await user.has(await hub.resolve(START)):
+                raise UsageError(
+                    f"the fleet in {path.parent} began with another repository than {repo}. "
+                    "Fix: give this one a folder of its own with --folder PATH"
+                )
+            await asyncio.to_thread(tidy, path, git.folder)
+            await user.record(git)
+            await hub._read()
+        except BaseException:
+            os.close(lock)
+            raise
+        return hub
+
+    @classmethod
+    async def look(cls, path: Path) -> Self:
+        """A hub that another process may own, for reading only."""
+        path = Path.cwd() / path
+        hub = cls(path, Git(path / "hub.git", path / "gitconfig"), None, -1)
+        await hub._read()
+        return hub
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process have it."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    @property
+    def user(self) -> User:
+        """The user's repository."""
+        return self._own()
+
+    def _own(self) -> User:
+        if self._lock < 0 or self._user is None:
+            raise Bug("this hub is closed, or was opened for reading only")
+        return self._user
+
+    async def _read(self) -> None:
+        try:
+            self._main = await self.resolve(MAIN)
+            await self.git("cat-file", "-e", f"{self._main}^{{tree}}")
+        except GitFailed as error:
+            raise StoreCorrupt(f"the hub in {self.path} has no readable main: {error}") from error
+        older = await read_log(self.git, "--max-count", str(OLDER_MAX), START)
+        for commit in (*older, *await read_log(self.git, f"{START}..{MAIN}")):
+            self._note(commit)
+
+    # --- main ------------------------------------------------------------------------------
+
+    def main(self) -> str:
+        """The commit main is at."""
+        return self._main
+
+    async def advance(self, new: str, old: str) -> bool:
+        """Move main from one commit to a later one; false if it is not where it was said to be.
+
+        Once begun it is finished, also when the caller is cancelled: what is known of main is true.
+        """
+        self._own()
+        return await asyncio.shield(asyncio.ensure_future(self._advance(new, old)))
+
+    async def _advance(self, new: str, old: str) -> bool:
+        async with self._moving:
+            ancestor = await self.git(
+                "merge-base", "--is-ancestor", _sha(old), _sha(new), codes=(0, 1)
+            )
+            if ancestor.code:
+                raise Bug(f"main would lose commits: {new} does not come after {old}")
+            found, commits = new, await read_log(self.git, f"{old}..{new}")
+            try:
+                await self.git("update-ref", "-m", "advance", MAIN, new, old)
+            except GitFailed:
+                # It may have moved all the same, or another was first, or git met trouble.
+                found = await self.resolve(MAIN)
+                if found == old:
+                    # Nobody else writes main, so a lock on it is of a git that was killed.
+                    (self.git.folder / f"{MAIN}.lock").unlink(missing_ok=True)
+                    raise
+                commits = await read_log(self.git, f"{old}..{found}")
+            self._main = found
+            for commit in commits:
+                self._note(commit)
+        return found == new
+
+    def landed(self, run: str, task: str) -> str | None:
+        """The commit on main with the work of a task, if there is one."""
+        found = self.landing(run, task)
+        return found.sha if found else None
+
+    def landing(self, run: str, task: str) -> Commit | None:
+        """The same, with what it says of itself; of several the last."""
+        return self._landed.get((run, task))
+
+    async def commits(self, since: str = START) -> list[Commit]:
+        """What has landed after a commit, oldest first."""
+        return await read_log(self.git, f"{since}..{MAIN}")
+
+    async def commits_between(self, old: str, new: str, paths: Sequence[str] = ()) -> list[Commit]:
+        """The commits from one to another that touch these paths, or any."""
+        return await read_log(self.git, f"{old}..{new}", "--", *paths)
+
+    async def tips(self) -> list[str]:
+        """Where main has been, oldest first: each of these was gated as a whole."""
+        said = await self.git("log", "--walk-reflogs", "--format=%H", MAIN)
+        return said.text.split()[::-1]
+
+    def _note(self, commit: Commit) -> None:
+        said = commit.trailers
+        if "Leadhand-Run" in said and "Leadhand-Task" in said:
+            self._landed[said["Leadhand-Run"], said["Leadhand-Task"]] = commit
+
+    # --- objects ---------------------------------------------------------------------------
+
+    async def resolve(self, name: str) -> str:
+        """The commit of a name."""
+        said = await self.git("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        return said.text
+
+    async def tree(self, commit: str) -> str:
+        if commit not in self._trees:
+            if len(self._trees) >= TREES_MAX:
+                self._trees.clear()
+            said = await self.git("rev-parse", "--verify", f"{_sha(commit)}^{{tree}}")
+            self._trees[commit] = said.text
+        return self._trees[commit]
+
+    async def merge(self, onto: str, head: str, base: str) -> Merge:
+        """The change from `base` to `head` put on top of `onto`."""
+        merge_base = await self.git("merge-base", "--all", _sha(onto), _sha(head), codes=(0, 1))
+        if merge_base.text != base:
+            onto, head = await self._as_if_from(base, onto, head)
+        said = await self.git("merge-tree", "--write-tree", "-z", onto, head, codes=(0, 1))
+        tree, *rest = said.out.split(b"\0")
+        if said.code == 0:
+            odd = await self._strangers(onto, head, base, name_of(tree))
+            return Merge(None, tuple(odd)) if odd else Merge(name_of(tree))
+        # MODE BLOB STAGE<tab>PATH for each conflicted entry, then an empty one.
+        entries = rest[: rest.index(b"")] if b"" in rest else rest
+        conflicts = dict.fromkeys(name_of(e.partition(b"\t")[2]) for e in entries if b"\t" in e)
+        if not conflicts:
+            raise GitFailed(("merge-tree",), said.code, "a conflict without conflicted entries")
+        return Merge(None, tuple(conflicts))
+
+    async def _strangers(self, onto: str, head: str, base: str, tree: str) -> list[str]:
+        """Paths on which the merge is not the change (`sameness.py`)."""
+        change, merged = await self.entries(base, head), await self.entries(onto, tree)
+        if change == merged:
+            return []
+        odd, both = strangers(change, merged, await self.entries(base, onto))
+        shas = [sha for pair in both for e in pair for sha in (e.old_blob, e.blob)]
+        blobs = await self.blobs(shas) if both else {}
+        return odd + [entry.path for entry, now in both if not same_lines(entry, now, blobs)]
+
+    async def _as_if_from(self, base: str, *tips: str) -> list[str]:
+        """Stand-ins for commits, whose merge base is the given one whatever their history is."""
+        root = await self.commit(await self.tree(base), (), "base")
+        return [await self.commit(await self.tree(tip), (root,), "tip") for tip in tips]
+
+    async def commit(
+        self,
+        tree: str,
+        parents: Sequence[str],
+        message: str,
+        trailers: Mapping[str, str] | None = None,
+        author: str = "Leadhand <leadhand@localhost>",
+    ) -> str:
+        """A commit of a tree; it is on no branch yet."""
+        name, _, email = author.partition("<")
+        env = {
+            "GIT_AUTHOR_NAME": re.sub(r"[<>\n\0]", " ", name).strip() or "Leadhand",
+            "GIT_AUTHOR_EMAIL": re.sub(r"[<>\s\0]", "", email) or "leadhand@localhost",
+        }
+        before = [word for parent in parents for word in ("-p", _sha(parent))]
+        text = message_of(message, trailers or {}).encode("utf-8", "replace")
+        return (await self.git("commit-tree", _sha(tree), *before, stdin=text, env=env)).text
+
+    async def entries(self, a: str, b: str) -> list[Entry]:
+        """What differs between two commits or trees, path by path."""
+        said = await self.git("diff-tree", "-r", "-z", "--raw", "--no-abbrev", _sha(a), _sha(b))
+        parts, found = said.out.split(b"\0"), []
+        for about, path in zip(parts[::2], parts[1::2], strict=False):
+            old_mode, mode, old_blob, blob, status = about.decode().lstrip(":").split(" ")
+            found.append(Entry(name_of(path), status, old_mode, mode, old_blob, blob))
+        return found
+
+    async def changed(self, a: str, b: str) -> dict[str, str]:
+        """The paths that differ: A added, M changed, D gone, T of another type."""
+        return {entry.path: entry.status for entry in await self.entries(a, b)}
+
+    async def blobs(self, shas: Iterable[str]) -> dict[str, bytes]:
+        """The contents of blobs; those that are not there are left out."""
+        wanted = list(dict.fromkeys(sha for sha in shas if sha.strip("0")))
+        said = await self.git("cat-file", "--batch", stdin="\n".join(wanted).encode() + b"\n")
+        found, at = {}, 0
+        while at < len(said.out):
+            end = said.out.index(b"\n", at)
+            head = said.out[at:end].split()
+            size = int(head[2]) if len(head) == 3 else -1
+            if head[1:2] == [b"blob"]:
+                found[head[0].decode()] = said.out[end + 1 : end + 1 + size]
+            at = end + 1 + (size + 1 if size >= 0 else 0)
+        return found
+
+    async def patch(self, a: str, b: str, paths: Sequence[str] = (), limit: int = 40_000) -> str:
+        """A difference for people to read, cut where it gets long."""
+        said = await self.git(
+            "diff-tree", "-p", "--no-ext-diff", "--no-textconv", _sha(a), _sha(b), "--", *paths
+        )
+        text = said.out.decode("utf-8", "backslashreplace")
+        return text if len(text) <= limit else text[:limit] + f"\n… {len(text) - limit} more\n"
+
+    # --- what is kept ----------------------------------------------------------------------
+
+    async def submit(self, ref: str, sha: str) -> None:
+        """Keep a commit under a name of the fleet's."""
+        self._own()
+        if not ref.startswith("refs/leadhand/"):
+            raise Bug(f"{ref} is not a place of the fleet's")
+        for left in reversed(range(TRIES)):
+            try:
+                async with self._keeping:
+                    await self.git("update-ref", ref, _sha(sha))
+            except GitFailed as error:
+                # One at a time, so a lock on it is of a git that was killed.
+                (self.git.folder / f"{ref}.lock").unlink(missing_ok=True)
+                if not left or error.full:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return
+
+    async def kept(self, prefix: str = "refs/leadhand/") -> dict[str, str]:
+        """What is kept, by name."""
+        form = "--format=%(refname) %(objectname)"
+        said = await self.git("for-each-ref", form, prefix)
+        return dict(line.split(" ", 1) for line in said.text.splitlines())
+
+    async def pack(self) -> None:
+        """Put loose objects into packs, and small packs together; nothing is thrown away.
+
+        Also what no ref names stays: slots borrow it. Whoever reads meanwhile finds an object
+        in the new pack where the old file is gone: git looks again.
+        """
+        packing = ("repack", "--geometric=2", "-d", "-q", "--no-write-bitmap-index")
+        await self.git(*packing, time_s=3600)
+        await self.git("pack-refs", "--all", "--no-prune", time_s=600)
+
+    def loose(self) -> int:
+        """About how many objects are files of their own: by one folder of 256, as git counts."""
+        place = self.git.folder / "objects" / "17"
+        return 256 * len(list(place.iterdir())) if place.is_dir() else 0
+
+    # --- the user's repository -------------------------------------------------------------
+
+    async def user_tip(self) -> str:
+        """Where the user's branch is; nothing is copied."""
+        return await self._own().tip()
+
+    async def fetch_user(self) -> Fetched:
+        """Look at the user's branch again, and say how it stands to main."""
+        tip = await self._own().fetch(self.git)
+        if tip == self._main:
+            return Fetched(tip, "same", tip)
+        said = await self.git("merge-base", tip, self._main, codes=(0, 1))
+        relation = {tip: "behind", self._main: "ahead"}.get(said.text, "diverged")
+        return Fetched(tip, relation, said.text)
+
+    async def publish(self, branch: str) -> str:
+        """Give main to the user as a branch of its own; never by force, never into a checkout."""
+        main = self._main
+        await self._own().publish(self.git, main, branch)
+        return main
+
+
+def _sha(text: str) -> str:
+    """Nothing but a whole object name gets into an argument list."""
+    if not _SHA.fullmatch(text):
+        raise Bug(f"{text!r} is not an object name")
+    return text

@@ -1,0 +1,1 @@
+"""Figures of a fleet, from the log, the journal and git."""

@@ -1,0 +1,490 @@
+"""The fleet's figures: from the log, the journal and git, and whether these agree. PURE.
+
+    log       tasks, attempts, failures and answers             (`facts.py`)
+    journal   agents' processes and cost, the train, waits      (`journal.py`)
+    git       what is on main, by the trailers of its commits
+
+Each figure has one source, and none is kept in memory: after a restart they are the same. Where
+two sources tell the same thing they are held against each other, and a difference is a line of
+`disagreements`, never smoothed over.
+
+Agents at work are the intervals between "agent" and "agent ended" in the journal. One that has no
+end was ended by the death of its fleet, at the latest when the next one opened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from leadhand.core.calendar import iso
+from leadhand.core.views.recovery_stats import rate_row, win_rates
+from leadhand.fleet.status.ladder import totals
+from leadhand.fleet.status.sources import (
+    DAY,
+    DONE,
+    HOUR,
+    OVER,
+    PAID,
+    REPLACED,
+    SECOND,
+    WEEK,
+    Doc,
+    Landing,
+    Sources,
+    attempt_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from leadhand.fleet.status.facts import EpicFacts, TaskFacts
+
+
+# Standing in line is no try: attempts that were lost before an agent had begun. PURE.
+#
+# The log says that an attempt has begun when its task is handed to the fleet, which may let it wait
+# for paths or a place. Only the journal knows whether an agent ever worked on it.
+
+
+def begun_in(notes: Iterable[Doc]) -> set[str]:
+    """Attempts for which an agent's process was started."""
+    return {attempt_name(note) for note in notes if note["what"] == "agent"}
+
+
+def waited_of(task: TaskFacts, begun: set[str], notes: Sequence[Doc]) -> dict[int, int]:
+    """Attempts that were lost while the task stood in line, and when: no agent had begun."""
+    known = notes[0]["at"] if notes else None
+    return {
+        attempt: at
+        for attempt, at in task.lost.items()
+        if known is not None and at >= known and f"{task.name}/{attempt}" not in begun
+    }
+
+
+def failures_of(task: TaskFacts, begun: set[str], notes: Sequence[Doc]) -> list[tuple[int, str]]:
+    """Those of agents: a fleet that ended while the task stood in line is none."""
+    waited = set(waited_of(task, begun, notes).values())
+    return [each for each in task.failures if each[0] not in waited]
+
+
+# Whether the log, the journal and git tell the same of a fleet. PURE.
+#
+# The log is the authority for what was meant, git for what has landed. They cannot be written in
+# one act, so git may be ahead for a moment; whatever else differs is a fault of ours or somebody's
+# hand in the hub, and is shown.
+
+
+GRACE = 30 * SECOND
+"""Git is ahead of the log for a moment: a commit that is newer is not held against it."""
+
+
+def disagreements(sources: Sources) -> list[str]:
+    """Where the log, the journal and git tell different things."""
+    known = {task.name: task for epic in sources.epics for task in epic.tasks.values()}
+    landings: dict[str, list[Landing]] = {}
+    for each in sources.landings:
+        landings.setdefault(f"{each.run}/{each.task}", []).append(each)
+    found = [
+        f"{name} is on main {len(each)} times" for name, each in landings.items() if len(each) > 1
+    ]
+    older: dict[str, list[Landing]] = {}
+    for each in sources.older:
+        older.setdefault(f"{each.run}/{each.task}", []).append(each)
+    found += [line for task in known.values() for line in _checked(task, landings, older)]
+    for name, (first, *_more) in landings.items():
+        task = known.get(name)
+        old = first.at < sources.now - GRACE
+        if task is None:
+            found.append(f"{name} is on main ({first.sha[:12]}), and the log knows no such task")
+        elif old and task.status not in (DONE, "running"):
+            found.append(f"{name} is on main ({first.sha[:12]}), and the log says {task.status}")
+    return found + _unlogged(sources)
+
+
+def _checked(
+    task: TaskFacts,
+    landings: Mapping[str, Sequence[Landing]],
+    older: Mapping[str, Sequence[Landing]],
+) -> list[str]:
+    if task.status != DONE or (task.person and not task.commit):
+        return []  # a person may have done it elsewhere, and said so
+    found = [*landings.get(task.name, ()), *older.get(task.name, ())]
+    if not found:
+        return [f"{task.name} has succeeded by the log, and is not on main"]
+    if task.commit and task.commit not in [each.sha for each in found]:
+        return [f"{task.name} is {task.commit[:12]} by the log, and {found[0].sha[:12]} on main"]
+    return []
+
+
+def _unlogged(sources: Sources) -> list[str]:
+    """Agents of which the log knows no attempt."""
+    known = {
+        f"{epic.run}/{task}/{number}" for epic in sources.epics for task, number in epic.attempts
+    }
+    runs = {epic.run for epic in sources.epics}
+    names = {attempt_name(note) for note in sources.notes if note["what"] == "agent"}
+    return [
+        f"an agent worked on {name}, and the log knows no such attempt"
+        for name in sorted(names - known)
+        if name.split("/")[0] in runs
+    ]
+
+
+LEFT = ("landed", "ejected", "withdrawn")
+"""Notes of changes that are at the train no more."""
+HOURS_SHOWN = 48
+SHOWN_MAX = 200
+
+
+def figures(sources: Sources) -> Doc:
+    """All of them, as one document."""
+    tasks = [task for epic in sources.epics for task in epic.tasks.values()]
+    agents = _agents(sources)
+    of_run: dict[str, list[Doc]] = {}
+    for note in sources.notes:
+        of_run.setdefault(str(note.get("run", "")), []).append(note)
+    return {
+        "at": iso(sources.now),
+        "since": iso(sources.since) if sources.since else None,
+        "alive": sources.alive,
+        "agents": agents,
+        "epics": [_epic(epic, of_run.get(epic.run, ())) for epic in sources.epics],
+        "tasks": dict(sorted(Counter(map(_state, tasks)).items())),
+        "flow": _flow(tasks, sources),
+        "landed": _landed(sources),
+        "queue": _queue(sources),
+        "train": _train(sources),
+        "recovery": _recovery(sources, tasks),
+        "ladder": _ladder(sources, tasks),
+        "spend": _spend(sources),
+        "questions": sum(len(epic.questions) for epic in sources.epics),
+        "dead_letters": [_letter(task) for task in tasks if _is_dead(task)][:SHOWN_MAX],
+        "commits": [_commit(each) for each in sources.landings[-50:][::-1]],
+        "others": sources.others,
+        "disagreements": disagreements(sources)[:SHOWN_MAX],
+    }
+
+
+# --- agents --------------------------------------------------------------------------------
+
+
+def intervals(notes: Iterable[Doc], now: int) -> list[tuple[int, int, str]]:
+    """When each agent's process lived: from, to, and its attempt; `to` is `now` while it does."""
+    going: dict[str, int] = {}
+    found = []
+    last = 0
+    for note in notes:
+        name = attempt_name(note)
+        if note["what"] == "agent":
+            going[name] = note["at"]
+        elif note["what"] == "agent ended" and name in going:
+            found.append((going.pop(name), note["at"], name))
+        elif note["what"] in ("opened", "closed"):
+            found += [(began, max(began, last), each) for each, began in going.items()]
+            going.clear()
+        last = note["at"]
+    return found + [(began, now, each) for each, began in going.items()]
+
+
+def peak(spans: Iterable[tuple[int, int, str]], since: int = 0) -> tuple[int, int]:
+    """The most that were alive at once, and when; an end comes before a beginning."""
+    edges = sorted(
+        edge
+        for began, ended, _name in spans
+        if ended >= since
+        for edge in ((max(began, since), 1), (ended, -1))
+    )
+    best = when = count = 0
+    for at, step in sorted(edges, key=lambda edge: (edge[0], edge[1])):
+        count += step
+        if count > best:
+            best, when = count, at
+    return best, when
+
+
+def _agents(sources: Sources) -> Doc:
+    spans = intervals(sources.notes, sources.now)
+    most, when = peak(spans, sources.since)
+    now = sum(ended == sources.now for _began, ended, _name in spans) if sources.alive else 0
+    inside = [span for span in spans if span[1] >= sources.since]
+    begun = Counter(note.get("coder", "") for note in _flows(sources, "agent"))
+    return {
+        "now": now,
+        "peak": most,
+        "peak_at": iso(when) if most else None,
+        "runs": len(inside),
+        "hours": round(sum(ended - began for began, ended, _n in inside) / HOUR, 3),
+        "by_coder": dict(sorted(begun.items())),
+    }
+
+
+# --- tasks ---------------------------------------------------------------------------------
+
+
+def _state(task: TaskFacts) -> str:
+    if task.status == DONE:
+        return "landed"
+    return "dead letter" if _is_dead(task) else task.status
+
+
+def _is_dead(task: TaskFacts) -> bool:
+    """Nobody goes on with it before a person does something."""
+    if task.settled:
+        return False
+    return task.status == "failed" or (bool(task.question) and task.status not in OVER)
+
+
+def _flow(tasks: Sequence[TaskFacts], sources: Sources) -> Doc:
+    """Where the tasks stand, from left to right."""
+    places = _places(sources.notes) if sources.alive else {}
+    counts = Counter[str]()
+    for task in tasks:
+        if task.status == DONE:
+            counts["landed"] += 1
+        elif task.status == REPLACED:
+            continue  # those who took its place are counted
+        elif _is_dead(task):
+            counts["dead"] += 1
+        elif task.settled or task.status in OVER:
+            counts["dropped"] += 1
+        elif task.status == "running":
+            counts[places.get(f"{task.name}/{task.attempts}", "waiting")] += 1
+        else:
+            counts["again" if task.failures else "planned"] += 1
+    names = ("planned", "waiting", "working", "gate", "train", "landed", "again", "dead", "dropped")
+    return {name: counts[name] for name in names}
+
+
+def _places(notes: Iterable[Doc]) -> dict[str, str]:
+    """Where each attempt is that has begun: at work, at the gate, on the train."""
+    steps = {"agent": "working", "agent ended": "gate", "queued": "train"}
+    steps |= dict.fromkeys(LEFT, "gate")
+    found: dict[str, str] = {}
+    for note in notes:
+        if note["what"] == "opened":
+            found.clear()
+        elif note["what"] in steps:
+            found[attempt_name(note)] = steps[note["what"]]
+    return found
+
+
+def _epic(epic: EpicFacts, notes: Iterable[Doc]) -> Doc:
+    pulls = [n for n in notes if n["what"] == "pull request"]
+    unlogged = sum(_cost(n) for n in notes if (n.get("task"), n.get("attempt")) not in epic.paid)
+    done = sum(task.status == DONE for task in epic.tasks.values())
+    return {
+        "run": epic.run,
+        "title": epic.title,
+        "status": epic.status,
+        "tasks": sum(task.status != REPLACED for task in epic.tasks.values()),
+        "landed": done,
+        "started": iso(epic.started),
+        "ended": iso(epic.ended) if epic.ended else None,
+        "cost": round(sum(cost for _at, cost in epic.spent) + unlogged, 6),
+        "pull_request": str(pulls[-1].get("said", "")) if pulls and not pulls[-1]["code"] else None,
+    }
+
+
+def _letter(task: TaskFacts) -> Doc:
+    return {
+        "run": task.run,
+        "task": task.task,
+        "goal": task.goal,
+        "class": task.failures[-1][1] if task.failures else "",
+        "why": task.why,
+        "attempts": task.attempts,
+        "question": task.question,
+        "since": iso(task.failures[-1][0]) if task.failures else None,
+        "cost": round(task.cost, 6),
+    }
+
+
+# --- the train -----------------------------------------------------------------------------
+
+
+def _landed(sources: Sources) -> Doc:
+    times = [each.at for each in sources.landings]
+    began = sources.notes[0]["at"] if sources.notes else 0
+    now = sources.now
+    since = max(sources.since, began) or (times[0] if times else now)
+    inside = [at for at in times if at >= sources.since]
+    hours = max(1.0, (now - since) / HOUR)
+    first = (now // HOUR - HOURS_SHOWN + 1) * HOUR
+    counted = Counter(at // HOUR * HOUR for at in times if at >= first)
+    best = Counter(at // HOUR for at in inside)
+    return {
+        "total": len(times),
+        "in_window": len(inside),
+        "last_hour": sum(at > now - HOUR for at in times),
+        "last_day": sum(at > now - DAY for at in times),
+        "last_week": sum(at > now - WEEK for at in times),
+        "per_hour": round(len(inside) / hours, 2),
+        "best_hour": max(best.values(), default=0),
+        "by_hour": [
+            [(first + n * HOUR) // SECOND, counted[first + n * HOUR]] for n in range(HOURS_SHOWN)
+        ],
+    }
+
+
+def _queue(sources: Sources) -> Doc:
+    """Changes at the train: those that wait now, and how long the others did."""
+    waiting: dict[str, int] = {}
+    waits = []
+    for note in sources.notes:
+        if note["what"] == "opened":
+            waiting.clear()
+        elif note["what"] == "queued":
+            waiting[attempt_name(note)] = note["at"]
+        elif note["what"] in LEFT:
+            waiting.pop(attempt_name(note), None)
+            if note["what"] == "landed" and note["at"] >= sources.since:
+                waits.append(float(note.get("waited_s", 0.0)))
+    open_ = waiting if sources.alive else {}
+    oldest = min(open_.values(), default=sources.now)
+    return {
+        "waiting": len(open_),
+        "oldest_s": round((sources.now - oldest) / SECOND, 1),
+        "names": sorted(open_, key=lambda name: open_[name])[:SHOWN_MAX],
+        "wait_s": {"p50": share(waits, 0.5), "p95": share(waits, 0.95)},
+    }
+
+
+def _train(sources: Sources) -> Doc:
+    tests = _flows(sources, "tested")
+    sizes = [int(note["size"]) for note in _flows(sources, "moved")]
+    kinds = Counter(str(note.get("kind", "")) for note in _flows(sources, "ejected"))
+    red = [note for note in tests if not note.get("ok")]
+    return {
+        "tests": len(tests),
+        "red": len(red),
+        "bisections": sum(note["size"] > 1 and not note.get("search") for note in red),
+        "landings": len(sizes),
+        "batch_mean": round(sum(sizes) / len(sizes), 2) if sizes else None,
+        "batch_max": max(sizes, default=0),
+        "gate_s": {
+            "p50": share([float(note.get("seconds", 0.0)) for note in tests], 0.5),
+            "p95": share([float(note.get("seconds", 0.0)) for note in tests], 0.95),
+        },
+        "ejected": dict(sorted(kinds.items())),
+        "conflicts": kinds["conflict"],
+        "counted": _counted(sources.notes),
+    }
+
+
+def _counted(notes: Iterable[Doc]) -> str:
+    """How many tests the last run of the gate had, in words; empty before the first."""
+    found = ""
+    for note in notes:
+        if note["what"] in ("tested", "looked") and note.get("tests"):
+            found = str(note["tests"])
+    return found
+
+
+# --- recovery and money --------------------------------------------------------------------
+
+
+def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
+    """A task that failed is recovered when it landed and no person was needed for it.
+
+    Where others took its place, it is recovered when all of them have landed.
+    """
+    begun = begun_in(sources.notes)
+    failures = {task.name: failures_of(task, begun, sources.notes) for task in tasks}
+    lines: dict[str, list[TaskFacts]] = {}
+    for task in tasks:
+        lines.setdefault(task.line, []).append(task)
+    failed = {
+        name: min((each for t in line for each in failures[t.name]), key=lambda each: each[0])[1]
+        for name, line in lines.items()
+        if any(at >= sources.since for task in line for at, _k in failures[task.name])
+    }
+    well = {name for name in failed if _ended_well(lines[name])}
+    badly = {name for name in failed if _ended_badly(lines[name])}
+    rows: dict[str, list[int]] = {}
+    for name, kind in failed.items():
+        row = rows.setdefault(kind, [0, 0, 0])
+        row[0] += 1
+        row[1] += name in well
+        row[2] += name in badly
+    answers = [
+        answer for epic in sources.epics for at, answer in epic.answers if at >= sources.since
+    ]
+    tried = [task for task in tasks if task.ended or failures[task.name]]
+    passed = sum(not failures[task.name] for task in tried)
+    return {
+        "failed": len(failed),
+        "recovered": len(well),
+        "people": len(badly),
+        "open": len(failed) - len(well | badly),
+        "rate": _rate(len(well), len(well) + len(badly)),
+        "first_pass": _rate(passed, len(tried)),
+        "by_class": [
+            {"class": kind, "tasks": row[0], "recovered": row[1], "people": row[2]}
+            | {"open": row[0] - row[1] - row[2], "rate": _rate(row[1], row[1] + row[2])}
+            for kind, row in sorted(rows.items())
+        ],
+        "by_strategy": [rate_row(row) for row in win_rates(answers)],
+    }
+
+
+def _ladder(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
+    """Without those that only stood in line: the next attempt stands where they would have."""
+    found = totals(row for epic in sources.epics for row in epic.ladder)
+    begun = begun_in(sources.notes)
+    waited = sum(len(waited_of(task, begun, sources.notes)) for task in tasks)
+    return found | {"fresh": max(0, found["fresh"] - waited)}
+
+
+def _ended_well(line: Sequence[TaskFacts]) -> bool:
+    return all(task.status in (DONE, REPLACED) and not task.person for task in line)
+
+
+def _ended_badly(line: Sequence[TaskFacts]) -> bool:
+    return any(task.person or (task.status in OVER and task.status != DONE) for task in line)
+
+
+def _spend(sources: Sources) -> Doc:
+    """By the notes that the day's limit counts, too; before the first that is kept, by the log.
+
+    The log does not know what an attempt cost that was lost, cancelled or broke off.
+    """
+    known = sources.notes[0]["at"] if sources.notes else sources.now + 1
+    spent = [each for epic in sources.epics for each in epic.spent if each[0] < known]
+    spent += [(note["at"], _cost(note)) for note in sources.notes]
+    inside = sum(cost for at, cost in spent if at >= sources.since)
+    landed = sum(each.at >= sources.since for each in sources.landings)
+    today = sources.now // DAY * DAY
+    return {
+        "total": round(sum(cost for _at, cost in spent), 6),
+        "in_window": round(inside, 6),
+        "today": round(sum(cost for at, cost in spent if at >= today), 6),
+        "per_landed": round(inside / landed, 6) if landed else None,
+    }
+
+
+def _cost(note: Doc) -> float:
+    return float(note.get("cost") or 0.0) if note["what"] in PAID else 0.0
+
+
+# --- small things --------------------------------------------------------------------------
+
+
+def share(values: Sequence[float], part: float) -> float | None:
+    """The value that this part of them does not exceed."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(part * len(ordered)))], 3)
+
+
+def _rate(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
+def _flows(sources: Sources, what: str) -> list[Doc]:
+    return [n for n in sources.notes if n["what"] == what and n["at"] >= sources.since]
+
+
+def _commit(each: Landing) -> Doc:
+    return {**each._asdict(), "at": iso(each.at)}

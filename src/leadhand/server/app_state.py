@@ -1,0 +1,132 @@
+"""What the routes of a server share, and how an answer is written."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from fastapi import Request, Response
+
+from leadhand.codec.events import escaped
+from leadhand.core.state.model import Now
+from leadhand.server.gate import PERSON
+from leadhand.server.prometheus import Book
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from leadhand.app.fleet_station import Station
+    from leadhand.app.metrics import Counted
+    from leadhand.engine.host import Host
+    from leadhand.server.accounts import Accounts, Person
+    from leadhand.server.cached_reader import CachedReader, CachedReaders
+    from leadhand.server.gate import Gate
+    from leadhand.server.idempotency import Keys
+    from leadhand.server.run_supervisor import RunSupervisor
+    from leadhand.server.stream import Hub
+    from leadhand.settings import Settings
+    from leadhand.stores.group_commit import Took
+
+
+T = TypeVar("T")
+JSON = "application/json"
+
+
+@dataclass
+class AppState:
+    """Everything behind the gate."""
+
+    settings: Settings
+    people: Accounts
+    desks: CachedReaders
+    conductor: RunSupervisor
+    hub: Hub
+    keys: Keys
+    version: str
+    secure: bool = False
+    gate: Gate | None = None
+    station: Station | None = None
+    """Where the fleet is spoken to, if one is at work in this process."""
+    book: Book = field(default_factory=Book)
+    counted: Counted = field(default_factory=dict)
+
+    @property
+    def host(self) -> Host:
+        """The host of the database."""
+        return self.conductor.host
+
+    def took(self) -> Took | None:
+        """How long commits took, where the store knows it."""
+        return getattr(self.host.store, "took", None)
+
+
+def app_state_of(request: Request) -> AppState:
+    """The office a request came to."""
+    found: AppState = request.app.state.office
+    return found
+
+
+def person_of(request: Request) -> Person:
+    """Who speaks; the gate has seen to it that there is somebody."""
+    found: Person = request.scope[PERSON]
+    return found
+
+
+def now() -> Now:
+    """Both clocks, for documents."""
+    wall = time.time_ns() // 1000
+    return Now(wall, wall)
+
+
+def encoded(doc: Any) -> bytes:
+    """A document in bytes; halves of characters are escaped."""
+    try:
+        return msgspec.json.encode(doc)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(escaped(doc))
+
+
+def answer(doc: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A document as an answer."""
+    return Response(encoded(doc), status, dict(headers or {}), JSON)
+
+
+async def seen(
+    request: Request,
+    version: Callable[[CachedReader], str],
+    make: Callable[[CachedReader], Any],
+) -> Response:
+    """A document with its ETag: `version` says cheaply whether it could have changed."""
+    known = request.headers.get("if-none-match", "")
+    query = str(request.url.query)
+
+    def look(desk: CachedReader) -> tuple[str, bytes | None]:
+        words = f"{version(desk)} {desk.driver.owner} {request.url.path} {query}"
+        tag = f'W/"{hashlib.sha256(words.encode()).hexdigest()[:20]}"'
+        # Weakly compared, as RFC 9110 asks: with or without the W/ that a cache may have taken off.
+        return tag, None if tag.removeprefix("W/") in known else encoded(make(desk))
+
+    tag, body = await app_state_of(request).desks.read(look)
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if body is None:
+        return Response(None, 304, headers)
+    return Response(body, 200, headers, JSON)
+
+
+def of_database(desk: CachedReader) -> str:
+    """Changes with every commit."""
+    return f"all {desk.store.last_position()}"
+
+
+def of_run(run: str) -> Callable[[CachedReader], str]:
+    """Changes with every event of a run, and of its rollback."""
+    from leadhand.core.rollback import rollback_id
+
+    def version(desk: CachedReader) -> str:
+        back = desk.store.header(rollback_id(run))
+        return f"run {desk.header(run).seq} {back.seq if back else 0}"
+
+    return version

@@ -1,0 +1,102 @@
+"""Reading the database in threads: the loop is the engine's, and is not kept waiting for a disk.
+
+Each thread has a reader of its own. It remembers a few runs folded, so that looking at the same
+run again costs what has happened since, not its whole log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from leadhand.app.documents import Driver
+from leadhand.app.reader import Reader
+from leadhand.codec.events import decode_all
+from leadhand.core.state.evolve import evolve_all
+from leadhand.engine.fold import collector_resting, fold
+from leadhand.errors import StoreCorrupt
+from leadhand.server.problems import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.state.model import State
+    from leadhand.ports import RunHeader
+    from leadhand.stores.location import Place
+
+
+T = TypeVar("T")
+THREADS = 3
+RUNS_KEPT = 16
+STEPS_KEPT = 50_000
+"""Of all runs that a desk remembers."""
+
+
+class CachedReader(Reader):
+    """A reader that remembers."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._kept: OrderedDict[str, State] = OrderedDict()
+        self.driver = Driver()
+
+    def header(self, run: str) -> RunHeader:
+        """A run by its whole id; 404 when there is none."""
+        found = None if run.startswith("$") else self.store.header(run)
+        if found is None:
+            raise missing(f"there is no run {run[:100]}")
+        return found
+
+    def state(self, run: str) -> State:
+        """A run, folded; as it is now on disk. Whoever asks may keep nothing of it."""
+        kept = self._kept.pop(run, None)
+        state = self._further(run, kept) if kept is not None else fold(self.verified(run))
+        if state.started is None:
+            raise StoreCorrupt(f"the log of run {run} has no beginning")
+        self._kept[run] = state
+        while len(self._kept) > RUNS_KEPT or (
+            len(self._kept) > 1 and sum(len(s.steps) for s in self._kept.values()) > STEPS_KEPT
+        ):
+            self._kept.popitem(last=False)
+        return state
+
+    def _further(self, run: str, state: State) -> State:
+        with collector_resting():
+            entries = self.verified(run, state.seq)
+            events = decode_all([(entry.version, entry.body) for entry in entries])
+            evolve_all(state, zip([entry.at for entry in entries], events, strict=True))
+        return state
+
+
+class CachedReaders:
+    """All desks of a server."""
+
+    def __init__(self, place: Place, threads: int = THREADS) -> None:
+        self._place = place
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="leadhand-read")
+        self._own = threading.local()
+        self._all: list[CachedReader] = []
+        self.driver = Driver()
+        """Who hosts the database: this process."""
+
+    async def read(self, look: Callable[[CachedReader], T]) -> T:
+        """What somebody sees who looks at the database."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._look, look)
+
+    def _look(self, look: Callable[[CachedReader], T]) -> T:
+        desk: CachedReader | None = getattr(self._own, "desk", None)
+        if desk is None:
+            desk = self._own.desk = CachedReader(self._place)
+            self._all.append(desk)
+        desk.driver = self.driver
+        return look(desk)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for desk in self._all:
+            desk.store.close_reader()

@@ -1,0 +1,167 @@
+"""Connections: bounded in number, and none may take for ever to say what it wants.
+
+uvicorn waits for a request as long as it takes. So whoever sends half a head, a byte now and then,
+would keep a connection for nothing, and a thousand of them would leave the process no file to open,
+the database's among them. Here a head has a deadline from its first byte on, a connection that says
+nothing has the same from its beginning, and when there are too many the one that has been idle for
+longest makes room, or else a stranger's whose body does not come. If all are at work, the new one
+is told to come again.
+
+A head that two readers could take apart differently is refused with 400, and the connection is
+closed: behind a proxy, what follows a body whose end is ambiguous would be read as somebody's next
+request. h11 is as lenient as RFC 9112 allows; current clients and proxies need none of that.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from leadhand.server.gate import PERSON
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+HEAD_S = 15.0
+"""How long a request may take to say what it wants."""
+HEAD_BYTES = 16 << 10
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
+_BLANK = re.compile(rb"\n\r?\n")
+"""Where h11 sees the end of a head."""
+
+
+class AmbiguousHead(h11.RemoteProtocolError):
+    """A request head that two readers could take apart differently."""
+
+
+def check_head(head: bytes) -> None:
+    """Raise AmbiguousHead unless a request head can be read in one way only.
+
+    Args:
+        head: from the request line to the blank line.
+    """
+    head = head.lstrip(b"\r\n")
+    if b"\n" in head.replace(b"\r\n", b"") or b"\r" in head.replace(b"\r\n", b""):
+        raise AmbiguousHead("lines of the head must end with CR LF")
+    if b"\0" in head:
+        raise AmbiguousHead("the head holds a NUL")
+    first, *lines = head.rstrip(b"\r\n").split(b"\r\n")
+    lengths, codings = [], []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if line[:1] in (b" ", b"\t"):
+            raise AmbiguousHead("a header is folded over lines")
+        if name.strip().lower() == b"content-length":
+            lengths.append(value.strip(b" \t"))
+        elif name.strip().lower() == b"transfer-encoding":
+            codings.append(value.strip(b" \t").lower())
+    if lengths and codings:
+        raise AmbiguousHead("Content-Length and Transfer-Encoding exclude each other")
+    if len(lengths) > 1 or any(not each.isdigit() for each in lengths):
+        raise AmbiguousHead("Content-Length must be one number")
+    if codings and (codings != [b"chunked"] or not first.endswith(b"HTTP/1.1")):
+        raise AmbiguousHead("the only Transfer-Encoding is chunked, in HTTP/1.1")
+
+
+class StrictConnection(h11.Connection):
+    """h11's reading of requests, without heads that are ambiguous."""
+
+    def next_event(self) -> Any:
+        """Return h11's next event. Raise AmbiguousHead for a head that is refused."""
+        if self.their_state is h11.IDLE:
+            waiting = self.trailing_data[0]
+            if end := _BLANK.search(waiting, len(waiting) - len(waiting.lstrip(b"\r\n"))):
+                check_head(waiting[: end.end()])
+        return super().next_event()
+
+
+class Wire(H11Protocol):
+    """One connection."""
+
+    connections_max = 512
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        most = self.config.h11_max_incomplete_event_size or HEAD_BYTES
+        self.conn = StrictConnection(h11.SERVER, most)
+        self._deadline: asyncio.TimerHandle | None = None
+        self.idle_since = time.monotonic()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is asked or answered on it."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def dawdles(self) -> bool:
+        """Whether a stranger's body is still awaited."""
+        return self.cycle is not None and self.cycle.more_body and not self.scope.get(PERSON)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody is there."""
+        if len(self.connections) >= self.connections_max and not self._made_room():
+            super().connection_made(transport)
+            transport.write(FULL)
+            transport.close()
+            return
+        super().connection_made(transport)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is there any more."""
+        self._satisfied()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes; those after an answer begin the next head."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if not self.idle:
+            self._satisfied()
+        elif self._deadline is None and not self.transport.is_closing():
+            self._expect()
+
+    def on_response_complete(self) -> None:
+        """An answer has been given; what was sent after its request may be waiting already."""
+        self.idle_since = time.monotonic()
+        super().on_response_complete()
+        if self.idle and self.conn.trailing_data[0]:
+            self._expect()
+
+    def _expect(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_S, self._too_late)
+
+    def _satisfied(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        if self.idle:
+            self.transport.close()
+
+    def _made_room(self) -> bool:
+        wires = [each for each in self.connections if isinstance(each, Wire)]
+        idle = [each for each in wires if each.idle] or [each for each in wires if each.dawdles]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda each: each.idle_since)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
+
+
+def wire(connections: int) -> type[Wire]:
+    """What speaks HTTP, for so many connections at once."""
+    return type("BoundedWire", (Wire,), {"connections_max": connections})

@@ -1,0 +1,106 @@
+"""Workers, figures, settings, artifacts, and the stop of everything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response
+
+from leadhand.app.documents import setting_rows, worker_rows
+from leadhand.app.loading import planner_name
+from leadhand.app.metrics import figures
+from leadhand.errors import StoreError, UsageError
+from leadhand.models.names import TIERS
+from leadhand.server import shapes
+from leadhand.server.app_state import answer, app_state_of, of_database, person_of, seen
+from leadhand.server.problems import missing
+from leadhand.server.request_forms import ReasonForm
+from leadhand.server.routes.common import PROBLEMS, document, done
+
+if TYPE_CHECKING:
+    from leadhand.core.plan.model import Doc
+    from leadhand.server.cached_reader import CachedReader
+
+
+router = APIRouter(tags=["others"])
+BYTES = {
+    200: {"description": "The bytes.", "content": {"application/octet-stream": {}}},
+    **PROBLEMS,
+}
+
+
+@router.get("/workers", responses=done(shapes.Workers))
+async def workers(request: Request) -> Response:
+    """Who can do what, and which planners and contexts there are."""
+    office = app_state_of(request)
+    registry = office.conductor.registry
+    settings = office.settings
+    tiers = [tier for tier in TIERS if tier in settings.tiers]
+    planners = dict.fromkeys(name for name in ("goal", planner_name(settings), *tiers) if name)
+    return answer(
+        {
+            "digest": registry.catalog().digest(),
+            "workers": worker_rows(registry),
+            "contexts": list(settings.contexts),
+            "planners": list(planners),
+        }
+    )
+
+
+@router.get("/metrics", responses=document(shapes.Metrics))
+async def metrics(request: Request) -> Response:
+    """What all runs amount to."""
+    counted = app_state_of(request).counted
+
+    def make(desk: CachedReader) -> Doc:
+        return figures(desk, desk.driver, counted).document()
+
+    return await seen(request, of_database, make)
+
+
+@router.get("/settings", responses=done(shapes.Settings))
+async def settings(request: Request) -> Response:
+    """Everything that is configured and where it came from; secrets never."""
+    office = app_state_of(request)
+    rows = {key: {"value": value, "from": o} for key, value, o in setting_rows(office.settings)}
+    found: Doc = {
+        "settings": rows,
+        "files": [str(path) for path in office.settings.files],
+        "version": office.version,
+        "store": str(office.settings.store),
+        "unhosted": office.conductor.unhosted,
+    }
+    return answer(found)
+
+
+@router.get("/artifacts/{ref}", responses=BYTES)
+async def artifact(request: Request, ref: str) -> Response:
+    """The bytes behind a name, `sha256:…`; never shown as anything but a download."""
+
+    def look(desk: CachedReader) -> bytes:
+        try:
+            return desk.store.get_artifact(ref)
+        except (UsageError, StoreError):
+            raise missing(f"there is no artifact {ref[:100]}") from None
+
+    data = await app_state_of(request).desks.read(look)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{ref.rpartition(":")[2][:16]}.bin"',
+        "Cache-Control": "private, max-age=31536000, immutable",
+    }
+    return Response(data, 200, headers, "application/octet-stream")
+
+
+@router.post("/stop-all", responses=done(shapes.Stopped))
+async def stop(request: Request, form: ReasonForm) -> Response:
+    """Start nothing new in any run, now and after restarts."""
+    office, person = app_state_of(request), person_of(request)
+    details = {"reason": form.reason}
+    return answer(await office.conductor.say("", "stop_all", person.name, details))
+
+
+@router.delete("/stop-all", responses=done(shapes.Stopped))
+async def lift(request: Request) -> Response:
+    """Let runs start steps again."""
+    office, person = app_state_of(request), person_of(request)
+    return answer(await office.conductor.say("", "lift", person.name, {}))

@@ -1,0 +1,198 @@
+"""A run looked at closely: graph, steps, outputs, revisions, differences, ledgers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from leadhand.app.comparison import compared, numbered
+from leadhand.app.step_graph import attempts_document, graph_document, output_of, step_document
+from leadhand.codec.events import decode
+from leadhand.core.calendar import iso
+from leadhand.core.plan.revisions import revisions as all_revisions
+from leadhand.core.review.approval import allowed, digests
+from leadhand.core.views.ledger import describe, ledger_of
+from leadhand.errors import UsageError
+from leadhand.server import shapes
+from leadhand.server.app_state import app_state_of, of_run, seen
+from leadhand.server.problems import Refusal, missing
+from leadhand.server.routes.common import PROBLEMS, Cursor, Limit, document
+
+if TYPE_CHECKING:
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.plan.revisions import Revised
+    from leadhand.core.state.model import StepState
+    from leadhand.server.cached_reader import CachedReader
+
+
+router = APIRouter(tags=["runs"])
+TEXT = {200: {"description": "What it printed.", "content": {"text/plain": {}}}, **PROBLEMS}
+Number = Annotated[int | None, Query(ge=0, le=1_000_000)]
+
+
+@router.get("/runs/{run}/graph", responses=document(shapes.Graph))
+async def graph(request: Request, run: str) -> Response:
+    """All steps, and which waits for which."""
+    return await seen(request, of_run(run), lambda desk: graph_document(desk.state(run)))
+
+
+@router.get("/runs/{run}/attempts", responses=document(shapes.Attempts))
+async def attempts(request: Request, run: str) -> Response:
+    """When each attempt was, of the steps that had more than one."""
+
+    def make(desk: CachedReader) -> Doc:
+        return attempts_document(desk, desk.state(run))
+
+    return await seen(request, of_run(run), make)
+
+
+@router.get("/runs/{run}/steps/{step}", responses=document(shapes.Step))
+async def step(request: Request, run: str, step: str) -> Response:
+    """All there is of a step."""
+
+    def make(desk: CachedReader) -> Doc:
+        state = desk.state(run)
+        return step_document(desk, state, _step(desk, run, step))
+
+    return await seen(request, of_run(run), make)
+
+
+def _step(desk: CachedReader, run: str, step: str) -> StepState:
+    desk.header(run)
+    found = desk.state(run).steps.get(step)
+    if found is None:
+        raise missing(f"run {run} has no step {step[:100]}")
+    return found
+
+
+@router.get("/runs/{run}/steps/{step}/output", responses=TEXT)
+async def output(
+    request: Request,
+    run: str,
+    step: str,
+    attempt: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
+) -> Response:
+    """What a step printed, in one attempt or in its last; of one under way, so far."""
+    hosted = app_state_of(request).host.runs.get(run)
+    now = await hosted.live(step) if hosted is not None else None
+    if now is not None and attempt in (None, now["attempt"]):
+        text = now["output"]
+        return Response(text.encode("utf-8", "replace"), 200, None, "text/plain; charset=utf-8")
+
+    def look(desk: CachedReader) -> str:
+        _step(desk, run, step)
+        log = [pair for pair in desk.events(run) if getattr(pair[1], "step", None) == step]
+        return output_of(desk, log, attempt)
+
+    text = await app_state_of(request).desks.read(look)
+    return Response(text.encode("utf-8", "replace"), 200, None, "text/plain; charset=utf-8")
+
+
+@router.get("/runs/{run}/revisions", responses=document(shapes.Revisions))
+async def revisions(request: Request, run: str) -> Response:
+    """Every version of a run's plan."""
+
+    def make(desk: CachedReader) -> Doc:
+        return {"items": _rows(desk, run), "next": None}
+
+    return await seen(request, of_run(run), make)
+
+
+@router.get("/runs/{run}/revisions/{number}", responses=document(shapes.Revision))
+async def revision(request: Request, run: str, number: int) -> Response:
+    """One version of a run's plan, whole."""
+
+    def make(desk: CachedReader) -> Doc:
+        try:
+            found = numbered(_revisions(desk, run), number, run)
+        except UsageError as error:
+            raise missing(str(error)) from None
+        row = next(each for each in _rows(desk, run) if each["hash"] == found.hash)
+        return {**row, "plan": found.doc, "heirs": found.heirs}
+
+    return await seen(request, of_run(run), make)
+
+
+def _revisions(desk: CachedReader, run: str) -> list[Revised]:
+    desk.header(run)
+    return all_revisions(event for _entry, event in desk.events(run))
+
+
+def _rows(desk: CachedReader, run: str) -> list[Doc]:
+    """Every revision, with what was shown of it as one digest, and who allowed it."""
+    log = [(entry.at, event) for entry, event in desk.events(run)]
+    shown, given = digests(log), allowed(log)
+    return [
+        {
+            "number": revision.number,
+            "hash": revision.hash,
+            "digest": shown.get(revision.hash, ""),
+            "author": revision.author,
+            "status": revision.status,
+            "steps": len(revision.doc.get("steps", ())),
+            "approvals": [each.document() for each in given if each.revision == revision.number]
+            if revision.status != "amended"
+            else [],
+        }
+        for revision in _revisions(desk, run)
+    ]
+
+
+@router.get("/runs/{run}/diff", responses=document(shapes.Diff))
+async def diff(
+    request: Request,
+    run: str,
+    start: Annotated[Number, Query(alias="from")] = None,
+    to: Number = None,
+) -> Response:
+    """What differs between two versions of a run's plan, by meaning; 0 is nothing."""
+
+    def make(desk: CachedReader) -> Doc:
+        desk.header(run)
+        return compared(desk, run, start, to).document()
+
+    return await seen(request, of_run(run), make)
+
+
+@router.get("/runs/{run}/ledger", responses=document(shapes.Ledger))
+async def ledger(
+    request: Request,
+    run: str,
+    kind: Literal["intent", "execution", "all"] = "all",
+    cursor: Cursor = None,
+    limit: Limit = 200,
+) -> Response:
+    """What was meant and what was done, a line each, oldest first."""
+    after = _after(cursor)
+
+    def make(desk: CachedReader) -> Doc:
+        desk.header(run)
+        found: list[Doc] = []
+        for entry in desk.entries(run, after):
+            if len(found) == limit:
+                return {"items": found, "next": str(found[-1]["seq"])}
+            event = decode(entry.version, entry.body)
+            book = ledger_of(event)
+            if kind in ("all", book):
+                found.append(
+                    {
+                        "seq": entry.seq,
+                        "at": iso(entry.at),
+                        "type": type(event).__name__,
+                        "ledger": book,
+                        "text": describe(event),
+                        "step": getattr(event, "step", None) or None,
+                    }
+                )
+        return {"items": found, "next": None}
+
+    return await seen(request, of_run(run), make)
+
+
+def _after(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 15:
+        raise Refusal(400, "this cursor is of no page that was given out")
+    return int(cursor)

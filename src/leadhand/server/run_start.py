@@ -1,0 +1,216 @@
+"""From the body of a request to a run, or to the plan that it would run."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from leadhand.app.contexts import in_context
+from leadhand.app.loading import planner_problem
+from leadhand.app.run_limits import limits_doc
+from leadhand.core.lint.plan import lint
+from leadhand.core.plan.model import Goal
+from leadhand.core.plan.parameters import bind_params
+from leadhand.core.review.ruling import reach, ruling
+from leadhand.core.state.model import State
+from leadhand.engine.library_store import find
+from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
+from leadhand.server.bodies import apart
+from leadhand.server.problems import finding_document
+from leadhand.server.request_forms import plan_document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leadhand.app.lead import Lead
+    from leadhand.core.lint.plan import Planners
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.policy import Policy
+    from leadhand.engine.run import Run
+    from leadhand.server.app_state import AppState
+    from leadhand.server.idempotency import Keyed
+    from leadhand.server.request_forms import StartForm
+
+
+DECISIONS = {0: "let through", 1: "one person", 2: "two people"}
+
+
+class Prepared(NamedTuple):
+    """What is to be run, and who runs it."""
+
+    lead: Lead
+    what: Goal | Doc
+    params: Doc
+    origin: Doc
+    policy: Policy
+    planners: Planners | None = None
+    """Why a planner that the plan names cannot be used by this server."""
+
+
+async def prepared(office: AppState, form: StartForm, actor: str) -> Prepared:
+    """Everything that a start needs; UsageError says what does not fit."""
+    given = [form.goal, form.plan, form.library]
+    if sum(each is not None for each in given) != 1:
+        raise UsageError("say one of goal, plan and library")
+    saved = None
+    if form.library is not None:
+        name = form.library
+        saved = await office.desks.read(lambda desk: find(desk.store, name))
+
+    def make() -> Prepared:
+        return _prepared(office, form, actor, saved)
+
+    return await apart(make)
+
+
+def _prepared(office: AppState, form: StartForm, actor: str, saved: Any) -> Prepared:
+    conductor = office.conductor
+    settings, registry = conductor.place(form.context or "")
+    place = settings.context
+    policy = settings.policy
+    if form.review:
+        policy = msgspec.structs.replace(policy, review=True)
+    if form.budget is not None:
+        least = form.budget if policy.budget is None else min(policy.budget, form.budget)
+        policy = msgspec.structs.replace(policy, budget=least)
+    origin: Doc = {"context": place.name} if place is not None else {}
+    if form.goal is not None:
+        if form.params:
+            raise UsageError("params go with a plan; for a goal, say what is given with have")
+        said = form.goal.model_dump(exclude_defaults=True)
+        have = {**(place.params if place else {}), **said.pop("have", {})}
+        goal = Goal(have=have, **said)
+        planner = conductor.planner_named(form.planner, settings)
+        lead = conductor.lead_for(actor, planner, policy, registry, settings)
+        return Prepared(lead, goal, {}, origin, policy)
+    if form.planner:
+        raise UsageError("a planner goes with a goal; a plan is run as it stands")
+    doc: Doc = saved.document if saved is not None else plan_document(form.plan or {})
+    if saved is not None:
+        origin["library"] = saved.label
+    if place is not None:
+        doc, found = in_context(settings, doc, registry.catalog())
+        origin |= found
+    params = {**_declared(doc, place.params if place else {}), **form.params}
+    problem = partial(planner_problem, settings=settings, served=True)
+    named = doc.get("planner")
+    usable = isinstance(named, str) and problem(named) is None
+    planner = str(named) if usable else ""
+    lead = conductor.lead_for(actor, planner, policy, registry, settings)
+    return Prepared(lead, doc, params, origin, policy, problem)
+
+
+def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
+    declared = doc.get("params")
+    names = declared if isinstance(declared, dict) else {}
+    return {name: value for name, value in values.items() if name in names}
+
+
+async def start(office: AppState, form: StartForm, actor: str, key: Keyed | None) -> Run:
+    """Begin a run; durable when it returns."""
+    host = office.host
+    if (shared := await office.conductor.shared()).stopped:
+        raise NotAllowed(
+            f"everything on this database was stopped by {shared.stopped_by}. "
+            "Fix: lift it with DELETE /api/v1/stop-all"
+        )
+    if host.draining or host.failed is not None:
+        raise Conflict("the server is about to end. Fix: ask the next one")
+    await office.conductor.reload()
+    ready = await prepared(office, form, actor)
+    checked = None
+    if not isinstance(ready.what, Goal):
+        what, params = ready.what, ready.params
+        _refuse_planner(what.get("planner"), ready.planners)
+        checked = await apart(ready.lead.check, what, params)
+    origin = {**ready.origin, **({"request": key.digest} if key is not None else {})}
+    try:
+        return await ready.lead.begin(
+            host,
+            ready.what,
+            params=ready.params,
+            run_id=key.run_id if key is not None else "",
+            sources=office.settings.workers,
+            origin=origin,
+            checked=checked,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _refuse_planner(name: Any, planners: Planners | None) -> None:
+    """UsageError when a plan names a planner that this server does not offer."""
+    wrong = planners(name) if planners is not None and isinstance(name, str) else None
+    if wrong is not None:
+        raise UsageError(f"{wrong[0]}. Fix: {wrong[1]}")
+
+
+async def draft(office: AppState, form: StartForm, actor: str) -> Doc:
+    """The plan that would run, what is wrong with it, how far it reaches, and who must allow it."""
+    ready = await prepared(office, form, actor)
+    lead, what = ready.lead, ready.what
+    findings: list[Any] = []
+    if isinstance(what, Goal):
+        try:
+            doc = (await lead.plan(what)).to_doc()
+        except PlanInvalid as error:
+            return _refused({}, list(error.findings))
+    else:
+        doc = what
+        pools, params = ready.policy.resources, ready.params or None
+        catalog = lead.registry.catalog()
+
+        def look() -> list[Any]:
+            planners = ready.planners
+            return lint(doc, catalog, params=params, resources=pools, planners=planners)
+
+        findings = await apart(look)
+    if any(each.level == "error" for each in findings):
+        return _refused(doc, findings)
+    return _judged(lead, doc, ready, findings)
+
+
+def _refused(doc: Doc, findings: list[Any]) -> Doc:
+    wrong = sum(getattr(each, "level", "error") == "error" for each in findings)
+    return {
+        "plan": doc,
+        "findings": [finding_document(each) for each in findings],
+        "reach": None,
+        "decision": "refused",
+        "reason": f"the plan has {wrong} errors",
+        "limits": None,
+    }
+
+
+def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
+    catalog = lead.registry.catalog()
+    state = State()
+    state.policy, state.catalog = ready.policy, catalog
+    state.params, _ = bind_params(doc.get("params", {}), ready.params)
+    wanted = reach(doc.get("steps", ()), catalog, doc.get("risk_level"))
+    found = ruling(state, wanted, None)
+    reached = wanted.to_doc()
+    decision = "refused" if found.refused else DECISIONS.get(found.people, "two people")
+    return {
+        "plan": doc,
+        "findings": [finding_document(each) for each in findings],
+        "reach": {
+            "workers": reached["workers"],
+            "effects": reached["effects"],
+            "writes": reached["scope"],
+            "risk": wanted.declared,
+            "policy_risk": reached["risk"],
+            "cost": wanted.cost,
+        },
+        "decision": decision,
+        "reason": found.reason,
+        "limits": limits_doc(_policy(lead, ready)),
+    }
+
+
+def _policy(lead: Lead, ready: Prepared) -> Policy:
+    if isinstance(ready.what, Goal) or ready.what.get("planner"):
+        return lead.policy_for(ready.what)
+    return ready.policy

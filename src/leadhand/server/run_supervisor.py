@@ -1,0 +1,435 @@
+"""The runs of a server: taken up when it starts, begun through it, seen to their end.
+
+The host drives runs; this file says which, with whose workers, and what follows when one ends.
+A run that cannot be taken up (its workers are gone) stays as it is, and the reason is told.
+
+A run in which nothing happens (it waits for a person, or for 02:00) does not stay in memory. It
+sleeps: what is kept is when its next timer is due. A word for it, or that timer, has it folded from
+its log again. So memory grows with the runs that are at work, not with those that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from leadhand.app.contexts import goal_registry
+from leadhand.app.documents import process_of, resume_command
+from leadhand.app.lead import Lead
+from leadhand.app.loading import planner_name, planner_of, registry_of, reviewers_of
+from leadhand.app.reader import summary_of
+from leadhand.app.resume import loaded
+from leadhand.app.rollback import roll_back
+from leadhand.codec.events import decode
+from leadhand.core.events import RunEnded
+from leadhand.core.rollback import rollback_id, to_roll_back
+from leadhand.core.views.run import ENDED
+from leadhand.engine.fold import NoWorkers
+from leadhand.engine.host_socket import word
+from leadhand.errors import LeadhandError, StoreError, UsageError
+from leadhand.models.names import TIERS
+from leadhand.settings import Settings, load_settings
+from leadhand.settings.trust import require
+from leadhand.stores.location import spelled
+from leadhand.workers.functions.snapshot import SOURCES
+from leadhand.workers.processes.machine import is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core.events import Process
+    from leadhand.core.host import HostState
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.policy import Policy
+    from leadhand.core.state.model import State
+    from leadhand.engine.host import Host
+    from leadhand.engine.run import Run
+    from leadhand.ports import Entry
+    from leadhand.server.cached_reader import CachedReader, CachedReaders
+    from leadhand.stores.log import KeptStore, Log
+    from leadhand.workers.registry import Registry
+
+
+ENDING = b'"RunEnded"'
+SWEEP_S = 2.0
+"""How often runs are looked for that somebody spoke to and nobody drives, or that may sleep."""
+IDLE_S = 10.0
+"""How long nothing must have happened in a run before it is let go of."""
+AHEAD_S = 60.0
+"""A run with a timer that is nearer stays in memory."""
+EARLY_S = 10.0
+"""How long before its timer a sleeping run is taken up."""
+OPENED_TOGETHER = 100
+"""Runs that are taken up at the start before those that are idle are let go of."""
+
+
+class RunSupervisor:
+    """Begins runs, takes them up, and sees them to their end."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        actor: str,
+        tell: Callable[[str], None],
+        lead: Lead | None = None,
+        store: KeptStore | None = None,
+    ) -> None:
+        """`lead` is one that hosts its runs already, such as a fleet's.
+
+        `store` is the log, where it is open already: Temporal hosts the runs, and an engine of
+        this process writes it.
+        """
+        self.settings = settings
+        self.registry = registry_of(settings) if lead is None else lead.registry
+        self.lead = lead or Lead(
+            self.registry,
+            None,
+            settings.store if store is None else store,
+            policy=settings.policy,
+            actor=actor,
+            on_notice=self.noticed,
+            temporal=settings.temporal if store is not None else None,
+            anchoring=settings.anchoring,
+            reviewers=reviewers_of(settings),
+            models=settings.book,
+        )
+        self.lead.presides = True
+        self._distant = store is not None
+        self.began = 0
+        """Where the log ended before an engine of this process began: ends above are heard of."""
+        self.unhosted: dict[str, str] = {}
+        """Open runs that could not be taken up, and why."""
+        self._joining: dict[str, Process] = {}
+        """Processes of their own that unhosted runs had when last looked at."""
+        self.listeners: list[Callable[[str, str, str], None]] = []
+        self._tell = tell
+        self._host: Host | None = None
+        self._ended: asyncio.Queue[str] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._places: dict[str, tuple[Settings, Registry]] = {}
+        self._resting: set[str] = set()
+        self._idle: dict[str, tuple[int, float]] = {}
+        """Idle runs: where their logs end, and since when."""
+        self._desks: CachedReaders | None = None
+        self._sleeps = lead is None and store is None
+        """Whether runs may be let go of: whoever brought a Lead may hold on to its runs."""
+
+    @property
+    def host(self) -> Host:
+        """The host of the database."""
+        assert self._host is not None
+        return self._host
+
+    async def open(self, host: Host, desks: CachedReaders) -> None:
+        """Take up every run that is open, and begin to look after all of them."""
+        self._host = host
+        host.guests.came = self._came
+        host.guests.gone = self._gone
+        self._desks = desks
+        for number, run in enumerate(await desks.read(_open_runs)):
+            if number % OPENED_TOGETHER == OPENED_TOGETHER - 1:
+                self._put_aside(0.0)
+            if run in host.runs and host.runs[run].driven:
+                continue  # by whoever opened the host
+            try:
+                await self.take_up(run, await desks.read(partial(_state, run)))
+            except LeadhandError as error:
+                self.unhosted[run] = str(error)
+                self._tell(f"run {run} is not taken up: {error}")
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._see_to_ends()),
+            loop.create_task(self._hear_of_ends() if self._distant else self._sweep()),
+        ]
+
+    async def close(self) -> None:
+        """Look after nothing any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Beginning.
+
+    def place(self, context: str) -> tuple[Settings, Registry]:
+        """The settings and workers of a context; the server's own for none."""
+        if not context:
+            return self.settings, self.registry
+        if context not in self._places:
+            store = {"project.store": spelled(self.settings.store)}
+            settings = load_settings(store, folder=self.settings.root, context=context)
+            if self.settings.trust is not None:  # the files may name more than at the start
+                settings = require(settings, self.settings.trust)
+            self._places[context] = (settings, goal_registry(settings))
+        return self._places[context]
+
+    def lead_for(
+        self, actor: str, planner: str, policy: Policy, registry: Registry, settings: Settings
+    ) -> Lead:
+        """A Lead that speaks for somebody, on the same host."""
+        made = planner_of(planner, settings) if planner else None
+        return Lead(
+            registry,
+            made,
+            settings.store,
+            policy=policy,
+            actor=actor,
+            reviewers=reviewers_of(settings),
+            models=settings.book,
+            planners={planner: made} if made is not None else None,
+        )
+
+    def planner_named(self, name: str | None, settings: Settings) -> str:
+        """The planner somebody asked for. Code is named by settings, never by a request."""
+        if not name:
+            return planner_name(settings)
+        book = settings.book
+        if name in ("goal", planner_name(settings), *TIERS, *(book.names if book else ())):
+            return name
+        raise UsageError(
+            f"{name[:100]!r} is no planner of this server. Fix: take goal, a tier or a model that "
+            "leadhand.toml names, or the planner of [project]"
+        )
+
+    # Going on.
+
+    async def take_up(self, run: str, state: State) -> Run:
+        """Drive a run again, with its own workers and planner.
+
+        UsageError for one that a process of its own drove: its interpreter, folder, environment and
+        settings may differ from the server's, which must not take their place unseen.
+        """
+        if state.process is not None:
+            raise UsageError(self._own_process(state, state.process))
+        found = loaded(self.settings, state, shared=self.registry)
+        hosted = await self.host.adopt(run, found.registry, found.planner)
+        self.unhosted.pop(run, None)
+        return hosted
+
+    def _own_process(self, state: State, own: Process) -> str:
+        """Why the server does not drive a run that has a process of its own."""
+        if process_of(state):
+            self._joining[state.run] = own
+            return f"run {state.run} is driven by process {own.pid}, which has not joined yet"
+        return (
+            f"run {state.run} was driven by a process of its own, which has ended. Fix: take it up "
+            f"where it was started: {resume_command(state.run, own, self.settings.store)}"
+        )
+
+    def _came(self, run: str) -> None:
+        self.unhosted.pop(run, None)
+        self._joining.pop(run, None)
+
+    def _gone(self, run: str) -> None:
+        """The process is gone that drove a run: say how to go on with it."""
+        state = self.host.load(run, self.registry).state
+        if state.process is not None:
+            self.unhosted[run] = self._own_process(state, state.process)
+            self._tell(self.unhosted[run])
+
+    def _look_for_processes(self) -> None:
+        """Say of runs whose own process ended before it joined how to go on with them.
+
+        A process that dies closes its line a moment before it is gone.
+        """
+        for run in [run for run, own in self._joining.items() if not is_alive(own)]:
+            del self._joining[run]
+            if run in self.unhosted:
+                self._gone(run)
+
+    async def find(self, run: str) -> Run:
+        """A run, whoever drives it; its log may be at the other end of a line."""
+        if self._distant:
+            found: Run = await cast("Any", self.host).find(run)
+            return found
+        return self.host.load(run, self.registry)
+
+    async def shared(self) -> HostState:
+        """What belongs to no single run."""
+        if self._distant:
+            found: HostState = await cast("Any", self.host).look_shared()
+            return found
+        return self.host.shared
+
+    async def say(self, run: str, verb: str, actor: str, details: Doc) -> Doc:
+        """A word of a person; durable when it returns, and then the run is driven."""
+        if self._distant:
+            said: Doc = await cast("Any", self.host).say(run, verb, actor, details)
+            return said
+        spoken = self.host.load(run, self.registry) if run else None
+        told = await word(self.host, spoken, verb, actor, details)
+        if spoken is not None:
+            await self.drive(spoken)
+        return told
+
+    async def reload(self) -> None:
+        """Load workers again whose files have changed, for all runs that use them.
+
+        Not while an attempt runs: it would import the new files. Files that cannot be loaded leave
+        everything as it was, and the reason is told.
+        """
+        if self._distant or self.host.in_flight or not SOURCES.stale():
+            return
+        try:
+            with SOURCES.reloading():
+                registry = registry_of(self.settings)
+                found = {
+                    run: loaded(self.settings, run.state, shared=registry).registry
+                    for run in list(self.host.runs.values())
+                    if run.driven
+                    and run.state.ended is None
+                    and not isinstance(run.workers, NoWorkers)  # another process drives it
+                }
+        except LeadhandError as error:
+            self._tell(f"workers have changed, and are not loaded again: {error}")
+            return
+        self.registry = self.lead.registry = registry
+        self._places.clear()
+        for run, workers in found.items():
+            await self.host.take_in(run, workers)
+
+    async def take_in(self, run: Run) -> None:
+        """Have a run know workers as they are now, before it goes on by a person's word."""
+        if not self._distant:
+            await self.reload()
+            await self.host.take_in(run)
+
+    async def drive(self, run: Run) -> None:
+        """A run that is open is driven; one whose workers are gone waits for them."""
+        if run.driven or run.state.ended is not None:
+            return
+        try:
+            await self.take_up(run.id, run.state)
+        except LeadhandError as error:
+            self.unhosted[run.id] = str(error)
+            self._tell(f"run {run.id} is not taken up: {error}")
+
+    async def roll_back(self, run: str, actor: str, state: State, reason: str = "") -> Run:
+        """Begin the rollback of a run, or take it up where it stands."""
+        if state.process is not None:
+            way = resume_command(run, state.process, self.settings.store, "rollback")
+            raise UsageError(
+                f"run {run} was driven by a process of its own, and what it did is taken back "
+                f"where it was started. Fix: {way}"
+            )
+        found = loaded(self.settings, state, shared=self.registry)
+        sources = state.started.workers if state.started else ()
+        policy = msgspec.structs.replace(self.settings.policy)
+        lead = self.lead_for(actor, "", policy, found.registry, self.settings)
+        return await roll_back(lead, self.host, run, sources, reason)
+
+    # Ends.
+
+    def noticed(self, kind: str, run: str, text: str) -> None:
+        """Something waits for a person, or has ended."""
+        if kind == "ended":
+            self._ended.put_nowait(run)
+        for listener in self.listeners:
+            listener(kind, run, text)
+
+    async def _see_to_ends(self) -> None:
+        while True:
+            ident = await self._ended.get()
+            try:
+                await self._see_to_end(ident)
+            except LeadhandError as error:  # the others that end are seen to all the same
+                self._tell(f"what follows the end of run {ident} is not done: {error}")
+
+    async def _see_to_end(self, ident: str) -> None:
+        run = await self.find(ident) if self._distant else self.host.runs.get(ident)
+        if run is None or run.state.ended is None:
+            return
+        with contextlib.suppress(LeadhandError):
+            await self._follow_up(run)
+        if run.state.ended is not None:
+            self.host.forget(run)
+
+    async def _follow_up(self, run: Run) -> None:
+        """A run that failed may want to be taken back."""
+        if not to_roll_back(run.state) or rollback_id(run.id) in self.host.runs:
+            return
+        try:
+            await self.roll_back(run.id, self.lead.actor, run.state)
+        except LeadhandError as error:
+            self._tell(f"run {run.id} is not taken back: {error}")
+
+    async def _hear_of_ends(self) -> None:
+        """Runs that Temporal hosts may end by the hand of any engine: the log tells of it."""
+        log, after, said = cast("Log", self.host.store), self.began, ""
+        while True:
+            try:
+                async for position, entry in log.follow(after):
+                    after, said = position, ""
+                    self._hear_of(entry)
+            except StoreError as error:
+                if str(error) != said:
+                    said = str(error)
+                    self._tell(f"ends of runs are not heard of for now: {error}")
+            await asyncio.sleep(SWEEP_S)
+
+    def _hear_of(self, entry: Entry) -> None:
+        if ENDING in entry.body:
+            event = decode(entry.version, entry.body)
+            if isinstance(event, RunEnded) and event.rollback:
+                self._ended.put_nowait(entry.run)
+        self.host.runs.clear()  # what is known of them is read again
+
+    async def _sweep(self) -> None:
+        """Runs come in through the socket too: drive the open ones, let go of those that ended."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            resting: set[str] = set()
+            for run in list(self.host.runs.values()):
+                if run.state.ended is not None:
+                    if run.id in self._resting:
+                        self.host.forget(run)
+                    resting.add(run.id)
+                elif not run.driven and run.id not in self.unhosted:
+                    await self.drive(run)
+            self._resting = resting
+            self._put_aside(IDLE_S)
+            self._look_for_processes()
+            await self._wake()
+
+    def _put_aside(self, idle_s: float) -> None:
+        """Let go of the runs in which nothing happened for so long."""
+        idle: dict[str, tuple[int, float]] = {}
+        now = time.monotonic()
+        for run in list(self.host.runs.values()) if self._sleeps else ():
+            if not run.is_idle() or not (run.driven or run.id in self.unhosted):
+                continue
+            seq, since = self._idle.get(run.id, (run.state.seq, now))
+            since = since if seq == run.state.seq else now
+            if now - since < idle_s or not self.host.put_aside(run, ahead_s=AHEAD_S):
+                idle[run.id] = (run.state.seq, since)
+        self._idle = idle
+
+    async def _wake(self) -> None:
+        """Take up the sleeping runs whose timers are near."""
+        now = self.host.time()
+        for ident in [run for run, each in self.host.asleep.items() if each.due(now, EARLY_S)]:
+            assert self._desks is not None
+            try:
+                await self.take_up(ident, await self._desks.read(partial(_state, ident)))
+            except LeadhandError as error:
+                self.host.asleep.pop(ident, None)
+                self.unhosted[ident] = str(error)
+                self._tell(f"run {ident} is not taken up: {error}")
+
+
+def _state(run: str, desk: CachedReader) -> State:
+    return desk.state(run)
+
+
+def _open_runs(desk: CachedReader) -> list[str]:
+    """Runs that have not ended, and rollbacks that were wanted and not begun."""
+    found = []
+    for header in desk.runs():
+        said: Any = summary_of(header)
+        if said is None or said["status"] not in ENDED:
+            found.append(header.run)
+    return found

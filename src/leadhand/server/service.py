@@ -1,0 +1,297 @@
+"""Serving: the host, the gate and the application in one process, from its start to its drain.
+
+lock ─► host ─► open runs taken up ─► listen ─► … ─► signal ─► streams let go,
+nothing new starts, what runs may finish ─► stop listening ─► host closed, lock let go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, cast
+
+import uvicorn
+
+from leadhand.app.documents import Driver
+from leadhand.engine.host import VERSION
+from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.server.accounts import Accounts, owner_token, signed_out_file
+from leadhand.server.app import build
+from leadhand.server.app_state import AppState
+from leadhand.server.cached_reader import CachedReaders
+from leadhand.server.connections import wire
+from leadhand.server.gate import Gate, Limits
+from leadhand.server.idempotency import Keys
+from leadhand.server.routes.pages import page_policy
+from leadhand.server.run_supervisor import RunSupervisor
+from leadhand.server.stream import Hub
+from leadhand.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from leadhand.app.fleet_station import Station
+    from leadhand.app.serving import Up
+    from leadhand.settings import Settings
+    from leadhand.settings.server import Member
+    from leadhand.stores.log import KeptStore, Log
+
+    Notice = Callable[[str, str, str], None]
+
+GRACE_S = 5
+"""How long answers under way may take once the server ends."""
+USER_TIMEOUT_MS = 60_000
+"""A connection whose other side takes nothing for so long is cut by the kernel."""
+
+SEND_BYTES = 128 << 10
+"""What the kernel keeps for a connection that does not read: bounded, so that it shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serve:
+    """How to serve."""
+
+    settings: Settings
+    actor: str
+    bind: str
+    port: int
+    cert: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
+    limits: Limits = field(default_factory=Limits)
+    tell: Callable[[str], None] = print
+    """Told what a person should know."""
+    notice: Callable[[str, str, str], None] = lambda _kind, _run, _text: None
+    station: Station | None = None
+    """The fleet whose runs these are, where one is at work in this process."""
+
+
+def is_loopback(bind: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ip_address(bind).is_loopback
+    except ValueError:
+        return bind == "localhost"
+
+
+def listening(serve: Serve) -> socket.socket:
+    """The socket; NotAllowed where others could reach it and nothing protects what is said."""
+    if not is_loopback(serve.bind) and serve.cert is None and not serve.insecure:
+        raise NotAllowed(
+            f"{serve.bind} can be reached by others, and tokens would travel in the clear. Fix: "
+            "--tls-cert FILE --tls-key FILE, or --insecure-bind where something else encrypts"
+        )
+    family = socket.AF_INET6 if ":" in serve.bind else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+        sock.bind((serve.bind, serve.port))
+        sock.listen(512)
+    except OSError as error:
+        sock.close()
+        place = f"{serve.bind} port {serve.port}"
+        raise Conflict(
+            f"{place}: cannot listen there ({error.strerror}). Fix: give --port 0 for a free one"
+        ) from None
+    sock.setblocking(False)
+    return sock
+
+
+def product_version() -> str:
+    """Ours."""
+    try:
+        return version("leadhand")
+    except PackageNotFoundError:
+        return VERSION
+
+
+class Running:
+    """A server that is up."""
+
+    def __init__(self, office: AppState, gate: Gate, server: _Server, url: str, token: str) -> None:
+        self.office = office
+        self.gate = gate
+        self.server = server
+        self.url = url
+        self.new_token = token
+        """The owner's token, if it was made just now."""
+
+    async def failed(self) -> None:
+        """Until the host cannot go on."""
+        host = self.office.host
+        store = cast("KeptStore", host.store)
+        while (why := host.failed or getattr(store, "refusal", None)) is None:  # noqa: ASYNC110 - no event for it
+            await asyncio.sleep(0.2)
+        raise why
+
+
+@contextlib.asynccontextmanager
+async def running(serve: Serve) -> AsyncIterator[Running]:
+    """Everything opened, in order; and closed in the other one."""
+    sock = listening(serve)
+    settings = serve.settings
+    lead = serve.station.fleet.lead if serve.station is not None else None
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(sock.close)
+        listeners = [serve.notice]
+        engine = await _engine(stack, serve, listeners)
+        store = engine.store if engine is not None else None
+        conductor = RunSupervisor(settings, serve.actor, serve.tell, lead, store)
+        conductor.began = engine.began if engine is not None else 0
+        conductor.listeners = listeners
+        host = await stack.enter_async_context(conductor.lead.hosting())
+        token, made = owner_token(settings.store)
+        desks = CachedReaders(settings.store)
+        stack.callback(desks.close)
+        desks.driver = Driver(_pid(), host.owner, every=store is not None)
+        hub = Hub(cast("Log", host.store), desks)
+        own_key = str(settings.approver_key or "")
+        people = Accounts(
+            serve.actor,
+            token,
+            _members(settings),
+            owner_key=own_key,
+            signed_out=signed_out_file(settings.store),
+        )
+        office = AppState(
+            settings,
+            people,
+            desks,
+            conductor,
+            hub,
+            Keys(),
+            product_version(),
+            secure=serve.cert is not None,
+            station=serve.station,
+        )
+        gate = office.gate = Gate(
+            build(office),
+            people,
+            hosts=settings.server.hosts + _own_name(serve),
+            limits=serve.limits,
+            room=lambda: host.store.room() and not host.draining,
+            secure=office.secure,
+        )
+        gate.policy = page_policy(office.version)
+        await conductor.open(host, desks)
+        stack.push_async_callback(conductor.close)
+        stack.push_async_callback(hub.close)
+        server = _Server(_config(gate, serve))
+        task = asyncio.create_task(server.serve(sockets=[sock]))
+        stack.push_async_callback(_ended, server, hub, task)
+        await server.up(task)
+        port = sock.getsockname()[1]
+        shown = f"[{serve.bind}]" if ":" in serve.bind else serve.bind
+        url = f"{'https' if office.secure else 'http'}://{shown}:{port}"
+        yield Running(office, gate, server, url, token if made else "")
+
+
+async def _engine(
+    stack: contextlib.AsyncExitStack, serve: Serve, listeners: Sequence[Notice]
+) -> Up | None:
+    """Where Temporal hosts the runs: an engine, and the log that it writes."""
+    if serve.settings.temporal is None or serve.station is not None:
+        return None
+    from leadhand.app.serving import Wanted, serving_temporal
+
+    def notice(kind: str, run: str, text: str) -> None:
+        for each in listeners:
+            each(kind, run, text)
+
+    wanted = Wanted(settings=serve.settings, steps=False, engine=True, notice=notice)
+    return await stack.enter_async_context(serving_temporal(wanted))
+
+
+def _pid() -> int:
+    import os
+
+    return os.getpid()
+
+
+def _own_name(serve: Serve) -> tuple[str, ...]:
+    """An address somebody bound on purpose is a name of ours; a wildcard is none."""
+    if serve.bind in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return ()
+    return (serve.bind.lower(),)
+
+
+def _members(settings: Settings) -> Callable[[], Mapping[str, Member]]:
+    """Who stands in the settings now; the files are read again when one of them changes."""
+    known: list[Any] = [_stamp(settings), settings.server.people]
+
+    def look() -> Mapping[str, Member]:
+        stamp = _stamp(settings)
+        if stamp != known[0]:
+            with contextlib.suppress(UsageError, NotAllowed):  # half written: as before
+                known[1] = load_settings(folder=settings.root).server.people
+                known[0] = stamp
+        found: Mapping[str, Member] = known[1]
+        return found
+
+    return look
+
+
+def _stamp(settings: Settings) -> tuple[Any, ...]:
+    found = []
+    for path in (*settings.files, settings.root / "leadhand.toml"):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            found.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+def _config(gate: Gate, serve: Serve) -> uvicorn.Config:
+    config = uvicorn.Config(
+        gate,
+        http=wire(serve.limits.connections),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # what strangers send is no news; our own errors are told elsewhere
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=32 << 10,
+        ssl_certfile=str(serve.cert) if serve.cert else None,
+        ssl_keyfile=str(serve.key) if serve.key else None,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"the certificate cannot be used: {error}") from None
+    return config
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, without its own ideas of signals: those are the command line's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def up(self, task: asyncio.Task[None]) -> None:
+        """Until it listens."""
+        while not self.started:
+            if task.done():
+                task.result()
+                raise Conflict("the server ended before it began")
+            await asyncio.sleep(0.005)
+
+
+async def _ended(server: _Server, hub: Hub, task: asyncio.Task[None]) -> None:
+    await hub.close()
+    server.should_exit = True
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,111 @@
+"""What a machine is told of an attempt: written by the workflow, from the state as it is then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+
+if TYPE_CHECKING:
+    from leadhand.temporal.workflow import RunFlow
+
+
+with workflow.unsafe.imports_passed_through():
+    import msgspec
+
+    from leadhand.core import events as ev
+    from leadhand.core.decide.effects import StartAttempt, StartProbe
+    from leadhand.core.plan.graph import context_of
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.state.model import State
+    from leadhand.temporal.messages import Given, Hole, Order, detach
+
+
+class Orders:
+    """Writes the orders of one workflow."""
+
+    def __init__(self, flow: RunFlow) -> None:
+        self._flow = flow
+        self._slim: dict[str, ev.RunStarted] = {}
+        self._start_bytes: dict[str, int] = {}
+
+    def order(self, effect: StartAttempt | StartProbe, deadline: int, quota: float | None) -> Order:
+        """All that a machine must know."""
+        state = self._flow.state
+        step = state.steps[effect.step]
+        planned = step.doc.get("parameters") or {}
+        parameters: Any = None
+        holes: tuple[Hole, ...] = ()
+        if effect.parameters is not planned and effect.parameters != planned:
+            parameters, holes = detach(effect.parameters)
+        return Order(
+            run=state.run,
+            step=effect.step,
+            attempt=effect.attempt,
+            epoch=effect.epoch,
+            worker=effect.worker,
+            action=effect.action,
+            deadline=deadline,
+            heartbeat_s=self._flow.ways.heartbeat_s,
+            doc=step.doc,
+            started=self._start(effect.worker),
+            parameters=parameters,
+            holes=holes,
+            failures=step.failures,
+            answers=_answers(state, effect.step),
+            results=_results(state, step.doc),
+            quota=quota,
+        )
+
+    def _start(self, worker: str) -> ev.RunStarted:
+        """The start of the run as a machine needs it: the same for all attempts of a worker."""
+        if worker not in self._slim:
+            started = self._flow.state.started
+            assert started is not None
+            specs = [spec for spec in started.catalog if spec.name == worker]
+            self._slim[worker] = msgspec.structs.replace(
+                started, catalog=specs, approvals=[], workers=()
+            )
+        return self._slim[worker]
+
+    def size(self, effect: StartAttempt) -> int:
+        """About how much the order of an attempt says, before it is deflated."""
+        state, worker = self._flow.state, effect.worker
+        step = state.steps[effect.step]
+        if self._flow.version < 2:
+            return _bytes((step.doc, effect.parameters), step.doc)
+        if worker not in self._start_bytes:
+            self._start_bytes[worker] = _bytes(self._start(worker))
+        more = (step.failures, _answers(state, step.id), _results(state, step.doc))
+        return self._start_bytes[worker] + _bytes((step.doc, effect.parameters, *more))
+
+
+def _bytes(value: Any, plain: Any = None) -> int:
+    try:
+        return len(msgspec.json.encode(value))
+    except UnicodeEncodeError:  # half a character
+        return len(str(value if plain is None else plain))
+
+
+def _answers(state: State, step: str) -> tuple[Doc, ...]:
+    return tuple(each for each in state.answers if each["step"] == step)
+
+
+def _results(state: State, doc: Doc) -> dict[str, Given]:
+    found = {}
+    for name, summary in context_of(doc).items():
+        step = state.follow(name)
+        if step is None or not (summary or step.status == "succeeded"):
+            continue
+        given = Given(None if step.data_ref else step.data, step.data_ref)
+        if summary:
+            given = msgspec.structs.replace(
+                given,
+                worker=step.worker,
+                action=step.action,
+                status=step.status,
+                recommendations=step.recommendations,
+                failure=step.failure,
+            )
+        found[name] = given
+    return found

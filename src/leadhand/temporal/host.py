@@ -1,0 +1,325 @@
+"""Speaking to runs that Temporal hosts: what the application does with a host, from outside.
+
+A `Distant` stands where the embedded host stands: it starts runs and finds them, and what it
+knows of them it reads from the log, as every view does. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
+
+from leadhand.codec.events import decode, refuse_start
+from leadhand.core import host as hosting
+from leadhand.core.commands import Word
+from leadhand.core.rollback import rollback_id
+from leadhand.core.state.model import Now
+from leadhand.engine import library_store
+from leadhand.engine.approvals import admit
+from leadhand.engine.guest.host_side import Guests
+from leadhand.engine.secrets import secrets_of
+from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.temporal.cluster import Cluster, security_of
+from leadhand.temporal.cluster_status import hosted_runs, served_by, workflow_id
+from leadhand.temporal.dispatch import engine_queue
+from leadhand.temporal.messages import RUN, Begin, Place, Ways, newest
+from leadhand.temporal.payloads import Shelf, converter
+from leadhand.temporal.run import TemporalRun, unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.core import events as ev
+    from leadhand.core.plan.model import Doc
+    from leadhand.core.review.approval import Approval
+    from leadhand.ports import Entry, Planner, Store, Workers
+
+
+T = TypeVar("T")
+SPOKEN = ("stop_all", "lift")
+TELL_S = 10.0
+"""How long one run may take to hear what is said to all of them."""
+
+
+@cache
+def _quiet() -> Runtime:
+    """Without what the SDK says of each of its tries: whoever waits says it once, in our words."""
+    levels = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels)))
+
+
+async def connect(
+    server: str | Cluster, namespace: str = "default", shelf: Shelf | None = None
+) -> Client:
+    """A client of a Temporal server; UsageError when nobody is there, or not this namespace.
+
+    `server`: its address, or all that settings say of it, the namespace included.
+    """
+    cluster = Cluster(server, namespace) if isinstance(server, str) else server
+    address, namespace = cluster.address, cluster.namespace
+    security = security_of(cluster)
+    if isinstance(security.get("tls"), dict):
+        security["tls"] = TLSConfig(**security["tls"])
+    try:
+        client = await Client.connect(
+            address,
+            namespace=namespace,
+            data_converter=converter(shelf),
+            runtime=_quiet(),
+            **security,
+        )
+    except (RuntimeError, ValueError, RPCError) as error:
+        words = str(error).partition(": tonic")[0].partition(": Status {")[0].rstrip(".")
+        raise UsageError(
+            f"no Temporal server at {address}: {words[:200]}. "
+            "Fix: start one, or name another with --temporal or [temporal] address"
+        ) from None
+    try:
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=namespace)
+        )
+    except RPCError as error:  # others are heard of when something is asked for
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise UsageError(
+                f"the Temporal server at {address} has no namespace {namespace}. Fix: name another "
+                f"as [temporal] namespace, or temporal operator namespace create {namespace}"
+            ) from None
+    return client
+
+
+class TemporalHost:
+    """The host of runs that live elsewhere."""
+
+    def __init__(
+        self, client: Client, store: Store, ways: Ways | None = None, *, lent: bool = True
+    ) -> None:
+        """`lent`: the store is somebody else's, and stays open."""
+        self.client = client
+        self.store = store
+        self.ways = ways or Ways()
+        self._lent = lent
+        self.runs: dict[str, TemporalRun] = {}
+        self.asleep: dict[str, Any] = {}
+        """None: what sleeps, sleeps in its workflow."""
+        self.guests = Guests(self)  # type: ignore[arg-type]
+        """Always empty: each run has its workflow, and no process drives one beside it."""
+        self.claim_approval: Callable[[Approval, str], None] | None = None
+        """Notes outside of the database that a run uses an approval; raises when another has."""
+        self.failed: BaseException | None = None
+        self.draining = False
+        self.launched: Callable[[str], None] = lambda _run: None
+        """Told the id of a run when the server has it: an engine may begin it much later."""
+        self.owner = self.in_flight = 0
+        self.waiting = 0
+        """How many runs are waited for."""
+
+    @property
+    def shared(self) -> hosting.HostState:
+        """What belongs to no single run."""
+        return _shared(self.store.read(hosting.HOST_STREAM))
+
+    async def look_shared(self) -> hosting.HostState:
+        """The same; the log's server may be away, and nobody else waits for that."""
+        return _shared(await self.aside(self.store.read, hosting.HOST_STREAM))
+
+    async def aside(self, call: Callable[..., T], *args: Any) -> T:
+        """Read the log without holding up the loop, where that is at the other end of a line."""
+        if not getattr(self.store, "remote", False):
+            return call(*args)
+        return await asyncio.to_thread(call, *args)
+
+    def time(self) -> Now:
+        """This machine's clock: for showing, never for deciding."""
+        wall = time.time_ns() // 1000
+        return Now(wall, wall)
+
+    async def start(
+        self, started: ev.RunStarted, workers: Workers, planner: Planner
+    ) -> TemporalRun:
+        """Begin a run; returns once its start is in the log."""
+        proposal = getattr(planner, "proposal", None)
+        secrets = secrets_of(started, workers)
+        if secrets is not None:
+            secrets.refuse([started], proposal)
+        refuse_start(started, proposal)
+        if started.approvals and not hasattr(self.store, "append"):
+            raise UsageError(
+                "an approval is good for one run, and that is written down in the log, which only "
+                "the engine can write while it is a file. Fix: keep the log in PostgreSQL, or run "
+                "the plan and approve it with `leadhand review RUN approve`"
+            )
+        if started.approvals:
+            await self.engines()  # a server that does not answer uses none of them up
+        await admit(self, started, proposal)  # type: ignore[arg-type]
+        stopped = (await self.look_shared()).stopped
+        begin = Begin(started.run, self.ways, started, proposal, stopped=stopped)
+        try:
+            await self._launch(begin, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+        except WorkflowAlreadyStartedError:
+            raise Conflict(f"there is a run {started.run} already; take another id") from None
+        self.launched(started.run)
+        run = TemporalRun(self, started.run)
+        await self._tell_late(run, stopped=stopped)
+        await run.until(1)
+        self.runs[run.id] = run
+        return run
+
+    async def _tell_late(self, run: TemporalRun, *, stopped: bool) -> None:
+        """Whoever stops everything may have listed the runs just before this one was there."""
+        now = await self.look_shared()
+        if now.stopped and not stopped:
+            await self._tell(run.id, Word("stop_all", now.stopped_by, {}))
+
+    async def engines(self) -> list[str]:
+        """Who serves runs here; nobody: what is begun waits."""
+        try:
+            return await served_by(self.client, engine_queue(self.ways.prefix), workflows=True)
+        except RPCError as error:
+            raise unanswered(error) from None
+
+    async def _launch(self, begin: Begin, reuse: WorkflowIDReusePolicy) -> None:
+        try:
+            await self.client.start_workflow(
+                RUN,
+                newest(begin),
+                id=workflow_id(self.ways.prefix, begin.run),
+                task_queue=engine_queue(self.ways.prefix),
+                id_reuse_policy=reuse,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            )
+        except RPCError as error:
+            raise unanswered(error) from None
+
+    def load(self, ident: str, _workers: Workers | None = None) -> TemporalRun:
+        """A run, as its log tells."""
+        run = self.runs.get(ident) or TemporalRun(self, ident)
+        run.refresh()
+        return self._known(run)
+
+    async def find(self, ident: str) -> TemporalRun:
+        """The same, without holding up the loop."""
+        run = self.runs.get(ident) or TemporalRun(self, ident)
+        await run.look()
+        return self._known(run)
+
+    def _known(self, run: TemporalRun) -> TemporalRun:
+        if run.state.started is None:
+            raise UsageError(f"there is no run {run.id}")
+        self.runs[run.id] = run
+        return run
+
+    async def adopt(self, ident: str, _workers: Workers, _planner: Planner | None) -> TemporalRun:
+        """See to it that a run is hosted; one that nobody hosts goes on from its log."""
+        run = await self.find(ident)
+        if run.state.ended is None and not await run.hosted():
+            await self._take_up(run)
+        return run
+
+    async def give_up(self, ident: str, reason: str) -> None:
+        """End the workflow of a run; `adopt` begins another, from the log."""
+        run = await self.find(ident)
+        if run.state.ended is None:
+            await run.give_up(reason)
+
+    async def withdraw(self, ident: str, reason: str) -> bool:
+        """Take back a run that no engine has begun; false when the server has none like it."""
+        return await TemporalRun(self, ident).withdraw(reason)
+
+    async def _take_up(self, run: TemporalRun) -> None:
+        place = Place(run.state.seq, run.head)
+        hosted, stopped = run.state.ended is None, (await self.look_shared()).stopped
+        begin = Begin(run.id, self.ways, place=place, hosted=hosted, stopped=stopped)
+        try:
+            await self._launch(begin, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+        except WorkflowAlreadyStartedError:
+            return
+
+    async def say(self, ident: str, verb: str, actor: str, details: Doc) -> Doc:
+        """Say something to a run, or to all of them; in the log when it returns."""
+        word = Word(verb, actor, details)
+        if verb in library_store.VERBS:
+            return await library_store.word(self, verb, actor, details)  # type: ignore[arg-type]
+        if verb in SPOKEN:
+            await self._tell_host(word)
+            unreached = await self._tell_all(word)
+            return {"stopped": verb == "stop_all"} | ({"unreached": unreached} if unreached else {})
+        run = self.runs.get(ident) or TemporalRun(self, ident)
+        await run.look()
+        if verb == "redo":
+            if self.store.header(rollback_id(ident)) is not None:
+                raise Conflict(f"what run {ident} did was taken back by {rollback_id(ident)}")
+            if run.state.ended is not None:
+                word(run.state, self.time())  # refused here rather than after a start
+                await self._take_up(run)
+        return await run.speak(word)
+
+    async def _tell_all(self, word: Word) -> list[str]:
+        """Say a word to all runs at once; those that have not confirmed it in time."""
+        try:
+            runs = sorted(await hosted_runs(self.client, self.ways.prefix))
+        except RPCError as error:
+            raise unanswered(error) from None
+        heard = await asyncio.gather(*(self._tell(each, word) for each in runs))
+        return [run for run, took in zip(runs, heard, strict=True) if not took]
+
+    async def _tell(self, run: str, word: Word) -> bool:
+        """One that cannot answer must not keep the others from hearing it."""
+        try:
+            said = TemporalRun(self, run).updated(word, gone_is_fine=True)
+            await asyncio.wait_for(said, TELL_S)
+        except (TimeoutError, LeadhandError, RPCError):
+            return False
+        return True
+
+    async def _tell_host(self, word: Word) -> None:
+        """Record what goes for all runs, where this process can write."""
+        if not hasattr(self.store, "append"):
+            return
+        reason = str(word.details.get("reason", ""))
+        event: ev.Event = hosting.StopAllLifted(word.actor)
+        if word.verb == "stop_all":
+            event = hosting.StopAllRequested(word.actor, reason)
+        await self.tell_host(event)
+
+    async def tell_host(self, event: ev.Event) -> None:
+        """Record what belongs to no single run; an approval is used once, whoever else begins."""
+
+        def decide(entries: list[Entry]) -> ev.Event:
+            if isinstance(event, hosting.ApprovalUsed):
+                hosting.refuse_used(_shared(entries), event.id, event.actor)
+            return event
+
+        await library_store.append_to(self, hosting.HOST_STREAM, decide)  # type: ignore[arg-type]
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot go on."""
+        self.failed = error
+
+    def forget(self, run: TemporalRun) -> None:
+        """A run that ended needs no attention."""
+        self.runs.pop(run.id, None)
+
+    async def drain(self) -> None:
+        """Nothing runs here, and nothing new is begun."""
+        self.draining = True
+
+    async def close(self) -> None:
+        """Let go of the log; the connection goes with the process."""
+        if not self._lent:
+            await self.store.close()
+
+
+def _shared(entries: list[Entry]) -> hosting.HostState:
+    state = hosting.HostState()
+    for entry in entries:
+        hosting.evolve_host(state, decode(entry.version, entry.body))
+    return state

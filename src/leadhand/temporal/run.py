@@ -1,0 +1,240 @@
+"""A run that Temporal hosts, from outside: what it was told, and what its log says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from temporalio.client import (
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from leadhand import errors
+from leadhand.codec.events import decode
+from leadhand.core.commands import Word
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.run import ENDED, run_status
+from leadhand.errors import (
+    Bug,
+    Conflict,
+    LeadhandError,
+    PlanInvalid,
+    Queued,
+    Unreachable,
+    UsageError,
+)
+from leadhand.temporal.cluster_status import missing, workflow_id
+from leadhand.temporal.messages import FORK, SAY
+
+if TYPE_CHECKING:
+    from leadhand.core.plan.model import Doc
+    from leadhand.ports import Entry
+    from leadhand.temporal.host import TemporalHost
+
+
+LOOK_S = 0.05
+LOOK_MAX_S = 0.5
+TOGETHER = 4
+"""Where more runs than this are waited for, each is looked at less often."""
+ENGINE_WAIT_S = 10.0
+"""How long a word may go unanswered before it is looked who should hear it."""
+BEGIN_WAIT_S = 60.0
+"""The same for the first event of a run: an engine may be about to start."""
+
+
+class TemporalRun:
+    """A run that lives elsewhere, as its log tells."""
+
+    def __init__(self, host: TemporalHost, ident: str) -> None:
+        self.host = host
+        self.id = ident
+        self.state = State()
+        self.head = ""
+        self.progress: dict[str, tuple[str, float | None]] = {}
+        self.driven = True
+
+    @property
+    def _handle(self) -> WorkflowHandle[Any, Any]:
+        ident = workflow_id(self.host.ways.prefix, self.id)
+        return self.host.client.get_workflow_handle(ident)
+
+    def refresh(self) -> State:
+        """Read what is new in the log, where no loop must go on meanwhile."""
+        return self._take(self.host.store.read(self.id, self.state.seq))
+
+    async def look(self) -> State:
+        """Read what is new in the log; its server may be away, and nobody else waits for that."""
+        return self._take(await self.host.aside(self.host.store.read, self.id, self.state.seq))
+
+    def _take(self, entries: list[Entry]) -> State:
+        for entry in entries:
+            if entry.seq > self.state.seq:  # another who looked may have been faster
+                evolve(self.state, decode(entry.version, entry.body), entry.at)
+                self.head = entry.hash.hex()
+        return self.state
+
+    async def hosted(self) -> bool:
+        """Whether a workflow drives it."""
+        try:
+            told = await self._handle.describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise unanswered(error) from None
+        return told.status is WorkflowExecutionStatus.RUNNING
+
+    async def live(self, _step: str) -> Doc | None:
+        """Return None: what a step under way prints is known only where it runs."""
+        return None
+
+    async def until(self, seq: int) -> None:
+        """Wait until the log has so many events; Queued when nobody could write them."""
+        wait, look_at = LOOK_S, time.monotonic() + BEGIN_WAIT_S
+        while (await self.look()).seq < seq:
+            await asyncio.sleep(wait)
+            wait = min(LOOK_MAX_S, wait * 1.5)
+            if time.monotonic() > look_at:
+                await self._look_for_engine()
+                look_at = time.monotonic() + BEGIN_WAIT_S
+
+    async def _look_for_engine(self) -> None:
+        try:
+            gone = await missing(self.host.client, self.host.ways.prefix, ())
+        except RPCError as error:
+            raise unanswered(error) from None
+        if gone:
+            raise Queued(f"run {self.id} begins when an engine is there; {gone[0]}")
+
+    async def said(self, what: Any) -> None:
+        """Say something that was meant for a host here: a word, or what becomes one."""
+        if not isinstance(what, Word):
+            make = getattr(what, "word", None)
+            if make is None:
+                raise Bug("what is said to a run elsewhere must be data")
+            what = make(await self.look(), self.host.time())
+        await self.speak(what)
+
+    async def speak(self, word: Word) -> Doc:
+        """Say a word; it is in the log when this returns."""
+        try:
+            told = await self.updated(word)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise await self._unheard() from None
+            raise unanswered(error) from None
+        await self.look()
+        return told
+
+    async def updated(self, word: Word, *, gone_is_fine: bool = False) -> Doc:
+        """Say a word to the workflow, and wait for its answer as long as there may be one.
+
+        `gone_is_fine`: a run that has just ended needs not hear it.
+        """
+        task = asyncio.ensure_future(
+            self._handle.execute_update(SAY, word, result_type=dict[str, Any])
+        )
+        try:
+            while not (await asyncio.wait([task], timeout=ENGINE_WAIT_S))[0]:
+                if gone := await missing(self.host.client, self.host.ways.prefix, ()):
+                    raise Unreachable(
+                        f"nobody has taken it yet, and it may still be carried out: {gone[0]}"
+                    )
+            told: Doc = task.result()
+            return told
+        except RPCError as error:
+            if not gone_is_fine or error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return {}
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError):
+                raise rebuilt(cause.type or "", cause.message) from None
+            again = "Fix: look again, and say it again"
+            raise Conflict(f"it was not taken: {cause}. {again}") from None
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            raise Unreachable(
+                f"the Temporal server was lost before it answered ({error}), and what was said may "
+                "still be carried out. Fix: look again, and say it again if it was not"
+            ) from None
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _unheard(self) -> LeadhandError:
+        """Why nobody hears what is said to this run."""
+        state = await self.look()
+        if state.started is None:
+            return UsageError(f"there is no run {self.id}")
+        if state.ended is not None:
+            return Conflict(f"run {self.id} has ended ({state.ended.status})")
+        return Conflict(f"nobody hosts run {self.id}. Fix: leadhand resume {self.id}")
+
+    async def settled(self) -> str:
+        """Wait until the run ended, or goes on only when a person says so."""
+        wait = 0.0
+        self.host.waiting += 1
+        try:
+            while True:
+                before = self.state.seq
+                state = await self.look()
+                if await self._rests(state):
+                    return run_status(state)
+                soon = LOOK_S * max(1.0, self.host.waiting / TOGETHER)
+                wait = min(LOOK_MAX_S, soon if state.seq > before else max(soon, wait * 1.5))
+                await asyncio.sleep(wait)
+        finally:
+            self.host.waiting -= 1
+
+    async def _rests(self, state: State) -> bool:
+        status = run_status(state)
+        if status in ENDED:
+            return True
+        if state.in_flight or state.planner.epoch:
+            return False
+        return status in ("waiting", "paused") or (await self.host.look_shared()).stopped
+
+    async def withdraw(self, reason: str) -> bool:
+        """Take back a run that no engine has begun; false when the server has none like it."""
+        if not await self.hosted():
+            return False
+        await self.give_up(reason)
+        if (await self.look()).started is not None:
+            raise Conflict(
+                f"an engine had just begun run {self.id}, and nobody hosts it now. "
+                f"Fix: leadhand resume {self.id}, and cancel it then"
+            )
+        return True
+
+    async def give_up(self, reason: str) -> None:
+        """End the workflow, if there is one, whatever it meant to do."""
+        try:
+            await self._handle.terminate(reason=reason)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise unanswered(error) from None
+
+
+def unanswered(error: RPCError) -> Unreachable:
+    """What is said when the server does not do what it was asked for."""
+    return Unreachable(
+        f"the Temporal server does not answer: {str(error)[:200].rstrip('.')}. "
+        "Fix: say it again when it does"
+    )
+
+
+def rebuilt(name: str, message: str) -> LeadhandError:
+    """The error that a workflow refused with."""
+    if name == FORK:
+        return Conflict(f"the run is parked: {message}. Fix: leadhand show RUN names the way out")
+    if name == PlanInvalid.__name__:
+        return PlanInvalid([message])
+    kind = getattr(errors, name, None)
+    fits = isinstance(kind, type) and issubclass(kind, LeadhandError)
+    return kind(message) if kind is not None and fits else LeadhandError(message)
