@@ -713,6 +713,14 @@ def test_a_lost_attempt():
     assert run.state.in_flight == {}
 
 
+def test_an_attempt_of_a_worker_that_is_gone_is_lost_as_any_other():
+    """Nobody knows any more whether it was a person."""
+    run = Drive(step("a"))
+    del run.state.catalog.workers["w"]
+    run.tell(ev.AttemptLost("a", 1, run.state.in_flight["a"], "lost", "so"))
+    assert (run.status("a"), run.state.steps["a"].answered) == (["undecided"], False)
+
+
 def test_a_refused_start():
     """No attempt, no try, and surely no effect."""
     run = Drive(step("a"), step("b", "a"))

@@ -80,6 +80,7 @@ LAZY = "what no longer counts is passed over when `decide` meets it"
 NEVER = "nothing comes before the start of a run: `evolve` refuses it"
 UNNAMED = "an action that a worker does not name is answered by its unnamed offer"
 NOBODY = "no step is called so"
+IN_LIST = "who is doomed stands in the list until it ends"
 ONCE = "a plan has no circles: it saves the second look"
 EITHER_NO = "its callers ask only whether it is so, or whether there are some"
 SOON_READY = "all that counts is that it is not settled; a moment later it is ready"
@@ -299,6 +300,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
             "  →  state.bad and state.started.replans"
         ),
     ): NEVER,
+    ("state.model", "self.awake = False", "self.ready = Ready()  →  pass"): LAZY,
     ("state.model", "self.ready = Ready()", "self.timers.clear()  →  pass"): LAZY,
     ("state.model", "self.timers.clear()", "self.calendar.clear()  →  pass"): LAZY,
     ("state.model", "if question.until:", "0  →  1"): UNREAD,
@@ -370,6 +372,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "state.backing_off.pop(step.id, None)",
         "step.doomed and step.id in state.doomed  →  step.id in state.doomed",
     ): "only who is doomed stands in the list; it saves the search",
+    (
+        "state.evolve",
+        "state.backing_off.pop(step.id, None)",
+        "step.doomed and step.id in state.doomed  →  step.doomed or step.id in state.doomed",
+    ): IN_LIST,
+    (
+        "state.evolve",
+        "state.backing_off.pop(step.id, None)",
+        "step.doomed and step.id in state.doomed  →  step.doomed",
+    ): IN_LIST,
     (
         "review.holds",
         "found = ruling(state, reach_of(state, [step.doc for step in several], catalog), None)",
