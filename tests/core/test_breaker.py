@@ -136,3 +136,8 @@ def test_why_a_worker_is_left_alone():
     assert left_alone(Told({"w", "x"}), "w") == "asked for an hour"
     assert left_alone(Told({"w", "x"}), "x") == "is left alone for now"
     assert left_alone({"w"}, "w") == "is left alone for now"
+
+
+def test_a_circuit_needs_no_reason():
+    """Logs of before gave none."""
+    assert (Circuit(5).trips, Circuit(5).reason) == (1, "")

@@ -1763,6 +1763,14 @@ def test_who_is_gone_already_does_not_go_with_a_dropped_step():
     assert (run.state.unsettled, run.state.bad) == (1, 0)
 
 
+def test_a_skipped_step_is_given_up_by_name():
+    """Then it no longer keeps the run from succeeding."""
+    run = planned(step("r"), step("a", "r")).tell(ev.StepSkipped("a", "so"))
+    assert run.state.bad == 1
+    dropped(run, "a")
+    assert (run.state.bad, run.state.steps["a"].dropped) == (0, "so")
+
+
 def test_a_doomed_step_does_not_start_when_another_is_dropped():
     """It does not mind the one, and the other has failed."""
     run = planned(step("r"), step("a", "r"), step("x"), step("t", finished("a"), "x"))

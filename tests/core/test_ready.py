@@ -48,6 +48,11 @@ class Bench:
         return step
 
 
+def test_a_group_is_shared_unless_it_says_whose_it_is():
+    """By all steps that compete for the same."""
+    assert Group("w", ()) == Group("w", (), "")
+
+
 def test_an_empty_queue_gives_nothing():
     """Nothing is ready: None, and again None."""
     bench = Bench()

@@ -79,6 +79,7 @@ STALE = "the entry is stale from the next line on, and the loop drops stale entr
 LAZY = "what no longer counts is passed over when `decide` meets it"
 NEVER = "nothing comes before the start of a run: `evolve` refuses it"
 UNNAMED = "an action that a worker does not name is answered by its unnamed offer"
+POST_INIT = "`__post_init__` writes it"
 NOBODY = "no step is called so"
 IN_LIST = "who is doomed stands in the list until it ends"
 ONCE = "a plan has no circles: it saves the second look"
@@ -300,6 +301,10 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
             "  →  state.bad and state.started.replans"
         ),
     ): NEVER,
+    ("state.model", "cost: float = 0.0", "''  →  'XX'"): POST_INIT,
+    ("state.model", '"""Its id in the plan."""', "''  →  'XX'"): POST_INIT,
+    ("decide.decide", "", "1  →  2"): "either is far more than anybody runs at once",
+    ("decide.decide", "", "30  →  31"): "either is far more than anybody runs at once",
     ("state.model", "self.awake = False", "self.ready = Ready()  →  pass"): LAZY,
     ("state.model", "self.ready = Ready()", "self.timers.clear()  →  pass"): LAZY,
     ("state.model", "self.timers.clear()", "self.calendar.clear()  →  pass"): LAZY,
